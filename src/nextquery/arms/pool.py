@@ -1,0 +1,259 @@
+"""The pool of arms: every distinct query of the log, with its vector."""
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nextquery import folders
+from nextquery.arms.scan import Band, Blocks, Floats, Found, Ids, Sums, Vectors, scan
+from nextquery.arms.texts import Texts, checked
+from nextquery.checks import whole_number
+from nextquery.errors import InvalidInput
+from nextquery.vectors import unit_rows
+
+KIND, VERSION = "nextquery pool", 1
+NO_IDS = np.empty(0, np.int64)
+
+
+class ArmPool:
+    """Arms with stable ids: texts, unit vectors, and exact nearest neighbours.
+
+    Row i of `texts` and `vectors` is arm i for ever; `len` counts the arms that were not removed.
+
+    >>> pool = ArmPool.from_vectors(["cats", "kittens", "stocks"], [[1, 0], [0.9, 0.1], [0, 1]])
+    >>> ids, similarities = pool.nearest([1, 0], k=2)
+    >>> [pool.texts[i] for i in ids], similarities.round(3).tolist()
+    (['cats', 'kittens'], [1.0, 0.994])
+    """
+
+    def __init__(self, texts: Texts, stored: Vectors, removed: Ids = NO_IDS) -> None:
+        self._texts, self._stored = texts, stored
+        self._buffer = np.empty((0, stored.shape[1]), np.float32)  # rows added since, with room
+        self._added = 0
+        self._removed = np.asarray(removed, np.int64)  # sorted
+        self._folder: folders.Folder | None = None
+
+    @classmethod
+    def from_vectors(cls, texts: Sequence[str], vectors: ArrayLike) -> "ArmPool":
+        """A pool in memory. Rows are scaled to length 1; texts must be distinct."""
+        names, rows = _matched(texts, vectors, dim=None)
+        table = Texts()
+        table.append(names)
+        return cls(table, rows)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> "ArmPool":
+        """Open a saved pool: checks the manifest and maps the files, whatever their size."""
+        return cls.of(folders.read(path, kind=KIND, version=VERSION))
+
+    @classmethod
+    def of(cls, folder: folders.Folder) -> "ArmPool":
+        """The pool in an opened folder, whatever else that holds."""
+        removed = np.array(folder.array("removed.npy"))
+        pool = cls(Texts.of(folder), folder.array("vectors.npy"), removed)
+        pool._folder = folder
+        return pool
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the pool to a folder; a kill at any moment leaves the older state whole."""
+        meta = {"arms": len(self), "dim": self.dim}
+        folders.write(path, kind=KIND, version=VERSION, parts=self.parts(), meta=meta)
+
+    def parts(self) -> dict[str, folders.Part]:
+        """What a folder keeps of the pool; files that stand unchanged are named, not read."""
+        removed = {"removed.npy": self._removed}
+        if self._folder is not None and not self._added:
+            names = ("vectors.npy", *Texts.FILES)
+            return {**removed, **{name: self._folder.file(name) for name in names}}
+        return {**removed, "vectors.npy": np.ascontiguousarray(self.vectors), **self._texts.parts()}
+
+    def verify(self) -> None:
+        """Read every byte of the folder this pool was opened from; raises `errors.Damaged`."""
+        if self._folder is not None:
+            self._folder.verify()
+
+    def __len__(self) -> int:
+        return self.rows_in_all - len(self._removed)
+
+    def __repr__(self) -> str:
+        return f"<ArmPool of {len(self)} arms, dim {self.dim}>"
+
+    @property
+    def rows_in_all(self) -> int:
+        """How many ids were ever given, removed ones included."""
+        return len(self._stored) + self._added
+
+    @property
+    def dim(self) -> int:
+        """The length of a vector."""
+        return int(self._stored.shape[1])
+
+    @property
+    def texts(self) -> Texts:
+        """The texts by id."""
+        return self._texts
+
+    @property
+    def vectors(self) -> Vectors:
+        """The unit rows by id, read-only (a copy once arms were added: use `rows` for a few)."""
+        parts = [part for part in self._segments() if len(part)]
+        rows = parts[0] if len(parts) == 1 else np.concatenate([self._stored[:0], *parts])
+        view = rows.view()
+        view.flags.writeable = False
+        return view
+
+    @property
+    def removed(self) -> Ids:
+        """The ids that were removed, in order."""
+        return self._removed
+
+    def index_of(self, text: str) -> int | None:
+        """The id of the arm with this text, or None."""
+        return next((i for i in self._texts.ids_of(text) if not self._is_removed(i)), None)
+
+    def add(self, texts: Sequence[str], vectors: ArrayLike) -> Ids:
+        """Add arms and return their ids. Nothing is added when any row is bad."""
+        names, rows = _matched(texts, vectors, dim=self.dim)
+        for row, name in enumerate(names):
+            if (known := self.index_of(name)) is not None:
+                raise InvalidInput(f"texts: row {row} is arm {known} already ({name[:80]!r}).")
+        first, needed = self.rows_in_all, self._added + len(rows)
+        if needed > len(self._buffer):
+            grown = np.empty((max(needed, 2 * len(self._buffer), 64), self.dim), np.float32)
+            grown[: self._added] = self._buffer[: self._added]
+            self._buffer = grown
+        self._buffer[self._added : needed] = rows
+        self._texts.append(names)
+        self._added = needed
+        return np.arange(first, first + len(rows))
+
+    def remove(self, ids: Iterable[int]) -> None:
+        """Take arms out of every later answer; their ids are not given again."""
+        self._removed = np.union1d(self._removed, self._ids(ids, "ids"))
+
+    def rows(self, ids: Iterable[int]) -> Vectors:
+        """The vectors of a few arms, in the order of `ids`."""
+        return self._blocks().rows(self._ids(ids, "ids", keep_order=True))
+
+    def score(self, ids: Iterable[int], vector: ArrayLike) -> Floats:
+        """The exact similarities of a few arms with one anchor."""
+        wanted = self._ids(ids, "ids", keep_order=True)
+        return self._blocks().score(wanted, self.anchors(np.asarray(vector)[None])[0])
+
+    def nearest(
+        self,
+        vectors: ArrayLike,
+        k: int,
+        exclude: Sequence[Any] = (),
+        at_least: ArrayLike | None = None,
+        below: ArrayLike | None = None,
+    ) -> tuple[Any, Any]:
+        """The k most similar arms, exactly: ids and similarities by (−similarity, id).
+
+        Of one vector: two arrays. Of a matrix: two (b, k) arrays, or two lists of arrays where
+        rows differ in length; `exclude` is then one sequence of ids per row. Only arms with
+        ``at_least <= similarity < below`` count.
+        """
+        whole_number(k, "k", at_least=1)
+        given = np.asarray(vectors)
+        one = given.ndim == 1
+        matrix = self.anchors(given[None] if one else given)
+        band = Band(
+            k, -np.inf if at_least is None else at_least, np.inf if below is None else below
+        )
+        if np.isnan(np.asarray(band.low, float)).any() or np.isnan(np.asarray(band.high)).any():
+            raise InvalidInput("at_least and below must be numbers; received NaN.")
+        found, _ = self.scan(matrix, [band], exclude=[exclude] if one else exclude)
+        if one:
+            return found[0][0].ids, found[0][0].similarities
+        ids, similarities = [row[0].ids for row in found], [row[0].similarities for row in found]
+        if ids and len({len(row) for row in ids}) == 1:
+            return np.stack(ids), np.stack(similarities)
+        return ids, similarities
+
+    def scan(
+        self,
+        anchors: Vectors,
+        bands: Sequence[Band],
+        *,
+        exclude: Sequence[Any] = (),
+        epsilon: float | None = None,
+    ) -> tuple[list[list[Found]], Sums | None]:
+        """The pass behind `nearest` and every selection: see `nextquery.arms.scan`."""
+        hidden = self.excluded(exclude, len(anchors))
+        return scan(self._blocks(), anchors, bands, exclude=hidden, epsilon=epsilon)
+
+    def products(self, anchor: Vectors) -> Vectors:
+        """Float32 products of every row with one anchor: within `scan.error_bound` of the score."""
+        return np.concatenate([segment @ anchor for segment in self._segments()])
+
+    def live(self, positions: ArrayLike, exclude: Iterable[int] = ()) -> Ids:
+        """Ids by their place among the arms neither removed nor excluded, in order of id.
+
+        >>> pool = ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [1, 1], [0, 1]])
+        >>> pool.live([0, 1], exclude=[1]).tolist()
+        [0, 2]
+        """
+        hidden = np.union1d(self._removed, self._ids(exclude, "exclude"))
+        place = np.asarray(positions, np.int64)
+        return place + np.searchsorted(hidden - np.arange(len(hidden)), place, side="right")
+
+    def count(self, exclude: Iterable[int] = ()) -> int:
+        """How many arms are neither removed nor excluded."""
+        hidden = np.union1d(self._removed, self._ids(exclude, "exclude"))
+        return self.rows_in_all - len(hidden)
+
+    def anchors(self, vectors: ArrayLike) -> Vectors:
+        """Anchor vectors as unit rows; a zero vector is legal and similar to nothing."""
+        return unit_rows(vectors, what="anchors", dim=self.dim, allow_zero=True)
+
+    def excluded(self, exclude: Sequence[Any], anchors: int) -> list[Ids]:
+        """`exclude` as one array of ids per anchor."""
+        if len(exclude) == 0:
+            return [NO_IDS] * anchors
+        if len(exclude) != anchors or any(np.ndim(ids) != 1 for ids in exclude):
+            raise InvalidInput(
+                f"exclude must be empty or one sequence of ids per anchor; received "
+                f"{len(exclude)} entries for {anchors} anchors."
+            )
+        return [self._ids(ids, "exclude") for ids in exclude]
+
+    def _segments(self) -> list[Vectors]:
+        return [self._stored, self._buffer[: self._added]]
+
+    def _blocks(self) -> Blocks:
+        return Blocks(self._segments(), self._removed)
+
+    def _is_removed(self, arm: int) -> bool:
+        place = int(np.searchsorted(self._removed, arm))
+        return place < len(self._removed) and self._removed[place] == arm
+
+    def _ids(self, ids: Iterable[int], what: str, *, keep_order: bool = False) -> Ids:
+        given = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids))
+        if given.size == 0:
+            return NO_IDS
+        if given.ndim != 1 or given.dtype.kind not in "iu":
+            raise InvalidInput(f"{what} must be whole numbers, the ids of arms; got {given!r}.")
+        bad = (given < 0) | (given >= self.rows_in_all)
+        if bad.any():
+            raise InvalidInput(
+                f"{what}: there is no arm {given[bad][0]}; ids go from 0 to {self.rows_in_all - 1}."
+            )
+        wanted = given.astype(np.int64)
+        return wanted if keep_order else np.unique(wanted)
+
+
+def _matched(
+    texts: Sequence[str], vectors: ArrayLike, dim: int | None
+) -> tuple[list[str], NDArray[np.float32]]:
+    names = checked(texts)
+    rows = unit_rows(vectors, dim=dim)
+    if len(names) != len(rows):
+        raise InvalidInput(
+            f"texts and vectors must be equally many; received {len(names)} texts and "
+            f"{len(rows)} vectors."
+        )
+    return names, rows

@@ -1,0 +1,119 @@
+"""The texts of the arms: by id, and ids by text, without reading them all.
+
+On disk the texts are one run of UTF-8 with offsets, and a sorted table of 64-bit hashes finds an id
+with a few page reads. Texts added since then are a list and a dictionary on top.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.errors import InvalidInput
+from nextquery.folders import Folder, Part
+
+
+class Texts(Sequence[str]):
+    """A read-only sequence of texts; row i is arm i for ever."""
+
+    FILES = ("texts.bin", "text_offsets.npy", "text_hashes.npy", "text_ids.npy")
+
+    def __init__(
+        self,
+        data: NDArray[np.uint8] | None = None,
+        offsets: NDArray[np.int64] | None = None,
+        hashes: NDArray[np.uint64] | None = None,
+        ids: NDArray[np.int64] | None = None,
+    ) -> None:
+        self._data = np.empty(0, np.uint8) if data is None else data
+        self._offsets = np.zeros(1, np.int64) if offsets is None else offsets
+        self._hashes = np.empty(0, np.uint64) if hashes is None else hashes
+        self._ids = np.empty(0, np.int64) if ids is None else ids
+        self._added: list[str] = []
+        self._ids_of_added: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, folder: Folder) -> "Texts":
+        """The texts of an opened folder, memory-mapped."""
+        data, *arrays = cls.FILES
+        return cls(folder.raw(data), *(folder.array(name) for name in arrays))
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1 + len(self._added)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        n, stored = len(self), len(self._offsets) - 1
+        i = int(index) + (n if index < 0 else 0)
+        if not 0 <= i < n:
+            raise IndexError(f"arm {index} does not exist: the pool has {n} rows")
+        if i >= stored:
+            return self._added[i - stored]
+        return self._data[self._offsets[i] : self._offsets[i + 1]].tobytes().decode()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} texts>"
+
+    def ids_of(self, text: str) -> list[int]:
+        """Every row that holds `text`, newest first (more than one only after removals)."""
+        found = [self._ids_of_added[text]] if text in self._ids_of_added else []
+        key = np.uint64(_hash(text))
+        low, high = np.searchsorted(self._hashes, key), np.searchsorted(self._hashes, key, "right")
+        found += [int(i) for i in self._ids[low:high] if self[int(i)] == text]
+        return sorted(found, reverse=True)
+
+    def append(self, texts: Sequence[str]) -> None:
+        """Add texts that `checked` has seen."""
+        start = len(self)
+        self._added.extend(texts)
+        self._ids_of_added.update(zip(texts, range(start, start + len(texts)), strict=True))
+
+    def parts(self) -> dict[str, Part]:
+        """What a folder keeps of the texts."""
+        encoded = [text.encode() for text in self]
+        offsets = np.zeros(len(encoded) + 1, np.int64)
+        np.cumsum([len(text) for text in encoded], out=offsets[1:])
+        hashes = np.array([_hash(text) for text in encoded], np.uint64)
+        order = np.argsort(hashes, kind="stable")
+        contents = (b"".join(encoded), offsets, hashes[order], order.astype(np.int64))
+        return dict(zip(self.FILES, contents, strict=True))
+
+
+def checked(texts: Sequence[Any]) -> list[str]:
+    """The texts as a list, or an `InvalidInput` that names the first bad row."""
+    if isinstance(texts, str):
+        raise InvalidInput("texts must be a sequence of texts, received one text; wrap it: [text]")
+    seen: dict[str, int] = {}
+    out = list(texts)
+    for row, text in enumerate(out):
+        if not isinstance(text, str):
+            raise InvalidInput(f"texts: row {row} is {text!r}, not a text. Fix or drop it.")
+        if not text.strip():
+            raise InvalidInput(f"texts: row {row} is empty. Drop it with its vector.")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidInput(f"texts: row {row} is not valid Unicode ({error}).") from None
+        if (first := seen.setdefault(text, row)) != row:
+            raise InvalidInput(
+                f"texts: row {row} repeats row {first} ({text[:80]!r}). "
+                "An arm is a distinct text: keep one row of each."
+            )
+    return out
+
+
+def _hash(text: str | bytes) -> int:
+    raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little")

@@ -1,0 +1,39 @@
+"""Checks of options: each answers with the value received and the values allowed."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from nextquery.errors import InvalidInput
+
+
+def whole_number(value: Any, name: str, *, at_least: int) -> int:
+    """`value` as a whole number of at least `at_least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < at_least:
+        raise InvalidInput(
+            f"{name} must be a whole number of at least {at_least}; received {value!r}."
+        )
+    return int(value)
+
+
+def number(
+    value: Any, name: str, *, low: float, high: float = math.inf, above_low: bool = False
+) -> float:
+    """`value` as a finite number in [low, high], or in (low, high] with `above_low`."""
+    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    inside = real and math.isfinite(value) and low <= value <= high
+    if not inside or (above_low and value == low):
+        least = f"above {low:g}" if above_low else f"of at least {low:g}"
+        most = "" if high == math.inf else f" and at most {high:g}"
+        raise InvalidInput(f"{name} must be a number {least}{most}; received {value!r}.")
+    return float(value)
+
+
+def one_of(value: Any, name: str, allowed: Iterable[str]) -> str:
+    """`value`, when it is one of the allowed names."""
+    names = list(allowed)
+    if value not in names:
+        raise InvalidInput(f"{name} must be one of {', '.join(names)}; received {value!r}.")
+    return str(value)

@@ -1,0 +1,77 @@
+"""The contract of an encoder: texts in, unit vectors out."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery import folders
+from nextquery.errors import InvalidInput
+from nextquery.params import class_named, params_of
+
+KIND, VERSION = "nextquery encoder", 1
+Vectors = NDArray[np.float32]
+
+
+class Encoder(ABC):
+    """Turns texts into float32 unit rows; the same text gives the same vector in any batch.
+
+    A subclass names itself in `name`, keeps its constructor's arguments under their own names,
+    and writes `fit`, `_encode`, `parts` and `_restore`. A text that it cannot place (no known
+    word) gets a zero row, which is similar to nothing.
+    """
+
+    name: ClassVar[str]
+    dim: int
+
+    @abstractmethod
+    def fit(self, texts: Sequence[str], sessions: Sequence[Sequence[int]] = ()) -> Self:
+        """Learn from the distinct texts, and from sessions given as positions in `texts`."""
+
+    @abstractmethod
+    def _encode(self, texts: Sequence[str]) -> Vectors:
+        """Unit rows for texts that were checked."""
+
+    @abstractmethod
+    def parts(self) -> dict[str, folders.Part]:
+        """What a folder keeps of the encoder; names start with ``encoder_``."""
+
+    @abstractmethod
+    def _restore(self, folder: folders.Folder) -> None:
+        """Go on from the parts in `folder`."""
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """One unit row per text."""
+        if isinstance(texts, str):
+            raise InvalidInput("encode takes a sequence of texts, received one; wrap it: [text]")
+        return self._encode(list(texts))
+
+    def get_params(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return params_of(self)
+
+    def meta(self) -> dict[str, Any]:
+        """What a manifest says of the encoder."""
+        return {"name": self.name, "params": self.get_params(), "dim": self.dim}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the encoder to a folder of its own."""
+        meta = {"encoder": self.meta()}
+        folders.write(path, kind=KIND, version=VERSION, parts=self.parts(), meta=meta)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Encoder":
+        """The encoder in a folder, of whichever kind it is."""
+        return cls.of(folders.read(path, kind=KIND, version=VERSION))
+
+    @classmethod
+    def of(cls, folder: folders.Folder) -> "Encoder":
+        """The encoder in an opened folder, whatever else that holds."""
+        said: Mapping[str, Any] = folder.meta["encoder"]
+        encoder: Encoder = class_named(Encoder, said["name"], "name")(**said["params"])
+        encoder.dim = int(said["dim"])
+        encoder._restore(folder)
+        return encoder

@@ -1,0 +1,86 @@
+"""LSA: TF-IDF and truncated SVD fitted on the log, for text that no pretrained words fit."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from nextquery import folders
+from nextquery.checks import one_of, whole_number
+from nextquery.encode.base import Encoder, Vectors
+from nextquery.errors import InvalidInput
+from nextquery.vectors import unit_rows
+
+
+class LsaEncoder(Encoder):
+    """Latent semantic analysis (Deerwester et al. 1990): no pretrained model, only the log's words.
+
+    Parameters
+    ----------
+    dim : at most this many dimensions (fewer when the log has fewer words), at least 1.
+    analyzer : ``word``, or ``char`` for character n-grams within words (SQL, codes, misspellings).
+    seed : of the randomised SVD.
+
+    >>> encoder = LsaEncoder(dim=2).fit(["red cat", "black cat", "red wine", "white wine"])
+    >>> cat, wine = encoder.encode(["cat", "wine"])
+    >>> bool(cat @ wine < 0.5)
+    True
+    """
+
+    name: ClassVar[str] = "lsa"
+
+    def __init__(self, dim: int = 128, *, analyzer: str = "word", seed: int = 0) -> None:
+        self.dim = whole_number(dim, "dim", at_least=1)
+        self.analyzer = one_of(analyzer, "analyzer", ("word", "char"))
+        self.seed = whole_number(seed, "seed", at_least=0)
+        self._tfidf: Any = None
+        self._components = np.empty((0, 0))
+
+    def fit(self, texts: Sequence[str], sessions: Sequence[Sequence[int]] = ()) -> Self:
+        """Learn words and directions from the texts; sessions are not used."""
+        self._tfidf = self._vectorizer()
+        try:
+            weights = self._tfidf.fit_transform(texts)
+        except ValueError as error:
+            raise InvalidInput(
+                f"cannot fit an LSA encoder on {len(texts)} texts: {error}. "
+                'Give texts with words, or use analyzer="char".'
+            ) from error
+        rank = min(self.dim, *weights.shape)
+        if rank == weights.shape[1]:  # nothing to reduce
+            self._components = np.eye(rank)
+        else:
+            svd = TruncatedSVD(rank, random_state=self.seed).fit(weights)
+            self._components = np.ascontiguousarray(svd.components_.T)
+        self.dim = rank
+        return self
+
+    def _encode(self, texts: Sequence[str]) -> Vectors:
+        if self._tfidf is None:
+            raise InvalidInput("this LSA encoder was not fitted yet; call fit(texts) first.")
+        if not texts:
+            return np.empty((0, self.dim), np.float32)
+        return unit_rows(self._tfidf.transform(texts) @ self._components, allow_zero=True)
+
+    def parts(self) -> dict[str, folders.Part]:
+        """The words in order of their column, their weights, and the directions."""
+        return {
+            "encoder_words.json": json.dumps(self._tfidf.get_feature_names_out().tolist()).encode(),
+            "encoder_idf.npy": np.asarray(self._tfidf.idf_),
+            "encoder_components.npy": self._components,
+        }
+
+    def _restore(self, folder: folders.Folder) -> None:
+        words = json.loads(folder.file("encoder_words.json").read_text(encoding="utf-8"))
+        self._tfidf = self._vectorizer(words)
+        self._tfidf.idf_ = np.array(folder.array("encoder_idf.npy"))
+        self._components = np.array(folder.array("encoder_components.npy"))
+
+    def _vectorizer(self, words: list[str] | None = None) -> Any:
+        grams: dict[str, Any] = {"analyzer": "word"}
+        if self.analyzer == "char":
+            grams = {"analyzer": "char_wb", "ngram_range": (3, 5)}
+        return TfidfVectorizer(sublinear_tf=True, vocabulary=words, **grams)

@@ -1,0 +1,140 @@
+"""Greedy, lazy greedy and GreeDi: pick k arms of greatest utility, for any utility.
+
+All three return the arms in order of choice and compare sets at size min(k, n) only, because the
+paper's log-probability falls with every arm and would otherwise be "maximised" by the empty set.
+Equal gains go to the smaller arm.
+"""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.checks import whole_number
+from nextquery.errors import InvalidInput
+
+__all__ = ["SetFunction", "greedi", "greedy", "lazy_greedy"]
+
+
+class SetFunction(Protocol):
+    """What an optimiser asks of a utility (``gains`` of many arms at once is used when there)."""
+
+    def value(self, arms: list[int], /) -> float:
+        """What the set is worth."""
+
+    def gain(self, arms: list[int], arm: int, /) -> float:
+        """What one more arm adds to it."""
+
+
+def greedy(
+    utility: SetFunction, ground_set: Iterable[int], k: int, *, start: Sequence[int] = ()
+) -> list[int]:
+    """Add, k times, the arm of largest gain (Nemhauser, Wolsey and Fisher 1978).
+
+    Reaches 1 − 1/e of the optimum for monotone submodular utilities. With `start`, grows that set
+    to size k (Algorithm 2 of the paper).
+
+    >>> from nextquery.utility import LogProbability
+    >>> greedy(LogProbability([0.1, 0.6, 0.3]), range(3), k=2)
+    [1, 2]
+    """
+    chosen, left, size = _begin(ground_set, k, start)
+    while len(chosen) < size:
+        gains = _gains(utility, chosen, left)
+        chosen.append(left.pop(int(np.argmax(gains))))  # the first of equals: the smallest arm
+    return chosen
+
+
+def lazy_greedy(
+    utility: SetFunction, ground_set: Iterable[int], k: int, *, start: Sequence[int] = ()
+) -> list[int]:
+    """Greedy that asks again only for gains that may still be largest (Minoux 1978).
+
+    A gain computed for a smaller set is an upper bound, so an arm whose fresh gain beats every
+    old bound is the greedy choice. Same answer, far fewer oracle calls (counted on
+    ``utility.calls``).
+
+    >>> from nextquery.utility import LogProbability
+    >>> utility = LogProbability([0.1, 0.6, 0.3])
+    >>> lazy_greedy(utility, range(3), k=2), utility.calls
+    ([1, 2], 4)
+    """
+    chosen, left, size = _begin(ground_set, k, start)
+    first = _gains(utility, chosen, left) if len(chosen) < size else np.empty(0)
+    bounds = [(-gain, arm, len(chosen)) for gain, arm in zip(first, left, strict=False)]
+    heapq.heapify(bounds)
+    while len(chosen) < size:
+        _, arm, asked_at = heapq.heappop(bounds)
+        if asked_at == len(chosen):
+            chosen.append(arm)
+        else:
+            gain = _gains(utility, chosen, [arm])[0]
+            heapq.heappush(bounds, (-gain, arm, len(chosen)))
+    return chosen
+
+
+def greedi(
+    utility: SetFunction,
+    ground_set: Iterable[int],
+    k: int,
+    partitions: int | Sequence[Sequence[int]] = 2,
+    seed: int = 0,
+) -> list[int]:
+    """Distributed greedy in two rounds (Algorithm 3; Mirzasoleiman et al. 2016).
+
+    Lazy greedy on every part, lazy greedy on the union of the parts' answers, and the better of
+    that and the best part's answer. `partitions` is how many parts to draw at random (by `seed`),
+    or the parts themselves. For monotone submodular utilities the value is at least
+    (1 − 1/e)/min(k, m) of the optimum, and (1 − 1/e)/2 in expectation for random parts.
+
+    >>> from nextquery.utility import LogProbability
+    >>> greedi(LogProbability([0.1, 0.6, 0.3]), range(3), k=2, partitions=[[0, 1], [2]])
+    [1, 2]
+    """
+    arms = _distinct(ground_set)
+    size = min(whole_number(k, "k", at_least=0), len(arms))
+    answers = [lazy_greedy(utility, part, size) for part in _parts(arms, partitions, seed)]
+    best = lazy_greedy(utility, [arm for answer in answers for arm in answer], size)
+    best_value = utility.value(best)
+    for answer in answers:
+        if len(answer) == size and utility.value(answer) > best_value:
+            best, best_value = answer, utility.value(answer)
+    return best
+
+
+def _begin(
+    ground_set: Iterable[int], k: int, start: Sequence[int]
+) -> tuple[list[int], list[int], int]:
+    whole_number(k, "k", at_least=0)
+    chosen = [int(arm) for arm in start]
+    left = sorted(set(_distinct(ground_set)) - set(chosen))
+    return chosen, left, min(k, len(left) + len(chosen))
+
+
+def _distinct(ground_set: Iterable[int]) -> list[int]:
+    arms = [int(arm) for arm in ground_set]
+    if len(set(arms)) != len(arms):
+        raise InvalidInput("ground_set names an arm twice; give every arm once.")
+    return arms
+
+
+def _parts(
+    arms: list[int], partitions: int | Sequence[Sequence[int]], seed: int
+) -> list[list[int]]:
+    if isinstance(partitions, int | np.integer):
+        m = whole_number(partitions, "partitions", at_least=1)
+        part_of = np.random.default_rng(seed).integers(m, size=len(arms))
+        return [[arm for arm, p in zip(arms, part_of, strict=True) if p == i] for i in range(m)]
+    parts = [[int(arm) for arm in part] for part in partitions]
+    if sorted(arm for part in parts for arm in part) != sorted(arms):
+        raise InvalidInput("partitions must hold every arm of ground_set exactly once.")
+    return parts
+
+
+def _gains(utility: SetFunction, chosen: list[int], arms: list[int]) -> NDArray[Any]:
+    many = getattr(utility, "gains", None)
+    if many is not None:
+        return np.asarray(many(chosen, arms))
+    return np.array([utility.gain(chosen, arm) for arm in arms])

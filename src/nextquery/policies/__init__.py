@@ -1,0 +1,8 @@
+"""Policies: which of the candidates to recommend."""
+
+from nextquery.policies.base import Choice, Context, Policy
+from nextquery.policies.lin_ts import LinTS
+from nextquery.policies.lin_ucb import LinUCB
+from nextquery.policies.simple import MostSimilar, RandomPolicy
+
+__all__ = ["Choice", "Context", "LinTS", "LinUCB", "MostSimilar", "Policy", "RandomPolicy"]

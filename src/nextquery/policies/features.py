@@ -1,0 +1,28 @@
+"""What a shared linear model sees of a candidate."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.errors import InvalidInput
+from nextquery.policies.base import Context
+from nextquery.select.base import Candidates
+
+FEATURES = ("interaction", "arm")
+
+
+def features_of(kind: str, candidates: Candidates, context: Context) -> NDArray[np.float64]:
+    """One row per candidate.
+
+    ``arm``: the arm's own vector, as published. ``interaction``: the elementwise product of anchor
+    and arm, so that one model can learn what follows what.
+    """
+    vectors = candidates.vectors.astype(np.float64)
+    if kind == "arm":
+        return vectors
+    anchor = np.asarray(context.anchor, dtype=np.float64)
+    if anchor.shape != vectors.shape[1:]:
+        raise InvalidInput(
+            f"the context's anchor must have {vectors.shape[1]} numbers, like the candidates' "
+            f"vectors; received shape {anchor.shape}."
+        )
+    return vectors * anchor

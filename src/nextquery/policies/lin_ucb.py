@@ -1,0 +1,95 @@
+"""LinUCB: the arm that may be best, given what is known (Li et al. 2010)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.checks import number, one_of
+from nextquery.policies.base import Choice, Context, Floats, Policy, State
+from nextquery.policies.disjoint import DisjointRidge
+from nextquery.policies.features import FEATURES, features_of
+from nextquery.policies.ridge import Ridge
+from nextquery.select.base import Candidates
+
+TIE = 1e-9
+"""Scores this near to the best count as equal to it."""
+
+
+class LinUCB(Policy):
+    """Score = θᵀx + α √(xᵀA⁻¹x): the estimate plus a bonus for what is not known yet.
+
+    Parameters
+    ----------
+    alpha : weight of the bonus, at least 0; 0.3 as published.
+    ridge : λ > 0, the strength of the ridge.
+    model : ``shared``, one model for all arms; ``disjoint``, one per arm, as published: nothing
+        that is learnt of one arm says anything of another.
+    features : ``interaction`` or ``arm``, for the shared model (see `features_of`); the disjoint
+        model always uses the arm's own vector.
+    prior : ``preference`` breaks ties, so the order of arms never tried, by preference; None
+        breaks them at random, as published.
+
+    >>> from nextquery import ArmPool, Context, MaxUtility
+    >>> pool = ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [2, 1], [1, 2]])
+    >>> candidates = MaxUtility(k=2).select(pool, [1, 0], exclude=[0])
+    >>> policy, context = LinUCB(model="disjoint"), Context(anchor=[1, 0])
+    >>> choice = policy.choose(candidates, context)
+    >>> policy.update(choice, 0)
+    >>> choice.arm, policy.choose(candidates, context).arm
+    (1, 2)
+    """
+
+    def __init__(
+        self,
+        alpha: float = 0.3,
+        ridge: float = 1.0,
+        model: str = "shared",
+        features: str = "interaction",
+        prior: str | None = "preference",
+        *,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(seed=seed)
+        self.alpha = number(alpha, "alpha", low=0)
+        self.ridge = number(ridge, "ridge", low=0, above_low=True)
+        self.model = one_of(model, "model", ("shared", "disjoint"))
+        self.features = one_of(features, "features", FEATURES)
+        self.prior = prior if prior is None else one_of(prior, "prior", ("preference",))
+        self._shared, self._disjoint = Ridge(self.ridge), DisjointRidge(self.ridge)
+
+    def _features(self, candidates: Candidates, context: Context) -> Floats:
+        kind = "arm" if self.model == "disjoint" else self.features
+        return features_of(kind, candidates, context)
+
+    def _scores(self, candidates: Candidates, features: Floats) -> Floats:
+        if not len(candidates):
+            return np.empty(0)
+        if self.model == "disjoint":
+            means, widths = self._disjoint.means_and_widths(candidates.arms)
+        else:
+            means, widths = self._shared.means(features), self._shared.widths(features)
+        return means + self.alpha * widths
+
+    def _probabilities(
+        self, candidates: Candidates, features: Floats, scores: Floats, rng: np.random.Generator
+    ) -> Floats:
+        best = np.flatnonzero(scores >= scores.max() - TIE)
+        if self.prior == "preference" and best.size > 1:
+            best = best[np.lexsort((candidates.arms[best], -candidates.preferences[best]))[:1]]
+        probabilities = np.zeros(len(candidates))
+        probabilities[best] = 1.0 / best.size
+        return probabilities
+
+    def _correct(self, choice: Choice, old: float | None, new: float | None) -> None:
+        if self.model == "disjoint":
+            self._disjoint.replace(choice.arm, old, new)
+        else:
+            self._shared.replace(choice.features, old, new)
+
+    def _state(self) -> State:
+        return (self._disjoint if self.model == "disjoint" else self._shared).state()
+
+    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        (self._disjoint if self.model == "disjoint" else self._shared).restore(state)

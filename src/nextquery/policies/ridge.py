@@ -1,0 +1,97 @@
+"""Ridge regression that learns one example at a time: A, its inverse, and b."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from nextquery.errors import InvalidInput
+
+Floats = NDArray[np.float64]
+REFRESH = 512
+"""The inverse is computed anew from A every so many updates, so its rounding cannot pile up."""
+
+
+class Ridge:
+    """One linear model for all arms: A = λI + Σ x xᵀ, b = Σ r x, θ = A⁻¹ b.
+
+    The inverse follows each example by a rank-one update (Sherman and Morrison 1950). An example
+    can be taken back with ``sign=-1``.
+
+    >>> model = Ridge(1.0)
+    >>> model.learn(np.array([1.0, 0.0]), reward=1.0)
+    >>> model.means(np.array([[1.0, 0.0]])).tolist()
+    [0.5]
+    """
+
+    def __init__(self, ridge: float) -> None:
+        self.ridge = ridge
+        self.A, self.inverse = np.empty((0, 0)), np.empty((0, 0))
+        self.b = np.empty(0)
+        self.updates = 0
+
+    def means(self, x: Floats) -> Floats:
+        """θᵀx of every row."""
+        self.expect(x.shape[1])
+        means: Floats = x @ (self.inverse @ self.b)
+        return means
+
+    def widths(self, x: Floats) -> Floats:
+        """√(xᵀA⁻¹x) of every row: how little is known in its direction."""
+        self.expect(x.shape[1])
+        variances = np.einsum("ij,ij->i", x @ self.inverse, x)
+        widths: Floats = np.sqrt(np.maximum(variances, 0.0))
+        return widths
+
+    def learn(self, x: Floats, reward: float, *, sign: int = 1) -> None:
+        """Add an example (``sign=1``), or take one back (``sign=-1``)."""
+        self.expect(x.size)
+        self.A += sign * np.outer(x, x)
+        self.b += sign * reward * x
+        self.updates += 1
+        direction = self.inverse @ x
+        scale = 1.0 + sign * float(x @ direction)
+        if self.updates % REFRESH == 0 or scale < 1e-6:
+            self._refresh()
+        else:
+            self.inverse -= np.outer(direction, direction * (sign / scale))
+
+    def replace(self, x: Floats, old: float | None, new: float | None) -> None:
+        """Put the reward `new` of an example in the place of `old`; None: not observed."""
+        if old is not None and new is not None:
+            self.expect(x.size)
+            self.b += (new - old) * x
+        elif new is not None:
+            self.learn(x, new)
+        elif old is not None:
+            self.learn(x, old, sign=-1)
+
+    def expect(self, d: int) -> None:
+        """Take the dimension from the first example, and hold to it."""
+        if self.b.size == 0 and d > 0:
+            self.A, self.inverse = np.eye(d) * self.ridge, np.eye(d) / self.ridge
+            self.b = np.zeros(d)
+        elif d != self.b.size:
+            raise InvalidInput(
+                f"this policy has learnt from vectors of dimension {self.b.size}; received {d}."
+            )
+
+    def _refresh(self) -> None:
+        inverse = cho_solve(cho_factor(self.A), np.eye(self.b.size))
+        self.inverse = (inverse + inverse.T) / 2
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The model as arrays."""
+        return {
+            "A": self.A.copy(),
+            "inverse": self.inverse.copy(),
+            "b": self.b.copy(),
+            "updates": np.array(self.updates),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from `state`."""
+        self.A, self.inverse = np.array(state["A"]), np.array(state["inverse"])
+        self.b, self.updates = np.array(state["b"]), int(state["updates"])

@@ -1,0 +1,43 @@
+"""Policies that do not learn: the baselines of the paper."""
+
+import numpy as np
+
+from nextquery.checks import whole_number
+from nextquery.policies.base import Floats, Policy
+from nextquery.select.base import Candidates
+
+
+class MostSimilar(Policy):
+    """One of the `top` most preferred candidates, uniformly.
+
+    Parameters
+    ----------
+    top : at least 1; 5 in the text of the paper.
+    """
+
+    def __init__(self, top: int = 5, *, seed: int = 0) -> None:
+        super().__init__(seed=seed)
+        self.top = whole_number(top, "top", at_least=1)
+
+    def _scores(self, candidates: Candidates, features: Floats) -> Floats:
+        return candidates.preferences
+
+    def _probabilities(
+        self, candidates: Candidates, features: Floats, scores: Floats, rng: np.random.Generator
+    ) -> Floats:
+        best = np.lexsort((candidates.arms, -candidates.preferences))[: self.top]
+        probabilities = np.zeros(len(candidates))
+        probabilities[best] = 1.0 / best.size
+        return probabilities
+
+
+class RandomPolicy(Policy):
+    """Any candidate, uniformly."""
+
+    def __init__(self, *, seed: int = 0) -> None:
+        super().__init__(seed=seed)
+
+    def _probabilities(
+        self, candidates: Candidates, features: Floats, scores: Floats, rng: np.random.Generator
+    ) -> Floats:
+        return np.full(len(candidates), 1.0 / len(candidates))

@@ -1,0 +1,143 @@
+"""How probable it is that an arm is preferred next, from similarity alone (Lemma 1 of the paper).
+
+The paper can be read in three ways; ``docs/paper.md`` says why the first is the default.
+
+- ``example``: the worked example and the authors' code. The quotients s_j/Σ≥ and s_j/Σ< are taken
+  for every arm, so P_j = s_j / (Σ (π² + π̄²)): proportional to similarity; ε changes a constant.
+- ``defined``: the definitions, literally. P_j = w_j s_j / (Σ (π² + π̄²)) with w_j = π on S≥ and π̄
+  on S<; the P_j sum to 1.
+- ``joint``: Eq. 1 extended from pairs to sets: all arms lie in S≥. P_j = s_j/Σ≥ there, else 0.
+
+Here s_j is the similarity clipped at 0, S≥ the arms with s_j ≥ ε, Σ, Σ≥ and Σ< the sums of s_j over
+all arms, S≥ and S<, π = Σ≥/Σ and π̄ = 1 − π. When every s_j is 0, preference is uniform.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nextquery.checks import number, one_of
+from nextquery.errors import InvalidInput
+
+__all__ = ["READINGS", "Mass", "joint", "log_marginal", "marginal", "mass_of"]
+
+Floats = NDArray[np.float64]
+READINGS = ("example", "defined", "joint")
+
+
+class Mass(NamedTuple):
+    """What a preference needs to know of the whole pool: Σ, Σ≥, and how many arms there are.
+
+    The sums may be given in any unit, as long as it is the similarities' own.
+    """
+
+    total: float
+    similar: float
+    arms: int
+
+    @property
+    def pi(self) -> float:
+        """π, the share of similarity that lies in S≥."""
+        return self.similar / self.total
+
+    @property
+    def both_sides(self) -> float:
+        """π² + π̄², the chance that two arms drawn alone fall on the same side of ε."""
+        return self.pi**2 + (1 - self.pi) ** 2
+
+
+def joint(similarities: ArrayLike, epsilon: float, reading: str = "example") -> Floats:
+    """The probability of every pair of arms, Eq. 1 of the paper, as an (n, n) matrix.
+
+    ``defined``: (π² s_j(ε) s_k(ε) + π̄² s̄_j(ε) s̄_k(ε)) / (π² + π̄²), which sums to 1 with its
+    diagonal. ``example``: 2 s_j s_k / (Σ² (π² + π̄²)).
+
+    The worked example of the paper, pairs (1, 2), (1, 3), (2, 3):
+
+    >>> pairs = np.triu_indices(3, k=1)
+    >>> joint([0.4, 0.55, 0.6], epsilon=0.5)[pairs].round(3).tolist()
+    [0.297, 0.324, 0.445]
+    >>> joint([0.4, 0.55, 0.6], epsilon=0.6)[pairs].round(3).tolist()
+    [0.349, 0.38, 0.523]
+    """
+    one_of(reading, "reading", ("example", "defined"))
+    s, similar = _clipped(similarities, epsilon)
+    if not s.any():
+        return np.full((s.size, s.size), 1.0 / max(s.size, 1) ** 2)
+    s /= s.max()  # in logarithms, a shift: products of tiny numbers no longer vanish
+    mass = mass_of(s, similar)
+    share = s / mass.total
+    if reading == "example":
+        return 2 * np.outer(share, share) / mass.both_sides
+    same_side = similar[:, None] == similar[None, :]
+    return np.where(same_side, np.outer(share, share), 0.0) / mass.both_sides
+
+
+def marginal(similarities: ArrayLike, epsilon: float, reading: str = "example") -> Floats:
+    """The preference probability of every arm, P(a_j | a_i, ε) of Lemma 1.
+
+    >>> marginal([0.4, 0.55, 0.6], epsilon=0.5).round(3).tolist()
+    [0.418, 0.575, 0.627]
+    >>> marginal([0.4, 0.55, 0.6], epsilon=0.5, reading="defined").sum().round(12)
+    np.float64(1.0)
+    """
+    s, similar = _clipped(similarities, epsilon)
+    if s.any():
+        s /= s.max()
+    return of_mass(s, similar, mass_of(s, similar), reading)
+
+
+def log_marginal(similarities: ArrayLike, epsilon: float, reading: str = "example") -> Floats:
+    """log P(a_j | a_i, ε), exact where P itself would underflow; −∞ where P is 0.
+
+    >>> log_marginal([1e-300, 1e300], epsilon=0.5).round(1).tolist()
+    [-1381.6, 0.0]
+    """
+    s, similar = _clipped(similarities, epsilon)
+    if not s.any():
+        return np.log(of_mass(s, similar, mass_of(s, similar), reading))
+    mass = mass_of(s / s.max(), similar)
+    weight = of_mass(np.ones_like(s), similar, mass, reading)
+    with np.errstate(divide="ignore"):
+        logs: Floats = np.log(s) - np.log(s.max()) + np.log(weight)
+    return logs
+
+
+def mass_of(clipped: Floats, similar: NDArray[np.bool_]) -> Mass:
+    """The sums over a pool that is given whole."""
+    return Mass(float(clipped.sum()), float(clipped[similar].sum()), clipped.size)
+
+
+def of_mass(clipped: Floats, similar: NDArray[np.bool_], mass: Mass, reading: str) -> Floats:
+    """The preferences of a few arms of a pool whose sums are known: the formulas themselves."""
+    one_of(reading, "reading", READINGS)
+    if reading == "joint":
+        if mass.similar > 0:
+            return np.where(similar, clipped, 0.0) / mass.similar
+        return np.where(similar, 1.0 / max(mass.arms, 1), 0.0)
+    if mass.total <= 0:
+        return np.full(clipped.shape, 1.0 / max(mass.arms, 1))
+    preference: Floats = clipped / (mass.total * mass.both_sides)
+    if reading == "defined":
+        preference = preference * np.where(similar, mass.pi, 1 - mass.pi)
+    return preference
+
+
+def clip(similarities: NDArray[Any], epsilon: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Similarities with negatives at 0, and the mask of S≥."""
+    clipped = np.maximum(similarities, 0.0).astype(np.float64)
+    return clipped, clipped >= epsilon
+
+
+def _clipped(similarities: ArrayLike, epsilon: float) -> tuple[Floats, NDArray[np.bool_]]:
+    number(epsilon, "epsilon", low=0, high=1)
+    s = np.asarray(similarities)
+    if s.ndim != 1 or s.dtype.kind not in "fiu":
+        raise InvalidInput(
+            f"similarities must be one row of numbers; received shape {s.shape} of {s.dtype}."
+        )
+    if not np.isfinite(s).all():
+        where = int(np.argmin(np.isfinite(s)))
+        raise InvalidInput(f"similarities: entry {where} is {s[where]}; all must be finite.")
+    return clip(s, epsilon)

@@ -1,0 +1,161 @@
+"""The contract of a selection: from a pool of millions to a few candidates for one anchor."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nextquery import preference
+from nextquery.arms.pool import ArmPool
+from nextquery.arms.scan import Band, Found, Ids, Sums, Vectors
+from nextquery.checks import number, one_of, whole_number
+from nextquery.errors import InvalidInput
+from nextquery.params import params_of
+
+Floats = NDArray[np.float64]
+LEAST_POSITIVE = np.nextafter(0.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The candidate set C for one anchor, best first by (−preference, id)."""
+
+    arms: Ids
+    vectors: Vectors
+    similarities: Floats
+    preferences: Floats
+
+    def __len__(self) -> int:
+        return len(self.arms)
+
+    def take(self, places: ArrayLike) -> "Candidates":
+        """Some of the candidates, by a mask or by their places."""
+        at = np.asarray(places)
+        return Candidates(
+            self.arms[at], self.vectors[at], self.similarities[at], self.preferences[at]
+        )
+
+
+class Selector(ABC):
+    """A selection strategy. A subclass writes `_pick`: which arms, for a matrix of anchors.
+
+    `epsilon` and `reading` say how the preferences that come with the candidates are computed
+    (see `nextquery.preference`). Random draws come from the `rng` of a call, or else from a
+    generator made from `seed`.
+    """
+
+    k: int | None = None
+    """How many arms are selected, where the strategy has such a number."""
+
+    def __init__(self, *, epsilon: float = 0.5, reading: str = "example", seed: int = 0) -> None:
+        self.epsilon = number(epsilon, "epsilon", low=0, high=1)
+        self.reading = one_of(reading, "reading", preference.READINGS)
+        self.seed = whole_number(seed, "seed", at_least=0)
+        self.generator = np.random.default_rng(self.seed)
+
+    def select(
+        self,
+        pool: ArmPool,
+        vector: ArrayLike,
+        exclude: Iterable[int] = (),
+        rng: np.random.Generator | None = None,
+        *,
+        k: int | None = None,
+        keep: Iterable[int] = (),
+    ) -> Candidates:
+        """The candidates for one anchor. `exclude` holds ids never to select (the anchor's own).
+
+        `k` replaces the selector's own; `keep` are arms already in C, which stay and count, so
+        that C grows to `k` (Algorithm 2 of the paper).
+        """
+        hidden, kept = [list(exclude)], [list(keep)]
+        return self.select_many(pool, np.asarray(vector)[None], hidden, rng, k=k, keep=kept)[0]
+
+    def select_many(
+        self,
+        pool: ArmPool,
+        matrix: ArrayLike,
+        exclude: Sequence[Iterable[int]] = (),
+        rng: np.random.Generator | None = None,
+        *,
+        k: int | None = None,
+        keep: Sequence[Iterable[int]] = (),
+    ) -> list[Candidates]:
+        """The candidates for every row of a matrix of anchors, in one pass over the pool."""
+        anchors = pool.anchors(matrix)
+        if k is not None:
+            if self.k is None:
+                raise InvalidInput(f"{type(self).__name__} selects by threshold and takes no k.")
+            whole_number(k, "k", at_least=1)
+        request = Request(
+            pool,
+            anchors,
+            pool.excluded([np.asarray(list(ids), np.int64) for ids in exclude], len(anchors)),
+            pool.excluded([np.asarray(list(ids), np.int64) for ids in keep], len(anchors)),
+            self.k if k is None else k,
+            self.generator if rng is None else rng,
+        )
+        sums, picked = self._pick(request)
+        return [self._candidates(request, sums, i, found) for i, found in enumerate(picked)]
+
+    @abstractmethod
+    def _pick(self, request: "Request") -> tuple[Sums, list[Found]]:
+        """The pool's sums, and for every anchor the arms to put into C beside the kept ones."""
+
+    def get_params(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return params_of(self)
+
+    def _candidates(self, request: "Request", sums: Sums, i: int, found: Found) -> Candidates:
+        arms, similarities = found
+        if len(kept := request.keep[i]):
+            arms = np.concatenate([kept, arms])
+            similarities = np.concatenate([request.score(i, kept), similarities])
+        preferences = self._preferences(similarities, request.mass(sums, i))
+        order = np.lexsort((arms, -preferences))
+        arms = arms[order]
+        return Candidates(arms, request.pool.rows(arms), similarities[order], preferences[order])
+
+    def _preferences(self, similarities: Floats, mass: preference.Mass) -> Floats:
+        clipped, similar = preference.clip(similarities, self.epsilon)
+        return preference.of_mass(clipped, similar, mass, self.reading)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one call of `select_many` asks, for several anchors."""
+
+    pool: ArmPool
+    anchors: Vectors
+    exclude: list[Ids]
+    keep: list[Ids]
+    k: int | None
+    rng: np.random.Generator
+
+    def scan(self, bands: Sequence[Band], epsilon: float) -> tuple[list[list[Found]], Sums]:
+        """One pass over the pool: what each band finds, and the sums that preferences need."""
+        found, sums = self.pool.scan(self.anchors, bands, exclude=self.exclude, epsilon=epsilon)
+        assert sums is not None
+        return found, sums
+
+    def missing(self, i: int) -> int:
+        """How many arms are still to be picked for anchor i."""
+        assert self.k is not None
+        return max(0, self.k - len(self.keep[i]))
+
+    def not_kept(self, i: int, found: Found) -> Found:
+        """What was found, less the arms that are in C already."""
+        new = ~np.isin(found.ids, self.keep[i]) if len(self.keep[i]) else slice(None)
+        return Found(found.ids[new], found.similarities[new])
+
+    def score(self, i: int, arms: Ids) -> Floats:
+        """Exact similarities of a few arms with anchor i."""
+        return self.pool.score(arms, self.anchors[i])
+
+    def mass(self, sums: Sums, i: int) -> preference.Mass:
+        """The sums over the pool for anchor i."""
+        arms = self.pool.count(self.exclude[i])
+        return preference.Mass(float(sums.total[i]), float(sums.similar[i]), arms)

@@ -1,0 +1,39 @@
+"""Random selection: what bandits with too many arms usually do."""
+
+import numpy as np
+
+from nextquery.arms.scan import Found, Sums
+from nextquery.checks import whole_number
+from nextquery.select.base import Request, Selector
+
+
+class RandomSelection(Selector):
+    """k arms drawn uniformly from the pool: the baseline the paper argues against.
+
+    Parameters
+    ----------
+    k : how many arms, at least 1.
+    epsilon, reading : how the candidates' preferences are computed.
+
+    >>> from nextquery import ArmPool
+    >>> pool = ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [1, 1], [0, 1]])
+    >>> len(RandomSelection(k=2).select(pool, [1, 0]))
+    2
+    """
+
+    def __init__(
+        self, k: int = 250, *, epsilon: float = 0.5, reading: str = "example", seed: int = 0
+    ) -> None:
+        super().__init__(epsilon=epsilon, reading=reading, seed=seed)
+        self.k = whole_number(k, "k", at_least=1)
+
+    def _pick(self, request: Request) -> tuple[Sums, list[Found]]:
+        _, sums = request.scan([], self.epsilon)
+        picked = []
+        for i in range(len(request.anchors)):
+            taken = np.concatenate([request.exclude[i], request.keep[i]])
+            left = request.pool.count(taken)
+            places = request.rng.choice(left, min(request.missing(i), left), replace=False)
+            arms = request.pool.live(places, taken)
+            picked.append(Found(arms, request.score(i, arms)))
+        return sums, picked

@@ -1,0 +1,130 @@
+"""One person's way from query to query, inside Algorithm 1."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.checks import whole_number
+from nextquery.errors import InvalidInput
+from nextquery.policies.base import Choice, Context
+from nextquery.select.base import Candidates
+from nextquery.select.schedule import grown
+
+if TYPE_CHECKING:
+    from nextquery.recommender import Recommender
+
+
+@dataclass(frozen=True)
+class Place:
+    """A query where it stands: its text, its id if it is an arm, and its vector."""
+
+    text: str
+    arm: int | None
+    vector: NDArray[np.float32]
+
+
+class Session:
+    """One person's way from query to query. Made by `Recommender.start`."""
+
+    def __init__(self, recommender: "Recommender", id: str, anchor: Place) -> None:
+        self.recommender, self.id, self._anchor = recommender, id, anchor
+        self.trial = 0
+        self.history: list[int] = []
+        self._shown: set[int] = set()
+        self._open: dict[str, list[Choice]] = {}
+        self._candidates: Candidates | None = None
+        self._moved = True
+
+    @property
+    def query(self) -> str:
+        """The query now running."""
+        return self._anchor.text
+
+    @property
+    def candidates(self) -> Candidates | None:
+        """The candidate set C of the last recommendation, shown arms included."""
+        return self._candidates
+
+    @overload
+    def recommend(self, m: None = None) -> Choice | None: ...
+    @overload
+    def recommend(self, m: int) -> list[Choice]: ...
+    def recommend(self, m: int | None = None) -> Choice | list[Choice] | None:
+        """The next query (None when nothing is left to recommend), or a slate of up to m."""
+        if m is not None:
+            whole_number(m, "m", at_least=1)
+        self.trial += 1
+        rec = self.recommender
+        context = Context(self._anchor.vector, tuple(self.history), self.trial)
+        chosen = rec.policy.rank(
+            self._fresh_candidates(), context, m or 1, rec.rng, exploration=rec.exploration
+        )
+        slate = [
+            replace(choice, id=f"{self.id}-{self.trial}-{slot}", text=rec.pool.texts[choice.arm])
+            for slot, choice in enumerate(chosen, start=1)
+        ]
+        self._shown.update(choice.arm for choice in slate)
+        self._open.update((choice.id, slate) for choice in slate)
+        return slate if m is not None else next(iter(slate), None)
+
+    def accept(self, choice: Choice) -> None:
+        """The person ran this recommendation; those above it in its slate were passed over."""
+        slate = self._close(choice)
+        place = [entry.id for entry in slate].index(choice.id)
+        for entry in slate[:place]:
+            self.recommender.policy.update(entry, 0.0)
+        self.recommender.policy.update(slate[place], 1.0)
+        arm = choice.arm
+        self._move(Place(choice.text, arm, self.recommender.pool.rows([arm])[0]))
+
+    def ignore(self, choice: Choice, issued: str | None = None) -> None:
+        """The person did not want this; `issued` is the query typed instead, if any."""
+        place = None if issued is None else self.recommender.place(issued)
+        self._close(choice)
+        self.recommender.policy.update(choice, 0.0)
+        if place is not None:
+            self._move(place)
+
+    def _fresh_candidates(self) -> Candidates:
+        """C, grown or selected anew as the rules say, less what must not be shown."""
+        rec = self.recommender
+        hidden = rec.hidden(self._anchor, [*self.history, *self._shown])
+        old = self._candidates
+        if rec.schedule is not None:
+            size = grown(rec.schedule, rec.schedule.start if old is None else len(old), self.trial)
+            kept = old.arms if old is not None and not (self._moved and rec.reselects) else ()
+            if old is None or self._moved or size > len(old):
+                old = self._select(hidden, size, kept)
+        elif old is None or (self._moved and rec.reselects):
+            old = self._select(hidden, None, ())
+        elif self._moved:
+            old = self._select(hidden, len(old) if rec.selector.k else None, old.arms)
+        fresh = old.take(~np.isin(old.arms, hidden))
+        if not len(fresh) and rec.schedule is None and len(old):
+            old = fresh = self._select(hidden, None, ())  # all of C was shown: look further
+        self._candidates, self._moved = old, False
+        return fresh
+
+    def _select(self, hidden: Sequence[int], k: int | None, keep: Iterable[int]) -> Candidates:
+        rec = self.recommender
+        return rec.selector.select(rec.pool, self._anchor.vector, hidden, rec.rng, k=k, keep=keep)
+
+    def _close(self, choice: Choice) -> list[Choice]:
+        slate = self._open.get(choice.id)
+        if slate is None:
+            raise InvalidInput(
+                f"choice {choice.id!r} is not waiting for an answer in session {self.id}: it was "
+                "answered already, or comes from another session."
+            )
+        for entry in slate:
+            del self._open[entry.id]
+        return slate
+
+    def _move(self, place: Place) -> None:
+        """The arm now playing becomes the query that was accepted, or typed."""
+        if self._anchor.arm is not None:
+            self.history.append(self._anchor.arm)
+        self._anchor, self._moved = place, True

@@ -1,0 +1,63 @@
+"""Unit rows: every vector in nextquery is float32 and of length 1."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nextquery.errors import InvalidInput
+
+_ROWS = 1 << 14  # rows normalised at once
+_ALREADY_UNIT = 2.0**-23  # rounding a unit row to float32 moves its length by half of this at most
+
+
+def unit_rows(
+    vectors: ArrayLike, *, what: str = "vectors", dim: int | None = None, allow_zero: bool = False
+) -> NDArray[np.float32]:
+    """Rows scaled to length 1, as float32; rows that are so already come back bit for bit.
+
+    Raises `InvalidInput` that names the first bad row: not finite, zero (unless `allow_zero`), or
+    not of dimension `dim`.
+
+    >>> unit_rows([[3.0, 4.0]]).tolist()
+    [[0.6000000238418579, 0.800000011920929]]
+    """
+    try:
+        matrix = np.asarray(vectors)
+    except ValueError as error:
+        raise InvalidInput(f"{what} must be rows of one length: {error}") from error
+    if matrix.ndim != 2 or matrix.dtype.kind not in "fiu" or matrix.shape[1] == 0:
+        raise InvalidInput(
+            f"{what} must be a matrix of real numbers, one row each; received shape "
+            f"{matrix.shape} of {matrix.dtype}."
+        )
+    if dim is not None and matrix.shape[1] != dim:
+        raise InvalidInput(f"{what} must have {dim} columns; received {matrix.shape[1]}.")
+    out = np.empty(matrix.shape, np.float32)
+    for start in range(0, len(matrix), _ROWS):
+        rows = matrix[start : start + _ROWS].astype(np.float64)
+        peak = np.abs(rows).max(axis=1)
+        _refuse(~np.isfinite(peak), start, what, "is not finite (NaN or infinite)")
+        if not allow_zero:
+            _refuse(peak == 0, start, what, "is zero and has no direction")
+        length = _lengths(rows, peak)
+        scale = np.where((peak == 0) | (np.abs(length - 1) <= _ALREADY_UNIT), 1.0, length)
+        tiny = (scale < 1e-300) | ~np.isfinite(scale)
+        if tiny.any():  # dividing by such a length would overflow: scale by the peak first
+            rows[tiny] /= peak[tiny, None]
+            scale[tiny] = _lengths(rows[tiny], np.ones(int(tiny.sum())))
+        out[start : start + _ROWS] = rows / scale[:, None]
+    return out
+
+
+def _lengths(rows: NDArray[np.float64], peak: NDArray[np.float64]) -> NDArray[np.float64]:
+    safe = np.where(peak == 0, 1.0, peak)
+    scaled = rows / safe[:, None]
+    with np.errstate(over="ignore"):
+        length: NDArray[np.float64] = np.sqrt((scaled * scaled).sum(axis=1)) * safe
+    return length
+
+
+def _refuse(bad: NDArray[np.bool_], start: int, what: str, why: str) -> None:
+    if bad.any():
+        raise InvalidInput(
+            f"{what}: row {start + int(np.argmax(bad))} {why}. Fix or drop it and try again."
+        )
