@@ -184,17 +184,35 @@ class _Search:
 
     def look(self, products: Vectors, first: int) -> None:
         """Propose the arms of one block that may yet be among the k best of the band."""
-        passes = products >= self.threshold.astype(np.float32)[:, None]
-        if np.any(self.threshold == -np.inf):
-            passes &= products > -np.inf
-        if np.any(self.high < np.inf):
-            passes &= products <= (self.high + self.delta).astype(np.float32)[:, None]
+        passes = self._passes(products)
+        if np.count_nonzero(passes) > self.limit:
+            self._raise_threshold(products)
+            passes = self._passes(products)
         flat = np.flatnonzero(passes)
         row, column = np.divmod(flat, products.shape[1])
         self.proposals.append((row, column + first, products.ravel()[flat]))
         self.pending += len(flat)
         if self.pending > self.limit:
             self._tighten()
+
+    def _passes(self, products: Vectors) -> NDArray[np.bool_]:
+        passes = products >= self.threshold.astype(np.float32)[:, None]
+        if np.any(self.threshold == -np.inf):
+            passes &= products > -np.inf
+        if np.any(self.high < np.inf):
+            passes &= products <= (self.high + self.delta).astype(np.float32)[:, None]
+        return passes
+
+    def _raise_threshold(self, products: Vectors) -> None:
+        """The k-th best sure arm of this block alone already rules most of it out."""
+        width = products.shape[1]
+        if self.k is None or self.k > width:
+            return
+        low, high = self.low + self.delta, self.high - self.delta
+        sure = (products >= low[:, None]) & (products < high[:, None])
+        key = np.where(sure, products, np.float32(-np.inf))
+        kth = np.partition(key, width - self.k, axis=1)[:, width - self.k]
+        np.maximum(self.threshold, kth.astype(np.float64) - 2 * self.delta, out=self.threshold)
 
     def _tighten(self) -> None:
         """Raise each anchor's threshold to its k-th best *sure* proposal, drop what is below it.

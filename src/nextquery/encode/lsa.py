@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.decomposition import TruncatedSVD
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from nextquery import folders
 from nextquery.checks import one_of, whole_number
@@ -41,6 +39,8 @@ class LsaEncoder(Encoder):
 
     def fit(self, texts: Sequence[str], sessions: Sequence[Sequence[int]] = ()) -> Self:
         """Learn words and directions from the texts; sessions are not used."""
+        from sklearn.decomposition import TruncatedSVD  # a second to import: only who fits pays
+
         self._tfidf = self._vectorizer()
         try:
             weights = self._tfidf.fit_transform(texts)
@@ -80,6 +80,8 @@ class LsaEncoder(Encoder):
         self._components = np.array(folder.array("encoder_components.npy"))
 
     def _vectorizer(self, words: list[str] | None = None) -> Any:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
         grams: dict[str, Any] = {"analyzer": "word"}
         if self.analyzer == "char":
             grams = {"analyzer": "char_wb", "ngram_range": (3, 5)}

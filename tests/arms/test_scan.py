@@ -1,0 +1,164 @@
+"""Exactness: ids and order are those of brute force, however the work is cut up."""
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+import nextquery as nq
+from nextquery.arms import scan as kernel
+from nextquery.arms.scan import Band, Blocks, error_bound, scan, similarity
+from nextquery.vectors import unit_rows
+
+NO_IDS = np.empty(0, np.int64)
+
+
+def oracle_scores(vectors: NDArray[Any], anchor: NDArray[Any]) -> NDArray[np.float64]:
+    """The definition, coordinate by coordinate in plain Python numbers."""
+    scores = []
+    for row in vectors:
+        total = 0.0
+        for x, y in zip(row.tolist(), anchor.tolist(), strict=True):
+            total += x * y
+        scores.append(total)
+    return np.array(scores)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Rows and anchors; small whole numbers make many ties, and anchors are often rows."""
+    d, n, b = draw(st.integers(1, 5)), draw(st.integers(1, 30)), draw(st.integers(1, 6))
+    seed = draw(st.integers(0, 10_000))
+    rng = np.random.default_rng(seed)
+    if draw(st.booleans()):
+        rows = rng.integers(-2, 3, size=(n, d)).astype(float)
+    else:
+        rows = rng.normal(size=(n, d))
+        rows[rng.integers(n, size=n // 2)] = rows[0]  # exact copies
+    rows[~rows.any(axis=1)] = 1.0
+    anchors = np.where(
+        rng.random((b, 1)) < 0.5, rows[rng.integers(n, size=b)], rng.normal(size=(b, d))
+    )
+    return unit_rows(rows), unit_rows(anchors)
+
+
+def as_pool(rows: NDArray[Any]) -> nq.ArmPool:
+    return nq.ArmPool.from_vectors([f"arm {i}" for i in range(len(rows))], rows)
+
+
+@given(worlds(), st.data())
+def test_nearest_is_brute_force(
+    world: tuple[NDArray[Any], NDArray[Any]], data: st.DataObject
+) -> None:
+    rows, anchors = world
+    n = len(rows)
+    pool = as_pool(rows)
+    k = data.draw(st.integers(1, n + 2))
+    removed = data.draw(st.sets(st.integers(0, n - 1)))
+    exclude = [sorted(data.draw(st.sets(st.integers(0, n - 1)))) for _ in anchors]
+    at_least = data.draw(st.sampled_from([None, -0.5, 0.0, 0.5, 1.0]))
+    below = data.draw(st.sampled_from([None, 0.0, 0.5, 1.0]))
+    block, chunk = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 4))
+    threads = data.draw(st.sampled_from([1, 2]))
+    pool.remove(removed)
+    with pytest.MonkeyPatch.context() as patch, threadpool_limits(threads):
+        patch.setattr(kernel, "_BLOCK", block)
+        patch.setattr(kernel, "_ANCHORS", chunk)
+        patch.setattr(kernel, "_PAIRS", 3)
+        ids, similarities = pool.nearest(anchors, k, exclude, at_least, below)
+        for i, anchor in enumerate(anchors):
+            expected = oracle_scores(rows, anchor)
+            wanted = np.ones(n, np.bool_)
+            wanted[[*removed, *exclude[i]]] = False
+            if at_least is not None:
+                wanted &= expected >= at_least
+            if below is not None:
+                wanted &= expected < below
+            order = np.lexsort((np.arange(n), -expected))
+            order = order[wanted[order]][:k]
+            assert ids[i].tolist() == order.tolist()
+            assert similarities[i].tolist() == expected[order].tolist()
+            alone, _ = pool.nearest(anchor, k, exclude[i], at_least, below)
+            assert alone.tolist() == order.tolist()
+
+
+@given(worlds(), st.floats(0, 1), st.integers(1, 9))
+def test_sums_are_those_of_the_definition(
+    world: tuple[NDArray[Any], NDArray[Any]], epsilon: float, block: int
+) -> None:
+    rows, anchors = world
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel, "_BLOCK", block)
+        blocks = Blocks([rows], NO_IDS)
+        _, sums = scan(blocks, anchors, [], exclude=[NO_IDS] * len(anchors), epsilon=epsilon)
+    assert sums is not None
+    for i, anchor in enumerate(anchors):
+        s = np.maximum(oracle_scores(rows, anchor), 0)
+        assert sums.total[i] == pytest.approx(s.sum(), rel=1e-5, abs=1e-6)
+        assert sums.similar[i] == pytest.approx(s[s >= epsilon].sum(), rel=1e-5, abs=1e-6)
+
+
+def test_an_arm_exactly_at_epsilon_is_similar() -> None:
+    rows = unit_rows([[3.0, 4.0], [4.0, 3.0], [1.0, 0.0]])
+    anchor = unit_rows([[1.0, 0.0]])
+    epsilon = float(similarity(rows[:1], anchor)[0])
+    _, sums = scan(Blocks([rows], NO_IDS), anchor, [], exclude=[NO_IDS], epsilon=epsilon)
+    assert sums is not None
+    assert sums.similar[0] == pytest.approx(0.6 + 0.8 + 1.0)
+
+
+@given(st.integers(1, 200), st.integers(0, 1000))
+def test_float32_products_stay_within_the_bound(d: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = unit_rows(rng.normal(size=(64, d)))
+    exact = similarity(rows, rows[:1])
+    assert np.abs(rows @ rows[0] - exact).max() <= error_bound(d)
+
+
+def test_scores_near_enough_to_confuse_float32_are_told_apart() -> None:
+    """A thousand arms whose products all round alike: only the exact scores order them."""
+    rng = np.random.default_rng(1)
+    rows = unit_rows(np.array([1.0, 1.0, 1.0, 1.0]) + rng.normal(size=(1000, 4)) * 1e-7)
+    anchor = unit_rows(np.array([[1.0, 1.0, 1.0, 1.0]]))
+    ids, _ = as_pool(rows).nearest(anchor[0], 10)
+    expected = oracle_scores(rows, anchor[0])
+    assert ids.tolist() == np.lexsort((np.arange(1000), -expected))[:10].tolist()
+
+
+def test_near_ties_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every arm ties: proposals are settled on the way, so memory stays with k, not with n."""
+    monkeypatch.setattr(kernel, "_BLOCK", 64)
+    rows = np.tile(unit_rows([[1.0, 2.0]]), (4096, 1))
+    found, _ = scan(Blocks([rows], NO_IDS), rows[:3], [Band(5)], exclude=[NO_IDS] * 3)
+    assert [row[0].ids.tolist() for row in found] == [[0, 1, 2, 3, 4]] * 3
+
+
+def test_memory_does_not_grow_with_the_batch() -> None:
+    rng = np.random.default_rng(0)
+    pool = as_pool(unit_rows(rng.normal(size=(20_000, 16))))
+    anchors = unit_rows(rng.normal(size=(2048, 16)))
+    pool.nearest(anchors[:256], 5)
+    peaks = []
+    for batch in (256, 2048):
+        tracemalloc.start()
+        pool.nearest(anchors[:batch], 5)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    answer = 2048 * (5 * 16 + 500)  # ids, similarities, and the arrays around them
+    assert peaks[1] < peaks[0] + 2 * answer
+
+
+def test_equal_rows_score_equal_wherever_they_stand() -> None:
+    rng = np.random.default_rng(5)
+    row = unit_rows(rng.normal(size=(1, 128)))
+    rows = unit_rows(rng.normal(size=(999, 128)))
+    places = [0, 1, 7, 500, 998]
+    rows[places] = row
+    ids, similarities = as_pool(rows).nearest(row[0], 5)
+    assert ids.tolist() == places
+    assert len(set(similarities.tolist())) == 1

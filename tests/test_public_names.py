@@ -1,0 +1,46 @@
+"""The names others rely on."""
+
+import subprocess
+import sys
+
+import nextquery as nq
+
+
+def test_exported_names() -> None:
+    assert sorted(nq.__all__) == [
+        "ArmPool",
+        "Bump",
+        "Candidates",
+        "Choice",
+        "Context",
+        "LinTS",
+        "LinUCB",
+        "MaxUtility",
+        "MostSimilar",
+        "Policy",
+        "Power",
+        "PreferenceSample",
+        "PreferenceThreshold",
+        "RandomPolicy",
+        "RandomSelection",
+        "Recommender",
+        "Selector",
+        "Session",
+        "Zooming",
+        "encode",
+        "errors",
+        "optimize",
+        "preference",
+        "utility",
+    ]
+    assert all(hasattr(nq, name) for name in nq.__all__)
+
+
+def test_importing_starts_no_threads_and_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, threading, nextquery;"
+        "heavy = {'torch', 'ray', 'psycopg', 'matplotlib', 'sklearn', 'wordllama'};"
+        "print(threading.active_count(), sorted(heavy & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout.strip() == "1 []", result.stderr
