@@ -95,12 +95,11 @@ def log_marginal(similarities: ArrayLike, epsilon: float, reading: str = "exampl
     [-1381.6, 0.0]
     """
     s, similar = _clipped(similarities, epsilon)
-    if not s.any():
-        return np.log(of_mass(s, similar, mass_of(s, similar), reading))
-    mass = mass_of(s / s.max(), similar)
-    weight = of_mass(np.ones_like(s), similar, mass, reading)
+    peak = s.max(initial=0.0) or 1.0
+    mass = mass_of(s / peak, similar)
+    weight = of_mass(np.ones_like(s), similar, mass, reading)  # P per unit of similarity
     with np.errstate(divide="ignore"):
-        logs: Floats = np.log(s) - np.log(s.max()) + np.log(weight)
+        logs: Floats = np.log(weight) + (np.log(s) - np.log(peak) if s.any() else 0.0)
     return logs
 
 

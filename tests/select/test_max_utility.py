@@ -1,0 +1,137 @@
+"""Max-utility selection against greedy on the whole pool, in every reading."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nextquery as nq
+from nextquery.errors import InvalidInput
+from nextquery.select.max_utility import UTILITIES
+
+
+def random_pool(seed: int, n: int = 30, d: int = 5) -> nq.ArmPool:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n, d)) + 0.4
+    rows[n // 2] = rows[0]
+    return nq.ArmPool.from_vectors([f"q{i}" for i in range(n)], rows)
+
+
+def whole(pool: nq.ArmPool, anchor: Any, exclude: list[int]) -> tuple[Any, Any]:
+    """Every arm that may be selected, with its similarity, in order of id."""
+    arms = pool.live(np.arange(pool.count(exclude)), exclude)
+    return arms, pool.score(arms, anchor)
+
+
+@given(
+    st.integers(0, 400),
+    st.integers(1, 35),
+    st.sampled_from([0.0, 0.2, 0.5, 0.8, 1.0]),
+    st.sampled_from(["example", "defined"]),
+)
+def test_one_pass_equals_greedy_on_the_pool(
+    seed: int, k: int, epsilon: float, reading: str
+) -> None:
+    pool = random_pool(seed)
+    pool.remove([4])
+    anchor = np.random.default_rng(seed + 1).normal(size=5)
+    exclude = [7, 9]
+    arms, similarities = whole(pool, anchor, exclude)
+    p = nq.preference.marginal(similarities, epsilon, reading)
+    picked = nq.optimize.greedy(nq.utility.LogProbability(p), range(len(arms)), k)
+    found = nq.MaxUtility(k, epsilon, reading=reading).select(pool, anchor, exclude)
+    assert found.arms.tolist() == arms[picked].tolist()
+    assert np.allclose(found.preferences, p[picked], rtol=1e-5, atol=1e-9)
+    assert found.similarities.tolist() == similarities[picked].tolist()
+    assert (found.vectors == pool.vectors[found.arms]).all()
+
+
+@given(st.integers(0, 300), st.integers(1, 35), st.sampled_from([0.2, 0.5, 0.8]))
+def test_joint_cuts_hard_at_epsilon(seed: int, k: int, epsilon: float) -> None:
+    pool = random_pool(seed)
+    anchor = np.random.default_rng(seed + 1).normal(size=5)
+    ids, _ = pool.nearest(anchor, k, at_least=epsilon)
+    found = nq.MaxUtility(k, epsilon, reading="joint").select(pool, anchor)
+    assert found.arms.tolist() == ids.tolist()
+    _, similarities = whole(pool, anchor, [])
+    p = nq.preference.marginal(similarities, epsilon, "joint")
+    assert np.allclose(found.preferences, p[ids], rtol=1e-5)
+
+
+@given(st.integers(0, 300), st.sampled_from([0.0, 0.3, 0.7, 1.0]))
+def test_epsilon_is_without_effect_under_example(seed: int, epsilon: float) -> None:
+    pool = random_pool(seed)
+    anchor = pool.vectors[3]
+    found = nq.MaxUtility(6, epsilon).select(pool, anchor)
+    assert found.arms.tolist() == pool.nearest(anchor, 6)[0].tolist()
+
+
+def test_below_one_half_the_arms_just_below_epsilon_come_first() -> None:
+    angles = np.arccos([0.55, 0.45, 0.44, 0.43, 0.42])
+    rows = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    pool = nq.ArmPool.from_vectors(list("abcde"), rows)
+    assert nq.MaxUtility(1, 0.5).select(pool, [1, 0]).arms.tolist() == [0]
+    assert nq.MaxUtility(1, 0.5, reading="defined").select(pool, [1, 0]).arms.tolist() == [1]
+
+
+@pytest.mark.parametrize("reading", ["example", "defined", "joint"])
+def test_nothing_similar_goes_by_id(reading: str) -> None:
+    pool = nq.ArmPool.from_vectors(["a", "b", "c"], [[-1.0, 0], [0, 1], [0, -1]])
+    found = nq.MaxUtility(2, 0.0, reading=reading).select(pool, [1, 0])
+    assert found.arms.tolist() == [0, 1]
+    assert np.allclose(found.preferences, 1 / 3)
+
+
+@given(st.integers(0, 200), st.sampled_from(["facility-location", "log-det"]), st.integers(1, 12))
+def test_submodular_utilities_run_greedy_on_the_shortlist(seed: int, utility: str, k: int) -> None:
+    pool = random_pool(seed)
+    anchor = np.random.default_rng(seed + 1).normal(size=5)
+    short = nq.MaxUtility(15).select(pool, anchor)
+    order = np.argsort(short.arms)
+    u = UTILITIES[utility].of(short.preferences[order], short.vectors[order])
+    expected = u.value(nq.optimize.greedy(u, range(15), k))
+    found = nq.MaxUtility(k, utility=utility, shortlist=15).select(pool, anchor)
+    assert len(found) == k
+    assert set(found.arms) <= set(short.arms)
+    assert u.value(np.searchsorted(short.arms[order], found.arms)) == pytest.approx(expected)
+
+
+def test_diversity_passes_over_a_copy() -> None:
+    pool = nq.ArmPool.from_vectors(["a", "copy", "b"], [[1, 1, 0], [1, 1, 0], [1, 0, 1]])
+    assert nq.MaxUtility(2).select(pool, [1, 0, 0]).arms.tolist() == [0, 1]
+    for utility in ("facility-location", "log-det"):
+        found = nq.MaxUtility(2, utility=utility).select(pool, [1, 0, 0])
+        assert found.arms.tolist() == [0, 2]
+
+
+@given(st.integers(0, 200), st.sampled_from([*UTILITIES]), st.integers(0, 6))
+def test_a_kept_set_grows(seed: int, utility: str, more: int) -> None:
+    pool = random_pool(seed)
+    selector = nq.MaxUtility(4, utility=utility)
+    keep = selector.select(pool, pool.vectors[1]).arms
+    moved = pool.vectors[2]
+    grown = selector.select(pool, moved, exclude=[2], k=4 + more, keep=keep)
+    assert set(keep) <= set(grown.arms.tolist())
+    assert len(grown) == 4 + more
+    if utility == "log-probability":
+        best = [a for a in pool.nearest(moved, 30, exclude=[2])[0].tolist() if a not in keep]
+        positive = [a for a in best if pool.score([a], moved)[0] > 0]
+        new = set(grown.arms.tolist()) - set(keep.tolist())
+        assert new >= set(positive[:more]) or len(positive) < more
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k": 0}, "k must be a whole number"),
+        ({"epsilon": 2}, "epsilon must be a number"),
+        ({"utility": "entropy"}, "one of log-probability, facility-location, log-det"),
+        ({"reading": "both"}, "one of example, defined, joint"),
+        ({"k": 50, "utility": "log-det", "shortlist": 20}, "shortlist must be at least k = 50"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        nq.MaxUtility(**options)

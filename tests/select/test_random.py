@@ -1,0 +1,22 @@
+import numpy as np
+
+import nextquery as nq
+
+
+def test_every_arm_is_equally_likely_and_hidden_ones_never_come() -> None:
+    pool = nq.ArmPool.from_vectors(
+        [f"q{i}" for i in range(10)], np.random.default_rng(0).normal(size=(10, 3))
+    )
+    pool.remove([3])
+    selector = nq.RandomSelection(2)
+    rng = np.random.default_rng(1)
+    many = selector.select_many(pool, np.ones((4000, 3)), [[7]] * 4000, rng)
+    counts = np.bincount(np.concatenate([c.arms for c in many]), minlength=10)
+    assert counts[[3, 7]].tolist() == [0, 0]
+    live = np.delete(counts, [3, 7])
+    assert live.sum() == 8000
+    assert ((live - 1000) ** 2 / 1000).sum() < 30  # chi-square with 7 degrees of freedom
+
+
+def test_more_than_there_are_is_all_there_are(pool: nq.ArmPool) -> None:
+    assert set(nq.RandomSelection(100).select(pool, np.ones(8)).arms) == set(range(40))
