@@ -180,7 +180,7 @@ def test_a_full_disk_says_so_and_keeps_the_old_state(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StorageError, match="No space left.*untouched"):
+    with pytest.raises(StorageError, match=r"No space left.*untouched"):
         save(tmp_path, 4)
     monkeypatch.undo()
     assert open_(tmp_path).meta == {"value": 3}

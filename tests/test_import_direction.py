@@ -1,4 +1,4 @@
-"""A package imports only from packages to its left; replay, service and cluster never each other."""
+"""A package imports only from its left; replay, service and cluster never each other."""
 
 import ast
 from pathlib import Path

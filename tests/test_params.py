@@ -31,5 +31,5 @@ def test_classes_are_found_by_name_also_those_of_users() -> None:
         pass
 
     assert class_named(nq.Policy, "OwnPolicy") is OwnPolicy
-    with pytest.raises(InvalidInput, match="no Policy called 'Nobody' among .*LinUCB"):
+    with pytest.raises(InvalidInput, match=r"no Policy called 'Nobody' among .*LinUCB"):
         class_named(nq.Policy, "Nobody")

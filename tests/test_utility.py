@@ -94,8 +94,13 @@ def test_calls_count_gains_only() -> None:
 def test_gains_are_incremental(monkeypatch: pytest.MonkeyPatch) -> None:
     """Growing a set by one arm costs one step, not a recomputation."""
     u = LogDet(*world(0, 8))
-    steps = []
-    monkeypatch.setattr(u, "_grow", lambda arm, grow=u._grow: (steps.append(arm), grow(arm)))
+    steps, grow = list[int](), u._grow
+
+    def counting(arm: int) -> None:
+        steps.append(arm)
+        grow(arm)
+
+    monkeypatch.setattr(u, "_grow", counting)
     chosen: list[int] = []
     for arm in range(8):
         u.gains(chosen, range(8))

@@ -50,7 +50,7 @@ def test_a_zero_anchor_is_similar_to_nothing(pool: nq.ArmPool) -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 1000)), max_size=12))
 def test_ids_stand_for_ever(actions: list[tuple[bool, int]]) -> None:
-    """Whatever is added and removed, an id keeps its text and its vector, and only live arms answer."""
+    """Whatever comes and goes, an id keeps its text and vector, and only live arms answer."""
     rng = np.random.default_rng(0)
     pool = nq.ArmPool.from_vectors(["a", "b"], rng.normal(size=(2, 4)))
     live = {0: "a", 1: "b"}

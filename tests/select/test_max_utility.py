@@ -78,7 +78,7 @@ def test_below_one_half_the_arms_just_below_epsilon_come_first() -> None:
 
 @pytest.mark.parametrize("reading", ["example", "defined", "joint"])
 def test_nothing_similar_goes_by_id(reading: str) -> None:
-    pool = nq.ArmPool.from_vectors(["a", "b", "c"], [[-1.0, 0], [0, 1], [0, -1]])
+    pool = nq.ArmPool.from_vectors(["a", "b", "c"], [[-1, 0], [0, 1], [0, -1]])
     found = nq.MaxUtility(2, 0.0, reading=reading).select(pool, [1, 0])
     assert found.arms.tolist() == [0, 1]
     assert np.allclose(found.preferences, 1 / 3)

@@ -37,7 +37,7 @@ def test_threshold_is_all_arms_preferred_enough(
 
 
 def test_threshold_when_nothing_is_similar() -> None:
-    pool = nq.ArmPool.from_vectors(["a", "b"], [[-1.0, 0], [-1, -1]])
+    pool = nq.ArmPool.from_vectors(["a", "b"], [[-1.0, 0.0], [-1.0, -1.0]])
     assert len(nq.PreferenceThreshold(1.0).select(pool, [1, 0])) == 2
     assert len(nq.PreferenceThreshold(1.1).select(pool, [1, 0])) == 0
 

@@ -1,0 +1,40 @@
+# Every target sets up what it needs in .venv and is quick the second time.
+PYTHON ?= python3
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: run test lint reproduce bench soak clean
+
+run: .venv/ready  ## play the closed loop on the built-in sample
+	$(BIN)/python examples/play_sample.py
+
+test: lint  ## lint, types, and every test
+	$(BIN)/pytest
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+reproduce: .venv/ready  ## the paper's numbers, beside ours
+	$(BIN)/python examples/paper_numbers.py
+
+bench: .venv/bench-ready  ## speed, beside the peers and the physical floor
+	$(BIN)/python -m benchmarks.nearest
+
+soak: .venv/ready  ## the property tests on many more examples, newly drawn
+	$(BIN)/pytest tests --hypothesis-profile=soak
+
+clean:
+	rm -rf .venv
+
+.venv/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "nextquery needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+.venv/bench-ready: .venv/ready
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
+	@touch $@

@@ -1,0 +1,26 @@
+"""Fair timing on a noisy machine: contestants take turns, and best is compared with best."""
+
+import time
+from collections.abc import Callable, Mapping
+
+
+def best_of(contestants: Mapping[str, Callable[[], object]], turns: int = 7) -> dict[str, float]:
+    """Run all contestants in turn, `turns` times; the best time of each, in seconds."""
+    best = dict.fromkeys(contestants, float("inf"))
+    for contestant in contestants.values():
+        contestant()  # warm caches, compiled code and mapped pages
+    for _ in range(turns):
+        for name, contestant in contestants.items():
+            began = time.perf_counter()
+            contestant()
+            best[name] = min(best[name], time.perf_counter() - began)
+    return best
+
+
+def table(times: Mapping[str, float], floor: str, *, each: int = 1) -> str:
+    """A Markdown table of times and their ratio to the physical floor."""
+    lines = ["| contestant | ms | ms each | × floor |", "|---|---:|---:|---:|"]
+    for name, seconds in times.items():
+        ratio = seconds / times[floor]
+        lines.append(f"| {name} | {1e3 * seconds:.1f} | {1e3 * seconds / each:.2f} | {ratio:.2f} |")
+    return "\n".join(lines)

@@ -1,0 +1,32 @@
+import json
+
+import numpy as np
+import pytest
+
+import nextquery as nq
+
+
+def test_a_choice_survives_json_bit_for_bit() -> None:
+    choice = nq.Choice(7, np.array([0.1, 1 / 3, -1e-300]), 0.1 + 0.2, 1 / 3, True, "s1-1-1", "é")
+    again = nq.Choice.from_dict(json.loads(json.dumps(choice.to_dict())))
+    assert again.to_dict() == choice.to_dict()
+    assert again.features.dtype == np.float64
+
+
+def test_as_choice_of_what_is_not_a_candidate(pool: nq.ArmPool) -> None:
+    candidates = nq.MaxUtility(3).select(pool, pool.vectors[0], exclude=[0])
+    assert nq.LinUCB().as_choice(candidates, nq.Context(pool.vectors[0]), 0) is None
+
+
+def test_the_mix_is_part_of_the_propensity(pool: nq.ArmPool) -> None:
+    candidates = nq.MaxUtility(10).select(pool, pool.vectors[0], exclude=[0])
+    context, rng = nq.Context(pool.vectors[0]), np.random.default_rng(0)
+    policy = nq.LinUCB(model="disjoint")
+    seen = {}
+    for _ in range(2000):
+        choice = policy.choose(candidates, context, rng, exploration=0.2)
+        assert choice is not None
+        seen[choice.arm] = choice.propensity
+    best = int(candidates.arms[0])
+    assert seen.pop(best) == pytest.approx(0.8 + 0.02)
+    assert list(seen.values()) == pytest.approx([0.02] * 9)

@@ -1,0 +1,134 @@
+"""LinUCB: scores by definition, ties by rule, and what it can and cannot learn."""
+
+import numpy as np
+import pytest
+
+import nextquery as nq
+from nextquery.vectors import unit_rows
+from tests.policies.worlds import TopicWorld
+
+
+def some(pool: nq.ArmPool, k: int = 12) -> tuple[nq.Candidates, nq.Context]:
+    return (
+        nq.MaxUtility(k).select(pool, pool.vectors[0], exclude=[0]),
+        nq.Context(pool.vectors[0]),
+    )
+
+
+@pytest.mark.parametrize("features", ["arm", "interaction"])
+def test_scores_are_the_definition(pool: nq.ArmPool, features: str) -> None:
+    candidates, context = some(pool)
+    policy = nq.LinUCB(alpha=0.4, ridge=0.5, features=features, prior=None)
+    A, b = 0.5 * np.eye(8), np.zeros(8)
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        choice = policy.choose(candidates, context, rng)
+        assert choice is not None
+        x = candidates.vectors.astype(float)
+        if features == "interaction":
+            x = x * np.asarray(context.anchor, float)
+        scores = x @ np.linalg.solve(A, b) + 0.4 * np.sqrt(
+            np.einsum("ij,ij->i", x, np.linalg.solve(A, x.T).T)
+        )
+        assert choice.score == pytest.approx(scores.max(), abs=1e-9)
+        reward = float(choice.arm % 2)
+        policy.update(choice, reward)
+        A += np.outer(choice.features, choice.features)
+        b += reward * choice.features
+
+
+def test_prior_none_tries_cold_arms_in_random_order(pool: nq.ArmPool) -> None:
+    candidates, context = some(pool)
+    orders = set()
+    for seed in range(20):
+        policy, rng = nq.LinUCB(model="disjoint", prior=None), np.random.default_rng(seed)
+        order: list[int] = []
+        for _ in range(12):
+            choice = policy.choose(candidates, context, rng)
+            assert choice is not None
+            assert choice.propensity == pytest.approx(1 / (12 - len(order)))
+            order.append(choice.arm)
+            policy.update(choice, 0.0)
+        assert sorted(order) == sorted(candidates.arms.tolist())
+        orders.add(tuple(order))
+    assert len(orders) == 20
+
+
+def test_prior_preference_tries_cold_arms_in_order_of_preference(pool: nq.ArmPool) -> None:
+    candidates, context = some(pool)
+    shuffled = candidates.take(np.random.default_rng(0).permutation(12))
+    policy, order = nq.LinUCB(model="disjoint"), []
+    for _ in range(12):
+        choice = policy.choose(shuffled, context)
+        assert choice is not None
+        assert choice.propensity == 1
+        order.append(choice.arm)
+        policy.update(choice, 0.0)
+    assert order == candidates.arms.tolist()
+
+
+def test_scores_within_a_billionth_are_ties(pool: nq.ArmPool) -> None:
+    candidates, context = some(pool, k=2)
+    for gap, tie in ((1e-10, True), (1e-8, False)):
+        policy = nq.LinUCB(model="disjoint", prior=None)
+        second = policy.as_choice(candidates, context, int(candidates.arms[1]))
+        first = policy.as_choice(candidates, context, int(candidates.arms[0]))
+        assert first is not None
+        assert second is not None
+        policy.update(first, 1.0)
+        policy.update(second, 1.0 + gap * 2)
+        choice = policy.choose(candidates, context)
+        assert choice is not None
+        assert choice.propensity == (0.5 if tie else 1.0)
+
+
+def test_disjoint_counts_the_length_of_a_vector_as_exactly_one(pool: nq.ArmPool) -> None:
+    candidates, context = some(pool)
+    scores = [choice.score for choice in nq.LinUCB(model="disjoint").rank(candidates, context, 12)]
+    assert set(scores) == {0.3}
+
+
+def test_a_slate_is_in_order_of_score(pool: nq.ArmPool) -> None:
+    candidates, context = some(pool)
+    policy = nq.LinUCB()
+    choice = policy.choose(candidates, context)
+    assert choice is not None
+    policy.update(choice, 1.0)
+    scores = [choice.score for choice in policy.rank(candidates, context, 12)]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_coefficients_of_a_linear_world_are_recovered(rng: np.random.Generator) -> None:
+    """Clicks come with probability θᵀx: after 5,000 rounds the model has found θ."""
+    theta = np.array([0.5, 0.3, -0.2, 0.1])
+    pool = nq.ArmPool.from_vectors([f"q{i}" for i in range(60)], rng.normal(size=(60, 4)))
+    policy = nq.LinUCB(alpha=1.0, features="arm")
+    chance = np.clip(0.5 + pool.vectors @ theta, 0, 1) - 0.5  # centred, so no intercept is needed
+    context = nq.Context(np.ones(4))
+    for _ in range(5000):
+        few = nq.RandomSelection(6).select(pool, np.ones(4), rng=rng)
+        choice = policy.choose(few, context, rng)
+        assert choice is not None
+        policy.update(choice, float(chance[choice.arm] + rng.normal() * 0.1))
+    found = policy.state()["inverse"] @ policy.state()["b"]
+    assert np.allclose(found, theta, atol=0.05)
+
+
+def test_interaction_features_learn_transitions_and_arm_features_cannot() -> None:
+    world = TopicWorld()
+    assert world.play(nq.LinUCB(alpha=0.1, ridge=0.01, features="interaction"), 2000) > 0.95
+    assert world.play(nq.LinUCB(alpha=0.1, ridge=0.01, features="arm"), 2000) < 0.3
+    assert world.play(nq.RandomPolicy(), 2000) < 0.3
+
+
+def test_memory_is_the_played_arms_only() -> None:
+    """A disjoint policy that has seen a million different arms keeps a few of them."""
+    policy = nq.LinUCB(model="disjoint")
+    vectors = unit_rows(np.random.default_rng(0).normal(size=(1000, 4)))
+    for start in range(0, 100_000, 1000):
+        arms = np.arange(start, start + 1000)
+        flat = np.full(1000, 1e-3)
+        choice = policy.choose(nq.Candidates(arms, vectors, flat, flat), nq.Context(vectors[0]))
+        assert choice is not None
+        policy.update(choice, 0.0)
+    assert len(policy.state()["arms"]) == 100

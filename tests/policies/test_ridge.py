@@ -1,0 +1,71 @@
+"""The incremental ridge against direct solutions."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge as SklearnRidge
+
+from nextquery.errors import InvalidInput
+from nextquery.policies.ridge import Ridge
+
+
+def test_against_solve_and_scikit_learn(rng: np.random.Generator) -> None:
+    x, r = rng.normal(size=(300, 12)), rng.random(300)
+    model = Ridge(0.7)
+    for row, reward in zip(x, r, strict=True):
+        model.learn(row, reward)
+    A = 0.7 * np.eye(12) + x.T @ x
+    theta = np.linalg.solve(A, x.T @ r)
+    fresh = rng.normal(size=(20, 12))
+    assert np.allclose(model.means(fresh), fresh @ theta, atol=1e-10)
+    sklearn = SklearnRidge(alpha=0.7, fit_intercept=False).fit(x, r)
+    assert np.allclose(model.means(fresh), sklearn.predict(fresh), atol=1e-9)
+    widths = np.sqrt([row @ np.linalg.solve(A, row) for row in fresh])
+    assert np.allclose(model.widths(fresh), widths, atol=1e-10)
+
+
+def test_a_hundred_thousand_updates_stay_within_a_millionth(rng: np.random.Generator) -> None:
+    d = 16
+    model = Ridge(1.0)
+    A, b = np.eye(d), np.zeros(d)
+    for _ in range(100):
+        # Badly conditioned on purpose: every batch lies near one direction.
+        batch = rng.normal(size=(1000, 1)) * rng.normal(size=d) + 1e-3 * rng.normal(size=(1000, d))
+        rewards = rng.random(1000)
+        for x, reward in zip(batch, rewards, strict=True):
+            model.learn(x, reward)
+        A += batch.T @ batch
+        b += batch.T @ rewards
+    assert model.updates == 100_000
+    theta = np.linalg.solve(A, b)
+    probe = rng.normal(size=(50, d))
+    assert np.allclose(model.means(probe), probe @ theta, rtol=1e-6, atol=1e-6)
+    widths = np.sqrt(np.einsum("ij,ij->i", probe, np.linalg.solve(A, probe.T).T))
+    assert np.allclose(model.widths(probe), widths, rtol=1e-6, atol=1e-6)
+
+
+def test_what_is_taken_back_was_never_there(rng: np.random.Generator) -> None:
+    x = rng.normal(size=(40, 5))
+    with_mistakes, without = Ridge(1.0), Ridge(1.0)
+    for i, row in enumerate(x):
+        with_mistakes.replace(row, None, 1.0)
+        if i % 2:
+            without.replace(row, None, 0.25)
+    for i, row in enumerate(x):
+        with_mistakes.replace(row, 1.0, 0.25 if i % 2 else None)
+    assert np.allclose(with_mistakes.inverse, without.inverse, atol=1e-10)
+    assert np.allclose(with_mistakes.means(x), without.means(x), atol=1e-10)
+
+
+def test_a_direction_taken_back_wholly_is_refreshed(rng: np.random.Generator) -> None:
+    model = Ridge(1e-3)
+    x = np.array([1e3, 0.0])
+    model.learn(x, 1.0)
+    model.learn(x, 1.0, sign=-1)
+    assert np.allclose(model.inverse, np.eye(2) * 1e3, rtol=1e-3)
+
+
+def test_the_dimension_is_kept() -> None:
+    model = Ridge(1.0)
+    model.learn(np.ones(3), 1.0)
+    with pytest.raises(InvalidInput, match="dimension 3; received 4"):
+        model.learn(np.ones(4), 1.0)

@@ -1,0 +1,40 @@
+"""Toy worlds whose answer is evident at sight."""
+
+import numpy as np
+
+import nextquery as nq
+
+
+class TopicWorld:
+    """The next topic depends on the current one: after topic i people want topic i+1.
+
+    Topics are the rows of an orthogonal matrix of ±1, all equally far from each other, so
+    similarity says nothing: only what was learnt of the transitions helps.
+    """
+
+    def __init__(self, topics: int = 8) -> None:
+        hadamard = np.array([[1.0]])
+        while len(hadamard) < topics:
+            hadamard = np.block([[hadamard, hadamard], [hadamard, -hadamard]])
+        # topic i is row i of the character table: the product of two rows is a third one
+        self.topics = topics
+        self.pool = nq.ArmPool.from_vectors([f"topic {i}" for i in range(topics)], hadamard)
+
+    def wanted(self, topic: int) -> int:
+        """The next topic: the one that differs in the lowest bit."""
+        return topic ^ 1
+
+    def play(self, policy: nq.Policy, rounds: int, seed: int = 0) -> float:
+        """The share of the last half of the rounds in which the policy recommended the wanted."""
+        rng = np.random.default_rng(seed)
+        selector = nq.RandomSelection(self.topics)
+        hits = []
+        for _ in range(rounds):
+            topic = int(rng.integers(self.topics))
+            vector = self.pool.vectors[topic]
+            candidates = selector.select(self.pool, vector, [topic], rng)
+            choice = policy.choose(candidates, nq.Context(vector), rng)
+            assert choice is not None
+            hits.append(choice.arm == self.wanted(topic))
+            policy.update(choice, float(hits[-1]))
+        return float(np.mean(hits[rounds // 2 :]))

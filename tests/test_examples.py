@@ -1,0 +1,42 @@
+"""Every example runs, and says what it should."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(name: str, *arguments: str) -> str:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_closed_loop() -> None:
+    lines = run("closed_loop.py").splitlines()
+    assert lines[0].startswith("accepted: python")
+    assert len(lines) == 4
+
+
+def test_paper_numbers() -> None:
+    assert "differs" not in run("paper_numbers.py")
+
+
+def test_play_sample() -> None:
+    assert "3 users:" in run("play_sample.py", "--users", "3", "--past", "20")
+
+
+def test_every_example_is_run_here() -> None:
+    source = Path(__file__).read_text()
+    for path in EXAMPLES.glob("*.py"):
+        assert f'"{path.name}"' in source, f"{path.name} has no test"
+
+
+def test_closed_loop_is_short() -> None:
+    lines = (EXAMPLES / "closed_loop.py").read_text().splitlines()
+    if len([line for line in lines if line.strip()]) > 25:
+        pytest.fail("the first example a newcomer reads must stay short")

@@ -1,0 +1,150 @@
+"""Algorithm 1: the loop, what it remembers, and that it resumes exactly."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nextquery as nq
+from nextquery.errors import InvalidInput
+from tests.policies.worlds import TopicWorld
+
+TEXTS = [
+    f"{animal} {thing}"
+    for animal in ("cat", "dog", "cow", "hen", "fox")
+    for thing in ("food", "house", "sleep", "sound", "photo", "name", "age", "size")
+]
+
+
+@pytest.fixture
+def encoder() -> nq.encode.Encoder:
+    return nq.encode.LsaEncoder(dim=8).fit(TEXTS)
+
+
+def recommender(encoder: Any, **options: Any) -> nq.Recommender:
+    pool = nq.ArmPool.from_vectors(TEXTS, encoder.encode(TEXTS))
+    policy = options.pop("policy", nq.LinUCB())
+    return nq.Recommender(pool, nq.MaxUtility(k=10), policy, encoder, **options)
+
+
+def play(rec: nq.Recommender, rounds: int, seed: int = 5) -> list[tuple[int, float, float]]:
+    """A thousand choices of users who take what ends like their query, with everything said."""
+    rng = np.random.default_rng(seed)
+    said: list[tuple[int, float, float]] = []
+    while len(said) < rounds:
+        session = rec.start(TEXTS[rng.integers(len(TEXTS))])
+        for _ in range(4):
+            choice = session.recommend()
+            assert choice is not None
+            said.append((choice.arm, choice.score, choice.propensity))
+            if choice.text.split()[1] == session.query.split()[1]:
+                session.accept(choice)
+            else:
+                session.ignore(choice, TEXTS[rng.integers(len(TEXTS))])
+    return said[:rounds]
+
+
+POLICIES = [
+    nq.LinUCB(),
+    nq.LinUCB(model="disjoint", prior=None),
+    nq.LinTS(draws=10),
+    nq.MostSimilar(),
+    nq.RandomPolicy(),
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda p: type(p).__name__)
+def test_saved_and_opened_goes_on_exactly(encoder: Any, policy: Any, tmp_path: Path) -> None:
+    rec = recommender(encoder, policy=policy, exploration=0.05, schedule=nq.Bump(peak=20, start=4))
+    play(rec, 100)
+    rec.save(tmp_path)
+    again = nq.Recommender.open(tmp_path)
+    assert play(again, 1000) == play(rec, 1000)
+    rec.save(tmp_path)
+    assert play(nq.Recommender.open(tmp_path), 50) == play(rec, 50)
+
+
+def test_every_option_is_saved(encoder: Any, tmp_path: Path) -> None:
+    rec = recommender(encoder, repeat=True, add_arms=True, reselect=False, seed=9)
+    rec.start("blue whale cat").recommend()
+    rec.save(tmp_path)
+    again = nq.Recommender.open(tmp_path)
+    assert (again.repeat, again.add_arms, again.reselect, again.seed) == (True, True, False, 9)
+    assert again.pool.index_of("blue whale cat") == 40
+    assert again.sessions_started == 1
+
+
+def test_an_encoder_of_ones_own_is_asked_for_again(encoder: Any, tmp_path: Path) -> None:
+    class Own:
+        def encode(self, texts: Any) -> Any:
+            return encoder.encode(texts)
+
+    rec = nq.Recommender(
+        nq.ArmPool.from_vectors(TEXTS, encoder.encode(TEXTS)), nq.Zooming(), nq.LinUCB(), Own()
+    )
+    rec.save(tmp_path)
+    with pytest.raises(InvalidInput, match=r"Recommender\.open\(path, encoder="):
+        nq.Recommender.open(tmp_path)
+    assert nq.Recommender.open(tmp_path, encoder=Own()).start("cat toys").recommend() is not None
+
+
+def test_a_query_never_seen_is_encoded_and_becomes_an_arm_if_wanted(encoder: Any) -> None:
+    rec = recommender(encoder)
+    choice = rec.start("cat and dog").recommend()
+    assert choice is not None
+    assert choice.text.split()[0] in ("cat", "dog")
+    assert rec.pool.index_of("cat and dog") is None
+    rec = recommender(encoder, add_arms=True)
+    session = rec.start("cat and dog")
+    assert rec.pool.index_of("cat and dog") == 40
+    assert all(choice.arm != 40 for choice in session.recommend(10))
+    assert len(rec.start("zzz qqq").recommend(3)) == 3  # no known word: no preference, by id
+    assert rec.pool.index_of("zzz qqq") is None
+
+
+def test_warm_start_learns_what_follows_what() -> None:
+    world = TopicWorld()
+    rec = nq.Recommender(world.pool, nq.MaxUtility(k=8), nq.LinUCB(alpha=0.1, ridge=0.01))
+    rng = np.random.default_rng(0)
+    starts = rng.integers(8, size=300).tolist()
+    learnt = rec.warm_start([[s, world.wanted(s)] for s in starts])
+    assert learnt == 300
+    for topic in range(8):
+        choice = rec.start(f"topic {topic}").recommend()
+        assert choice is not None
+        assert choice.arm == world.wanted(topic)
+
+
+def test_warm_start_takes_texts_and_passes_over_what_is_not_known() -> None:
+    world = TopicWorld()
+    rec = nq.Recommender(world.pool, nq.MaxUtility(k=8), nq.LinUCB())
+    assert rec.warm_start([["topic 0", "topic 1"], ["topic 2", "unheard of", "topic 4"], []]) == 1
+
+
+def test_warm_start_positives_must_be_candidates() -> None:
+    pool = nq.ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [3, 1], [0, 1]])
+    rec = nq.Recommender(pool, nq.MaxUtility(k=1), nq.LinUCB())
+    assert rec.warm_start([["a", "b"], ["a", "c"]]) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda rec: rec.start(""), "not empty; received ''"),
+        (lambda rec: rec.start(None), "received None"),
+        (lambda rec: rec.start("q0").recommend(0), "m must be a whole number"),
+        (lambda rec: rec.start("unheard of"), "has no encoder"),
+        (
+            lambda rec: nq.Recommender(rec.pool, nq.Zooming(), nq.LinUCB(), schedule=nq.Bump(2)),
+            "Zooming has none to set",
+        ),
+        (
+            lambda rec: nq.Recommender(rec.pool, nq.Zooming(), nq.LinUCB(), exploration=-1),
+            "exploration must be a number",
+        ),
+    ],
+)
+def test_bad_input_is_named(pool: nq.ArmPool, call: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        call(nq.Recommender(pool, nq.MaxUtility(k=5), nq.LinUCB()))

@@ -1,0 +1,176 @@
+"""One session: where the anchor goes, how C grows, and what is not shown twice."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nextquery as nq
+from nextquery.errors import InvalidInput
+
+
+def recommender(pool: nq.ArmPool, k: int = 10, **options: Any) -> nq.Recommender:
+    return nq.Recommender(pool, nq.MaxUtility(k=k), nq.LinUCB(model="disjoint"), **options)
+
+
+def rewards(rec: nq.Recommender) -> dict[int, tuple[int, float]]:
+    state = rec.policy.state()
+    counts = zip(state["plays"].tolist(), state["rewards"].tolist(), strict=True)
+    return dict(zip(state["arms"].tolist(), counts, strict=True))
+
+
+def test_the_arm_now_playing_follows_the_footnote(pool: nq.ArmPool) -> None:
+    session = recommender(pool).start("q0")
+    accepted = session.recommend()
+    assert accepted is not None
+    session.accept(accepted)
+    assert session.query == accepted.text
+    ignored = session.recommend()
+    assert ignored is not None
+    session.ignore(ignored)
+    assert session.query == accepted.text  # nothing typed: the query still runs
+    another = session.recommend()
+    assert another is not None
+    session.ignore(another, issued="q7")
+    assert session.query == "q7"
+    assert session.history == [0, accepted.arm]
+
+
+def test_rewards_reach_the_policy(pool: nq.ArmPool) -> None:
+    rec = recommender(pool)
+    session = rec.start("q0")
+    first = session.recommend()
+    assert first is not None
+    session.accept(first)
+    second = session.recommend()
+    assert second is not None
+    session.ignore(second)
+    assert rewards(rec) == {first.arm: (1, 1.0), second.arm: (1, 0.0)}
+
+
+def test_a_slate_is_read_from_the_top(pool: nq.ArmPool) -> None:
+    rec = recommender(pool)
+    session = rec.start("q0")
+    slate = session.recommend(5)
+    session.accept(slate[2])
+    assert rewards(rec) == {
+        slate[0].arm: (1, 0.0),
+        slate[1].arm: (1, 0.0),
+        slate[2].arm: (1, 1.0),
+    }
+    with pytest.raises(InvalidInput, match="answered already"):
+        session.accept(slate[3])
+
+
+def test_an_answer_may_come_late_and_only_once(pool: nq.ArmPool) -> None:
+    session = recommender(pool).start("q0")
+    first, second = session.recommend(), session.recommend()
+    assert first is not None
+    assert second is not None
+    session.accept(second)
+    session.accept(first)
+    assert session.query == first.text
+    with pytest.raises(InvalidInput, match=f"choice '{first.id}' is not waiting"):
+        session.ignore(first)
+
+
+def test_a_bad_issued_query_changes_nothing(pool: nq.ArmPool) -> None:
+    rec = recommender(pool)
+    session = rec.start("q0")
+    choice = session.recommend()
+    assert choice is not None
+    with pytest.raises(InvalidInput, match="no encoder"):
+        session.ignore(choice, issued="unheard of")
+    assert rewards(rec) == {}
+    session.accept(choice)
+
+
+@pytest.mark.parametrize("schedule", [None, nq.Bump(peak=30, start=5)])
+def test_nothing_is_shown_twice_unless_asked(pool: nq.ArmPool, schedule: Any) -> None:
+    session = recommender(pool, schedule=schedule).start("q0")
+    shown = []
+    for turn in range(25):
+        choice = session.recommend()
+        assert choice is not None
+        shown.append(choice.arm)
+        if turn % 3:
+            session.ignore(choice)
+        else:
+            session.accept(choice)
+    assert len(set(shown)) == 25
+    assert 0 not in shown
+
+
+def test_the_whole_pool_can_be_shown_and_then_nothing(pool: nq.ArmPool) -> None:
+    session = recommender(pool, k=7).start("q0")
+    shown = []
+    while (choice := session.recommend()) is not None:
+        shown.append(choice.arm)
+        session.ignore(choice)
+    assert sorted(shown) == list(range(1, 40))
+    assert session.recommend(5) == []
+
+
+def test_repeats_when_asked_but_never_the_query_now_running(pool: nq.ArmPool) -> None:
+    session = recommender(pool, k=1, repeat=True).start("q0")
+    first, second = session.recommend(), session.recommend()
+    assert first is not None
+    assert second is not None
+    assert first.arm == second.arm
+    session.accept(second)
+    third = session.recommend()
+    assert third is not None
+    assert third.text != session.query
+
+
+def big_pool() -> nq.ArmPool:
+    rng = np.random.default_rng(0)
+    return nq.ArmPool.from_vectors([f"q{i}" for i in range(2000)], rng.normal(size=(2000, 6)))
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_the_set_starts_small_reaches_247_and_stays(moves: bool) -> None:
+    """Algorithm 2 with a peak of 250; arms once in C stay in it when the anchor moves."""
+    session = recommender(big_pool(), schedule=nq.Bump(peak=250)).start("q0")
+    sizes, before = [], set[int]()
+    for _ in range(12):
+        choice = session.recommend()
+        assert choice is not None
+        assert session.candidates is not None
+        now = set(session.candidates.arms.tolist())
+        assert before <= now
+        before = now
+        sizes.append(len(now))
+        if moves:
+            session.accept(choice)
+        else:
+            session.ignore(choice)
+    assert sizes[0] == 10
+    assert sizes == sorted(sizes)
+    assert sizes[5:] == [247] * 7
+
+
+def test_reselect_builds_the_set_anew(pool: nq.ArmPool) -> None:
+    def overlap(**options: Any) -> int:
+        session = recommender(pool, **options).start("q0")
+        choice = session.recommend()
+        assert choice is not None
+        assert session.candidates is not None
+        before = set(session.candidates.arms.tolist())
+        session.ignore(choice, issued=pool.texts[int(pool.nearest(-pool.vectors[0], 1)[0][0])])
+        session.recommend()
+        return len(before & set(session.candidates.arms.tolist()))
+
+    kept = nq.Bump(peak=12, start=6)
+    assert overlap(schedule=kept) >= 6
+    assert overlap(schedule=kept, reselect=True) == 0  # the opposite query has other neighbours
+    assert overlap() < 3
+    assert overlap(reselect=False) == 10
+
+
+def test_choices_say_who_they_are(pool: nq.ArmPool) -> None:
+    rec = recommender(pool)
+    rec.start("q0")
+    slate = rec.start("q1").recommend(2)
+    assert [choice.id for choice in slate] == ["s2-1-1", "s2-1-2"]
+    assert [choice.text for choice in slate] == [pool.texts[c.arm] for c in slate]
