@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
 
 from nextquery.checks import number, one_of, whole_number
 from nextquery.policies.base import Choice, Context, Floats, Policy, State
@@ -76,9 +75,8 @@ class LinTS(Policy):
     ) -> Floats:
         d = features.shape[1]
         noise = rng.standard_normal((d, self.draws))
-        # A = LLᵀ, so L⁻ᵀz has covariance A⁻¹.
-        factor = cholesky(self._shared.A, lower=True)
-        deviations = features @ solve_triangular(factor, noise, trans="T", lower=True)
+        factor = np.linalg.cholesky(self._shared.inverse)  # A⁻¹ = LLᵀ, so Lz has that covariance
+        deviations = features @ (factor @ noise)
         winners = np.argmax(scores[:, None] + self.width(d) * deviations, axis=0)
         return np.bincount(winners, minlength=len(candidates)) / self.draws
 

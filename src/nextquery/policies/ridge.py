@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from nextquery.errors import InvalidInput
 
@@ -79,7 +78,7 @@ class Ridge:
             )
 
     def _refresh(self) -> None:
-        inverse = cho_solve(cho_factor(self.A), np.eye(self.b.size))
+        inverse = np.linalg.inv(self.A)
         self.inverse = (inverse + inverse.T) / 2
 
     def state(self) -> dict[str, NDArray[Any]]:
