@@ -11,6 +11,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from nextquery import folders
 from nextquery.checks import one_of, whole_number
 from nextquery.encode.base import Encoder, Vectors
+from nextquery.encode.sessions import AnySessions
 from nextquery.errors import InvalidInput
 from nextquery.vectors import unit_rows
 
@@ -39,7 +40,7 @@ class LsaEncoder(Encoder):
         self._tfidf: Any = None
         self._components = np.empty((0, 0))
 
-    def fit(self, texts: Sequence[str], sessions: Sequence[Sequence[int]] = ()) -> Self:
+    def fit(self, texts: Sequence[str], sessions: AnySessions = ()) -> Self:
         """Learn words and directions from the texts; sessions are not used."""
         self._tfidf = self._vectorizer()
         try:
