@@ -55,6 +55,9 @@ class StaticEncoder(Encoder):
                 f"received {self.dim}."
             )
         whole = TokenTable(tokens, vectors)
+        if self.dim == width:  # nothing to reduce
+            self.table = whole
+            return self
         moment = _VOCABULARY_COUNTS_AS * _vocabulary_moment()
         for at in range(0, len(texts), _ROWS):
             self._report("reducing token vectors", at / len(texts))
