@@ -1,0 +1,24 @@
+"""Query logs: read, cut into sessions, cleaned as in the paper, and freed of private text."""
+
+from nextquery.logs.engine import Progress
+from nextquery.logs.options import FORMATS, LogOptions
+from nextquery.logs.patterns import PATTERNS, Pattern
+from nextquery.logs.prepare import STAGES, Prepared, prepare, stats_of
+from nextquery.logs.report import Report
+from nextquery.logs.rules import PROFILES, Rule, rules_of
+
+__all__ = [
+    "FORMATS",
+    "PATTERNS",
+    "PROFILES",
+    "STAGES",
+    "LogOptions",
+    "Pattern",
+    "Prepared",
+    "Progress",
+    "Report",
+    "Rule",
+    "prepare",
+    "rules_of",
+    "stats_of",
+]
