@@ -6,16 +6,19 @@ from nextquery.logs.patterns import PATTERNS, Pattern
 from nextquery.logs.prepare import STAGES, Prepared, prepare, stats_of
 from nextquery.logs.report import Report
 from nextquery.logs.rules import PROFILES, Rule, rules_of
+from nextquery.logs.single import Cleaned, QueryCleaner
 
 __all__ = [
     "FORMATS",
     "PATTERNS",
     "PROFILES",
     "STAGES",
+    "Cleaned",
     "LogOptions",
     "Pattern",
     "Prepared",
     "Progress",
+    "QueryCleaner",
     "Report",
     "Rule",
     "prepare",
