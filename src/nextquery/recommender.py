@@ -130,7 +130,7 @@ class Recommender:
             arm = int(self.pool.add([text], rows)[0])
         return Place(query, arm, rows[0])
 
-    def warm_start(self, sessions: Iterable[Sequence[str | int]]) -> int:
+    def warm_start(self, sessions: Iterable[Iterable[str | int]]) -> int:
         """Learn from past sessions, given as texts or arm ids, before the first user comes.
 
         At every step the query that really came next is a success of that arm, if it was among
@@ -145,7 +145,7 @@ class Recommender:
                 del steps[:_STEPS]
         return successes + self._learn_steps(steps)
 
-    def _steps(self, session: Sequence[str | int]) -> list["_Step"]:
+    def _steps(self, session: Iterable[str | int]) -> list["_Step"]:
         places = [self._past_place(query) for query in session]
         steps = []
         for trial, (now, following) in enumerate(pairwise(places), start=1):
