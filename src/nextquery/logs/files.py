@@ -2,6 +2,7 @@
 
 import glob
 import gzip
+import importlib
 import os
 import shutil
 from collections.abc import Iterable
@@ -157,13 +158,15 @@ def unpacked_parquet(file: LogFile, scratch: Path) -> Path:
             raise truncated(file.path) from None
         return target
     try:
-        import pyarrow  # noqa: PLC0415  (only for this rare case)
+        pyarrow = importlib.import_module("pyarrow")
     except ImportError:
         raise InvalidInput(
             f"{file.path} is Parquet inside zstd, which needs pyarrow. Install it "
             f"(pip install pyarrow), or unpack the file: zstd -d {file.path}"
         ) from None
-    with pyarrow.input_stream(str(file.path), compression="zstd") as source:
-        with open(target, "wb") as out:
-            shutil.copyfileobj(source, out, 1 << 20)
+    with (
+        pyarrow.input_stream(str(file.path), compression="zstd") as source,
+        open(target, "wb") as out,
+    ):
+        shutil.copyfileobj(source, out, 1 << 20)
     return target

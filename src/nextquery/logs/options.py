@@ -71,7 +71,8 @@ class LogOptions:
             one_of(self.format, "format", FORMATS)
         if not re.fullmatch(r"(?i)\s*\d+(\.\d+)?\s*[kmgt]i?b\s*", self.memory_limit):
             raise InvalidInput(
-                f"memory_limit must be a size like '2GB' or '500MB'; received {self.memory_limit!r}."
+                "memory_limit must be a size like '2GB' or '500MB'; "
+                f"received {self.memory_limit!r}."
             )
         object.__setattr__(self, "skip", self._checked_skip())
 

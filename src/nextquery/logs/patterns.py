@@ -2,12 +2,13 @@
 
 Each pattern proposes candidates with a regular expression and, where the number has a check digit,
 confirms them, so that "covid 19 2020 2021" or an arXiv number passes and a card number does not.
-A match removes every spelling of that arm, except for secrets inside links: cleaning takes links
-out of the text, so only the rows that had the secret go.
+A match in what cleaning keeps condemns the arm with all its spellings. A match in what it throws
+away (a token inside a link) takes only the rows that had it: "weather https://…?token=…" must not
+cost others their "weather".
 
-The text looked at is all of: the raw query, the query decoded twice, what would be shown and the
-cleaned text, with typographic dashes and spaces made plain. So an escaped ``%40`` or a card number
-with slashes is found in one form or another.
+The text looked at is the raw query, the query decoded twice and what would be shown, with
+typographic dashes and spaces made plain, so that an escaped ``%40`` is found. It is not the cleaned
+text: without its commas and brackets "Nature 435, 207 (2005)" would read like a phone number.
 """
 
 from collections.abc import Collection
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from nextquery.logs.quoting import matches, replaced, text
 from nextquery.logs.rules import DECODED, INVISIBLE, SPACES
 
-_S = "[ ._/-]?"  # what people put between groups of digits
+_S = "[ ._,:/-]{0,2}"  # what people put between groups of digits
 _TLD = "com|net|org|edu|gov|mil|info|biz|io|co|ai|de|fr|uk|it|es|nl|ru|br|in|jp|cn|au|ca|ch|eu|us"
 _SECRET_NAMES = (
     "(?:access|id|refresh|auth|api|session|client|private|secret)?[_-]?"
@@ -33,7 +34,6 @@ class Pattern:
     does: str
     regexes: tuple[str, ...]  #: case-insensitive; a match is a candidate
     check: str = ""  #: SQL over the match m that confirms it
-    arm_wide: bool = True  #: the cleaned text still bears it, so the whole arm goes
 
     @property
     def changed_by(self) -> str:
@@ -64,6 +64,11 @@ _NIR = f"(97 - left({_DIGITS}, 13)::BIGINT % 97) = right({_DIGITS}, 2)::BIGINT"
 
 PATTERNS: tuple[Pattern, ...] = (
     Pattern(
+        "url-secret",
+        "links with passwords, tokens or keys",
+        (r"://[^/\s:@]*:[^/\s@]+@", rf"[?&;#/]{_SECRET_NAMES}=[^\s&]+"),
+    ),
+    Pattern(
         "email",
         "e-mail addresses",
         (
@@ -74,27 +79,12 @@ PATTERNS: tuple[Pattern, ...] = (
         ),
     ),
     Pattern(
-        "phone",
-        "phone numbers",
-        (
-            r"(?:^|[^\w+])\+[1-9](?:[ ()./-]{0,2}\d){7,14}(?:\D|$)",
-            r"\b00[1-9](?:[ ./-]?\d){8,13}\b",
-            r"\(\d{3}\) ?\d{3}[ .-]?\d{4}\b",
-            r"\b(?:1[ .-]?)?[2-9]\d{2}[ .-][2-9]\d{2}[ .-]\d{4}\b",
-            r"\b1?[2-9]\d{2}[2-9]\d{6}\b",
-            r"\b0[1-9](?:[ .-]\d{2}){4}\b",
-            r"\b0\d{2,4}[ .-]\d{3,4}[ .-]\d{3,4}\b",
-            r"\b0\d{4}[ .-]\d{6}\b",
-            r"\b0(?:7\d{9}|[67]\d{8})\b",
-        ),
-    ),
-    Pattern(
         "card",
         "payment-card numbers (Luhn-checked)",
         (
             rf"\b[2-6]\d{{3}}{_S}\d{{4}}{_S}\d{{4}}{_S}\d{{4}}\b",
             rf"\b3\d{{3}}{_S}\d{{6}}{_S}\d{{4,5}}\b",
-            r"\b\d(?:[ ._/-]?\d){12,18}\b",
+            r"\b\d(?:[ -]?\d){12,18}\b",
             r"\d{13,19}",
         ),
         check=f"{_LUHN} AND {_ISSUED} AND NOT {_ONE_DIGIT}",
@@ -102,7 +92,10 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern(
         "iban",
         "bank accounts (IBAN, mod-97-checked)",
-        (r"\b[a-z]{2}\d{2}[a-z0-9]{11,30}\b", r"\b[a-z]{2}\d{2}(?:[ -]?[a-z0-9]{4}){2,7}(?:[ -]?[a-z0-9]{1,3})?\b"),
+        (
+            r"\b[a-z]{2}\d{2}[a-z0-9]{11,30}\b",
+            r"\b[a-z]{2}\d{2}(?:[ -]?[a-z0-9]{4}){2,7}(?:[ -]?[a-z0-9]{1,3})?\b",
+        ),
         check=f"length({_DIGITS}) >= 8 AND {_IBAN}",
     ),
     Pattern(
@@ -122,14 +115,38 @@ PATTERNS: tuple[Pattern, ...] = (
             r"\b[a-z]{6}\d{2}[a-ehlmprst]\d{2}[a-z]\d{3}[a-z]\b",
         ),
     ),
-    Pattern("spanish-id", "Spanish DNI and NIE (letter-checked)", (r"\b[xyz]?-?\d{7,8}-?[a-z]\b",), check=f"length({_ALNUM}) = 9 AND {_DNI}"),
-    Pattern("french-id", "French NIR (key-checked)", (r"\b[12] ?\d{2} ?\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{2}\b",), check=_NIR),
-    Pattern("canadian-id", "Canadian SIN (Luhn-checked)", (r"\b[1-79]\d{2}[ -]\d{3}[ -]\d{3}\b",), check=_LUHN),
     Pattern(
-        "url-secret",
-        "links with passwords, tokens or keys",
-        (r"://[^/\s:@]*:[^/\s@]+@", rf"[?&;#/]{_SECRET_NAMES}=[^\s&]+"),
-        arm_wide=False,
+        "spanish-id",
+        "Spanish DNI and NIE (letter-checked)",
+        (r"\b[xyz]?-?\d{7,8}-?[a-z]\b",),
+        check=f"length({_ALNUM}) = 9 AND {_DNI}",
+    ),
+    Pattern(
+        "french-id",
+        "French NIR (key-checked)",
+        (r"\b[12] ?\d{2} ?\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{2}\b",),
+        check=_NIR,
+    ),
+    Pattern(
+        "canadian-id",
+        "Canadian SIN (Luhn-checked)",
+        (r"\b[1-79]\d{2}[ -]\d{3}[ -]\d{3}\b",),
+        check=_LUHN,
+    ),
+    Pattern(
+        "phone",
+        "phone numbers",
+        (
+            r"(?:^|[^\w+])\+[1-9](?:[ ()./-]{0,2}\d){7,14}(?:\D|$)",
+            r"\b00[1-9](?:[ ./-]?\d){8,13}\b",
+            r"\(\d{3}\) ?\d{3}[ .-]?\d{4}\b",
+            r"\b(?:1[ .-]?)?[2-9]\d{2}[ .-][2-9]\d{2}[ .-]\d{4}\b",
+            r"\b1?[2-9]\d{2}[2-9]\d{6}\b",
+            r"\b0[1-9](?:[ .-]\d{2}){4}\b",
+            r"\b0[1-9]\d{1,3}[ .-]\d{3,4}[ .-]\d{3,4}\b",
+            r"\b0\d{4}[ .-]\d{6}\b",
+            r"\b0(?:7\d{9}|[67]\d{8})\b",
+        ),
     ),
     Pattern(
         "credential",
@@ -148,16 +165,18 @@ PATTERNS: tuple[Pattern, ...] = (
             r"\bidentified by '[^']+'",
         ),
     ),
-)  # fmt: skip
+)
 
 
-def haystack(raw: str, shown: str, cleaned: str) -> str:
-    """The SQL expression of every form of a query that the patterns look at.
+_TWICE = f"list_transform(list_transform([raw], lambda x: {DECODED}), lambda x: {DECODED})[1]"
+#: what a query says in all its forms; one escaped twice (``%2540``) is decoded twice
+RAW = f"concat_ws(chr(10), raw, {_TWICE}, shown)"
+#: what cleaning leaves for people to see
+KEPT = "shown"
 
-    One escaped twice (``%2540``) is decoded twice.
-    """
-    twice = f"list_transform(list_transform([{raw}], lambda x: {DECODED}), lambda x: {DECODED})[1]"
-    forms = f"concat_ws(chr(10), {raw}, {twice}, {shown}, {cleaned})"
+
+def seen_in(forms: str) -> str:
+    """The SQL expression of the text that patterns look at: plain dashes, spaces and at-signs."""
     plain = replaced(forms, f"[{SPACES[1:]}]", " ")
     plain = replaced(plain, r"[\x{2010}-\x{2015}\x{2212}]", "-")
     plain = replaced(plain, r"\x{ff20}", "@")
@@ -165,7 +184,7 @@ def haystack(raw: str, shown: str, cleaned: str) -> str:
 
 
 def suspicious(column: str, skip: Collection[str]) -> str:
-    """The condition that some pattern proposes a candidate: one pass, for the many that are clean."""
+    """The condition that some pattern proposes a candidate: one pass over the many clean texts."""
     regexes = [regex for pattern in _on(skip) for regex in pattern.regexes]
     return (
         matches(column, "|".join(f"(?:{regex})" for regex in regexes), "i") if regexes else "false"
@@ -179,8 +198,7 @@ def verdict(column: str, skip: Collection[str]) -> str:
 
 
 def _on(skip: Collection[str]) -> list[Pattern]:
-    # Arm-wide patterns first: a text with a card number and a token goes for the card number.
-    return sorted((p for p in PATTERNS if p.name not in skip), key=lambda p: not p.arm_wide)
+    return [pattern for pattern in PATTERNS if pattern.name not in skip]
 
 
 def _found(column: str, pattern: Pattern) -> str:

@@ -10,15 +10,25 @@
 """
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nextquery.errors import InvalidInput
-from nextquery.logs import files, language, privacy, read, records, sessions, ubi
+from nextquery.logs import (
+    collect,
+    files,
+    language,
+    malformed,
+    privacy,
+    read,
+    records,
+    sessions,
+    ubi,
+)
+from nextquery.logs.collect import Prepared
 from nextquery.logs.engine import Engine, Progress, opened
 from nextquery.logs.options import LogOptions
 from nextquery.logs.report import Privacy, Report
@@ -27,30 +37,6 @@ from nextquery.logs.rules import cleaning, rules_of
 STAGES = ("read", "clean", "sessions", "privacy", "collect")
 
 Log = str | os.PathLike[str] | Iterable[Any]
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A cleaned log that holds nobody's secrets: arms, and sessions of arms.
-
-    Arms are in order of their first appearance in time, then of their text. Sessions are in order
-    of their first query's time; session i is ``session_arms[offsets[i]:offsets[i + 1]]``. Session
-    and user ids are not kept.
-    """
-
-    texts: Sequence[str]  #: the cleaned text, the key of an arm
-    shown: Sequence[str]  #: its commonest original spelling, for people
-    session_counts: NDArray[np.int64]  #: sessions of the whole cleaned log that issued it
-    user_counts: NDArray[np.int64]  #: the same for distinct users (sessions, without users)
-    session_arms: NDArray[np.int64]
-    session_offsets: NDArray[np.int64]
-    session_times: NDArray[np.float64]  #: unix seconds; NaN when the log has no time
-    k_anonymous: bool
-    report: Report
-
-    def sessions(self) -> list[NDArray[np.int64]]:
-        """The arms of every session."""
-        return np.split(self.session_arms, self.session_offsets[1:-1])
 
 
 def prepare(
@@ -64,15 +50,16 @@ def prepare(
 
     Parameters
     ----------
-    log : a path, a glob, a list of either; or records of ir_datasets (with ``format="ir_datasets"``)
+    log : a path, a glob, a list of either; or records of ir_datasets (``format="ir_datasets"``),
         or their name (``"irds:aol-ia"``).
     options : see `LogOptions`.
     workdir : where DuckDB may spill; nothing is left there. Default: the system's temporary folder.
-    progress : called with the stage (one of `STAGES`) and how much of it is done, None at its start.
+    progress : called with the stage (one of `STAGES`) and the share of it that is done, None at
+        its start.
 
     >>> import tempfile, pathlib
-    >>> file = pathlib.Path(tempfile.mkdtemp(), "log.tsv")
-    >>> _ = file.write_text("session\\tquery\\n" + "".join(f"1\\t{q}\\n" for q in ["Tea", "tea!", "Cup", "Pot"]))
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "log.csv")
+    >>> _ = file.write_text("session,query\\n1,Tea\\n1,tea!\\n1,Cup\\n1,Pot\\n")
     >>> prepared = prepare(file, LogOptions(min_queries=3))
     >>> prepared.texts, prepared.shown, prepared.session_arms.tolist()
     (['tea', 'cup', 'pot'], ['Tea', 'Cup', 'Pot'], [0, 1, 2])
@@ -121,7 +108,7 @@ def _sessions(engine: Engine, log: Log, options: LogOptions, *, private: bool) -
     engine.stage("read")
     read.create(engine)
     sources = _read(engine, log, options)
-    malformed = read.finish(engine, sources)
+    faults = malformed.finish(engine, sources)
     by_user = bool(engine.value("SELECT count(person) FROM log WHERE bad IS NULL"))
     timed = bool(engine.value("SELECT count(secs) FROM log WHERE bad IS NULL"))
     engine.stage("clean")
@@ -138,14 +125,14 @@ def _sessions(engine: Engine, log: Log, options: LogOptions, *, private: bool) -
         sessions=engine.value("SELECT count(*) FROM kept"),
         distinct=engine.value("SELECT count(DISTINCT tid) FROM steps SEMI JOIN kept USING (visit)"),
         removed=removed,
-        malformed=malformed,
+        malformed=faults,
         options=options,
         columns=sorted(frozenset().union(*(source.roles for source in sources))),
     )
     return _Facts(report, by_user, timed)
 
 
-def _read(engine: Engine, log: Log, options: LogOptions) -> list[read.Source]:
+def _read(engine: Engine, log: Log, options: LogOptions) -> list[malformed.Source]:
     if isinstance(log, str) and log.startswith(records.PREFIX):
         return [records.insert(engine, records.load(log.removeprefix(records.PREFIX)), log)]
     if options.format == "ir_datasets":
@@ -158,13 +145,15 @@ def _read(engine: Engine, log: Log, options: LogOptions) -> list[read.Source]:
 
 
 def _clean(engine: Engine, options: LogOptions, *, private: bool) -> dict[str, int]:
-    """Make ``texts(tid, text)`` and ``spellings(raw, n, shown, text, dropped, why, private, tid)``."""
+    """Make ``texts(tid, text)`` and ``spellings(raw, n, shown, text, dropped, …, tid)``."""
     engine.run(
-        "CREATE TABLE distinct_raw AS SELECT raw, count(*) AS n FROM log WHERE bad IS NULL GROUP BY raw"
+        "CREATE TABLE distinct_raw AS SELECT raw, count(*) AS n FROM log "
+        "WHERE bad IS NULL GROUP BY raw"
     )
     cleaned = cleaning("distinct_raw", options.profile, options.skip, options.max_chars)
     engine.run(
-        f"CREATE TABLE spellings AS SELECT *, NULL::VARCHAR AS why, false AS private FROM ({cleaned})"
+        "CREATE TABLE spellings AS SELECT *, NULL::VARCHAR AS why, false AS wide, "
+        f"false AS private FROM ({cleaned})"
     )
     engine.run("DROP TABLE distinct_raw")
     if private:
@@ -190,10 +179,10 @@ def _protect(engine: Engine, options: LogOptions, facts: _Facts) -> Prepared:
     min_users = options.min_users or (2 if facts.by_user else 1)
     k_anonymous = facts.by_user and min_users >= 2
     privacy.gates(engine, options, min_users=min_users, by_user=facts.by_user)
-    merged, orphaned = privacy.leave_sessions(engine)
+    merged, orphaned = privacy.leave_sessions(engine, options)
     engine.stage("collect")
-    arms = _arms(engine, facts)
-    steps = _steps(engine)
+    arms = collect.arms(engine, timed=facts.timed)
+    steps = collect.steps(engine)
     gone = Privacy(
         min_users=min_users,
         k_anonymous=k_anonymous,
@@ -205,7 +194,7 @@ def _protect(engine: Engine, options: LogOptions, facts: _Facts) -> Prepared:
         queries=len(steps["arm"]),
         sessions=int(steps["first"].sum()),
     )
-    report = _with_privacy(facts.report, gone)
+    report = replace(facts.report, privacy=gone)
     starts = np.flatnonzero(steps["first"])
     times = steps["start"][starts] if facts.timed else np.full(len(starts), np.nan)
     return Prepared(
@@ -218,47 +207,6 @@ def _protect(engine: Engine, options: LogOptions, facts: _Facts) -> Prepared:
         session_times=np.asarray(times, np.float64),
         k_anonymous=k_anonymous,
         report=report,
-    )
-
-
-def _arms(engine: Engine, facts: _Facts) -> dict[str, NDArray[Any]]:
-    """The arms in order: by first appearance, then by text; ``ids`` keeps their numbers."""
-    first = "first_at" if facts.timed else "first_pos"
-    engine.run(
-        f"CREATE TABLE ids AS SELECT tid, text, sessions, users, row_number() OVER (ORDER BY {first}, "
-        "text) - 1 AS arm FROM arms JOIN texts USING (tid) WHERE why IS NULL"
-    )
-    engine.run(
-        "CREATE TABLE looks AS SELECT tid, first(shown ORDER BY total DESC, shown) AS shown FROM "
-        "(SELECT tid, shown, sum(n) AS total FROM spellings SEMI JOIN ids USING (tid) "
-        "WHERE NOT private GROUP BY tid, shown) GROUP BY tid"
-    )
-    return engine.columns(
-        "SELECT text, shown, sessions, users FROM ids JOIN looks USING (tid) ORDER BY arm"
-    )
-
-
-def _steps(engine: Engine) -> dict[str, NDArray[Any]]:
-    """The rows of the sessions in order; ``first`` marks where a session begins."""
-    engine.run("CREATE TABLE begun AS SELECT visit, min(secs) AS began FROM final GROUP BY visit")
-    return engine.columns(
-        "SELECT arm, coalesce(began, 'nan'::DOUBLE) AS start, "
-        "lag(visit) OVER (ORDER BY began, visit, secs, pos) IS DISTINCT FROM visit AS first "
-        "FROM final JOIN ids USING (tid) JOIN begun USING (visit) ORDER BY began, visit, final.secs, pos"
-    )
-
-
-def _with_privacy(report: Report, gone: Privacy) -> Report:
-    return Report(
-        report.original,
-        report.queries,
-        report.sessions,
-        report.distinct,
-        report.removed,
-        report.malformed,
-        report.options,
-        gone,
-        report.columns,
     )
 
 

@@ -1,12 +1,12 @@
 """Nobody's secrets: which texts may become arms.
 
 Three gates, in this order, each counted by the first that closes: the `patterns` of private text,
-the user's blocklist, and k-anonymity: a text that fewer than `min_users` distinct users of the whole
-cleaned log issued is theirs alone. (Sessions stand for users where the log knows no users.)
+the user's blocklist, and k-anonymity: a text that fewer than `min_users` distinct users of the
+whole cleaned log issued is theirs alone. (Sessions stand for users where the log knows no users.)
 
-A removed text leaves its sessions, which keep their other queries. Neighbours that have become equal
-are merged, and a session with fewer than 2 queries left has no next query: it goes. An arm that
-passed the gates stays, even when no session of it is left.
+A removed text leaves its sessions, which keep their other queries. Neighbours that have become
+equal are merged, and a session with fewer than 2 queries left has no next query: it goes. An arm
+that passed the gates stays, even when no session of it is left.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from pathlib import Path
 from nextquery.errors import InvalidInput
 from nextquery.logs.engine import Engine
 from nextquery.logs.options import LogOptions
-from nextquery.logs.patterns import PATTERNS, haystack, suspicious, verdict
+from nextquery.logs.patterns import KEPT, PATTERNS, RAW, seen_in, suspicious, verdict
 from nextquery.logs.rules import cleaning
 from nextquery.logs.sessions import without_repeats
 
@@ -35,20 +35,21 @@ class Gate:
 
 
 def mark(engine: Engine, options: LogOptions) -> None:
-    """Add the pattern that each raw spelling matches to ``spellings``, before anything else reads it."""
+    """Write into ``spellings`` which pattern each matches, before anything else reads it."""
     engine.run(
-        "CREATE TABLE suspects AS SELECT raw, h FROM "
-        f"(SELECT raw, {haystack('raw', 'shown', 'text')} AS h FROM spellings WHERE dropped IS NULL) "
-        f"WHERE {suspicious('h', options.skip)}"
+        "CREATE TABLE suspects AS SELECT * FROM "
+        f"(SELECT raw, {seen_in(RAW)} AS h, {seen_in(KEPT)} AS kept FROM spellings "
+        f"WHERE dropped IS NULL) WHERE {suspicious('h', options.skip)}"
     )
     engine.run(
         "CREATE TABLE verdicts AS SELECT * FROM "
-        f"(SELECT raw, {verdict('h', options.skip)} AS why FROM suspects) WHERE why IS NOT NULL"
+        f"(SELECT raw, {verdict('kept', options.skip)} AS wide, "
+        f"coalesce(wide, {verdict('h', options.skip)}) AS why FROM suspects) WHERE why IS NOT NULL"
     )
     engine.run("DROP TABLE suspects")
     engine.run(
-        "CREATE TABLE marked AS SELECT s.* REPLACE (v.why AS why, v.why IS NOT NULL AS private) "
-        "FROM spellings s LEFT JOIN verdicts v USING (raw)"
+        "CREATE TABLE marked AS SELECT s.* REPLACE (v.why AS why, v.wide IS NOT NULL AS wide, "
+        "v.why IS NOT NULL AS private) FROM spellings s LEFT JOIN verdicts v USING (raw)"
     )
     engine.run("DROP TABLE verdicts")
     engine.run("DROP TABLE spellings")
@@ -56,11 +57,10 @@ def mark(engine: Engine, options: LogOptions) -> None:
 
 
 def gates(engine: Engine, options: LogOptions, *, min_users: int, by_user: bool) -> None:
-    """Make ``arms(tid, rows, first_at, first_pos, sessions, users, why)``; ``why`` names the gate."""
-    wide = ", ".join(f"'{pattern.name}'" for pattern in PATTERNS if pattern.arm_wide)
+    """Make ``arms(tid, rows, first_at, first_pos, sessions, users, why)``, why naming the gate."""
     engine.run(
-        "CREATE TABLE bearers AS SELECT tid, min(why) AS why FROM spellings "
-        f"WHERE why IN ({wide}) AND tid IS NOT NULL GROUP BY tid"
+        "CREATE TABLE bearers AS SELECT tid, min(why) FILTER (wide) AS wide, min(why) AS why "
+        "FROM spellings WHERE private GROUP BY tid"
     )
     _blocked(engine, options)
     engine.run(
@@ -73,16 +73,15 @@ def gates(engine: Engine, options: LogOptions, *, min_users: int, by_user: bool)
         "(SELECT DISTINCT tid, visit FROM steps WHERE NOT private) GROUP BY tid"
     )
     engine.run(
-        "CREATE TABLE used AS SELECT tid, count(*) AS rows, min(secs) FILTER (NOT private) AS first_at, "
-        "min(pos) FILTER (NOT private) AS first_pos FROM steps SEMI JOIN kept USING (visit) "
-        "GROUP BY tid"
+        "CREATE TABLE used AS SELECT tid, count(*) AS rows, "
+        "min(secs) FILTER (NOT private) AS first_at, min(pos) FILTER (NOT private) AS first_pos "
+        "FROM steps SEMI JOIN kept USING (visit) GROUP BY tid"
     )
-    # Bearers of a secret in a link have private rows only; other people's rows let the text pass.
-    in_links = next(pattern.name for pattern in PATTERNS if not pattern.arm_wide)
+    # A text with private rows only goes for what they matched; other people's rows let it pass.
     engine.run(
         "CREATE TABLE arms AS SELECT u.*, coalesce(s.sessions, 0) AS sessions, "
-        "coalesce(i.users, 0) AS users, CASE WHEN b.why IS NOT NULL THEN b.why "
-        f"WHEN u.first_pos IS NULL THEN '{in_links}' "
+        "coalesce(i.users, 0) AS users, CASE WHEN b.wide IS NOT NULL THEN b.wide "
+        "WHEN u.first_pos IS NULL THEN b.why "
         f"WHEN blocked.tid IS NOT NULL THEN '{BLOCKLIST}' "
         f"WHEN i.users < {min_users} THEN '{MIN_USERS}' END AS why "
         "FROM used u LEFT JOIN seen s USING (tid) LEFT JOIN issued i USING (tid) "
@@ -112,7 +111,7 @@ def _blocked(engine: Engine, options: LogOptions) -> None:
     engine.run("DROP TABLE entries")
 
 
-def leave_sessions(engine: Engine) -> tuple[int, int]:
+def leave_sessions(engine: Engine, options: LogOptions) -> tuple[int, int]:
     """Make ``final``, the rows of the sessions without what was removed.
 
     Returns how many rows the merging of equal neighbours and the dropping of short sessions cost.
@@ -122,7 +121,7 @@ def leave_sessions(engine: Engine) -> tuple[int, int]:
         "WHERE arms.why IS NULL AND NOT private)"
     )
     before = engine.value(f"SELECT count(*) FROM {rows}")
-    engine.run(f"CREATE TABLE merged AS {without_repeats(rows)}")
+    engine.run(f"CREATE TABLE merged AS {without_repeats(rows, options)}")
     after = engine.value("SELECT count(*) FROM merged")
     engine.run(
         "CREATE TABLE final AS SELECT * FROM merged SEMI JOIN "

@@ -6,7 +6,6 @@ per file, done by DuckDB.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import duckdb
 
@@ -15,60 +14,17 @@ from nextquery.logs import columns, lines, ubi
 from nextquery.logs.dialect import Dialect, sniff
 from nextquery.logs.engine import Engine
 from nextquery.logs.files import LogFile, unpacked_parquet
+from nextquery.logs.malformed import Source
 from nextquery.logs.options import ROLES, LogOptions
 from nextquery.logs.quoting import name, text
-from nextquery.logs.times import ACCEPTED as TIMES
 from nextquery.logs.times import seconds
-
-#: why a row is malformed, in words
-FAULTS = {
-    "encoding": "not UTF-8, or a line above 2 MB",
-    "fields": "wrong number of fields",
-    "quotes": "quotes that do not close",
-    "json": "not a JSON object",
-    "time": "a time that cannot be read",
-    "owner": "neither a session id nor a user with a time",
-}
-_NO_ROWS = "('blank', 'event')"
-_FEW = 5
-
-
-@dataclass
-class Source:
-    """What one file turned out to be, and where its rows lie in ``log``."""
-
-    name: str
-    roles: frozenset[str] = frozenset()
-    start: int = 0  #: the rowid of its first row
-    line: int | None = 1  #: the line of that row; None when rows are not lines
-    rejects: Sequence[int] = ()  #: lines that are no rows at all, because they are not UTF-8
-
-    def line_of(self, rowid: int) -> int | None:
-        """The line number of a row: rejected lines before it have no rowid."""
-        if self.line is None:
-            return None
-        number = self.line + rowid - self.start
-        for rejected in self.rejects:
-            if rejected > number:
-                break
-            number += 1
-        return number
-
-
-@dataclass
-class Malformed:
-    """Rows that could not be read: how many, why, and where the first few are."""
-
-    rows: int = 0
-    reasons: dict[str, int] = field(default_factory=dict)
-    first: list[dict[str, object]] = field(default_factory=list)
 
 
 def create(engine: Engine) -> None:
     """The table that every reader fills."""
     engine.run(
-        "CREATE TABLE log (file INTEGER, session VARCHAR, person VARCHAR, secs DOUBLE, raw VARCHAR, "
-        "qid VARCHAR, bad VARCHAR)"
+        "CREATE TABLE log (file INTEGER, session VARCHAR, person VARCHAR, secs DOUBLE, "
+        "raw VARCHAR, qid VARCHAR, bad VARCHAR)"
     )
 
 
@@ -94,7 +50,7 @@ def _text(engine: Engine, file: LogFile, options: LogOptions, number: int, sourc
     start = next(line for line in first if line and line.strip()).lstrip()
     wanted = options.format
     found = lines.keys(first) if wanted in (None, "jsonl", "ubi") else None
-    if found is None and (wanted in ("jsonl", "ubi") or start.startswith("[")):
+    if start.startswith("[") or (found is None and wanted in ("jsonl", "ubi")):
         hint = f" It looks like one JSON array: jq -c '.[]' {file.path} writes one object per line."
         raise InvalidInput(
             f"{file.path} has no JSON objects, one per line, among its first {len(first)} lines "
@@ -112,7 +68,9 @@ def _text(engine: Engine, file: LogFile, options: LogOptions, number: int, sourc
         named = [options.column(role) or "" for role in ROLES]
         dialect = sniff(first, known if known in ("csv", "tsv") else None, named)
         _delimited(engine, file, options, number, source, dialect)
-    source.rejects = source.rejects or lines.rejects(engine)
+    if not source.rejects:
+        source.rejects = lines.rejects(engine)
+        source.lost = len(source.rejects)
     lines.forget_rejects(engine)
 
 
@@ -169,7 +127,8 @@ def _multiline(
     try:
         engine.run(f"CREATE TEMP TABLE records AS SELECT * FROM {reader}")
     except duckdb.Error:
-        source.rejects = kept
+        source.rejects, source.lost = kept, len(kept)
+        lines.forget_rejects(engine)
         return
     breaks = " + ".join(
         f"coalesce(length({c}) - length(replace({c}, chr(10), '')), 0)" for c in names
@@ -180,9 +139,10 @@ def _multiline(
         cells = {role: names[dialect.columns.index(column)] for role, column in where.items()}
         engine.run(_insert("records", number, cells, "NULL"))
         source.line = None
-        source.rejects = [*lines.rejects(engine)]
+        source.rejects, source.lost, source.why = lines.rejects(engine), total - read, "records"
     else:
-        source.rejects = kept
+        source.rejects, source.lost = kept, len(kept)
+    lines.forget_rejects(engine)
     engine.run("DROP TABLE records")
 
 
@@ -224,68 +184,6 @@ def _insert(table: str, number: int, cells: Mapping[str, str], fault: str) -> st
     return (
         f"INSERT INTO log SELECT {number}, session, person, secs, coalesce(raw, ''), NULL, "
         f"CASE WHEN fault IS NOT NULL THEN fault {late} END FROM ({timed})"
-    )
-
-
-def finish(engine: Engine, sources: Sequence[Source]) -> Malformed:
-    """Look over the whole log: name what is malformed, refuse a log that is mostly so."""
-    engine.run(
-        "UPDATE log SET bad = 'owner' "
-        "WHERE bad IS NULL AND session IS NULL AND (person IS NULL OR secs IS NULL)"
-    )
-    counts = dict(
-        engine.rows(f"SELECT bad, count(*) FROM log WHERE bad NOT IN {_NO_ROWS} GROUP BY bad")
-    )
-    rejected = sum(len(source.rejects) for source in sources)
-    if rejected:
-        counts["encoding"] = rejected
-    total = sum(counts.values())
-    good = engine.value("SELECT count(*) FROM log WHERE bad IS NULL")
-    first = [
-        {"file": source.name, "line": line, "why": FAULTS["encoding"]}
-        for source in sources
-        for line in source.rejects[:_FEW]
-    ]
-    for number, rowid, bad in engine.rows(
-        f"SELECT file, rowid, bad FROM log WHERE bad NOT IN {_NO_ROWS} ORDER BY rowid LIMIT {_FEW}"
-    ):
-        source = sources[number]
-        first.append({"file": source.name, "line": source.line_of(rowid), "why": FAULTS[bad]})
-    order = {source.name: i for i, source in enumerate(sources)}
-    first.sort(key=lambda row: (order[str(row["file"])], row["line"] or 0))
-    _refuse_hopeless(engine, sources, counts, good, first)
-    reasons = {FAULTS[bad]: counts[bad] for bad in FAULTS if bad in counts}
-    return Malformed(total, reasons, first[:_FEW])
-
-
-def _refuse_hopeless(
-    engine: Engine,
-    sources: Sequence[Source],
-    counts: Mapping[str, int],
-    good: int,
-    first: Sequence[Mapping[str, object]],
-) -> None:
-    named = sources[0].name if len(sources) == 1 else f"{len(sources)} files"
-    total = sum(counts.values())
-    if good + total == 0:
-        raise InvalidInput(
-            f"{named}: no row holds a query. {ubi.NEEDS}"
-            if engine.value("SELECT count(*) FROM log WHERE bad = 'event'")
-            else f"{named}: there is a header but no rows. Give a log with at least one query."
-        )
-    if total <= good:
-        return
-    worst = max(counts, key=lambda bad: counts[bad])
-    places = ", ".join(f"{row['file']}:{row['line']}" for row in first[:3])
-    help_ = {
-        "time": f"Times may be {TIMES}. If another column holds the time, name it (--time NAME).",
-        "encoding": "Logs are UTF-8: convert the file first (iconv -t UTF-8).",
-        "fields": "Every line must have as many fields as the header.",
-        "owner": "Name the session or the user column (--session NAME, --user NAME).",
-    }.get(worst, "Check that the format is right (--format csv, tsv, jsonl, parquet or ubi).")
-    raise InvalidInput(
-        f"{named}: {total:,} of {good + total:,} rows are malformed, most of them with "
-        f"{FAULTS[worst]} ({places}). {help_}"
     )
 
 

@@ -1,6 +1,7 @@
 """Query-log records of ir_datasets: ``(user_id, query_id, query, query_orig, time, items)``."""
 
 import datetime
+import importlib
 import itertools
 import math
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from nextquery.errors import InvalidInput
 from nextquery.logs.engine import Engine
-from nextquery.logs.read import Source
+from nextquery.logs.malformed import Source
 
 PREFIX = "irds:"
 _BATCH = 50_000
@@ -20,7 +21,7 @@ _BATCH = 50_000
 def load(name: str) -> Iterable[Any]:
     """The records of a data set of ir_datasets, by its name without the prefix."""
     try:
-        import ir_datasets
+        ir_datasets = importlib.import_module("ir_datasets")
     except ImportError:
         raise InvalidInput(
             f"{PREFIX}{name} needs the package ir_datasets. Install it: pip install ir_datasets"
@@ -33,7 +34,8 @@ def load(name: str) -> Iterable[Any]:
         ) from None
     if not hasattr(dataset, "qlogs_iter"):
         raise InvalidInput(f"the data set {name!r} has no query log. One that has is 'aol-ia'.")
-    return dataset.qlogs_iter()  # type: ignore[no-any-return]
+    records: Iterable[Any] = dataset.qlogs_iter()
+    return records
 
 
 def insert(engine: Engine, records: Iterable[Any], named: str) -> Source:
@@ -48,7 +50,8 @@ def insert(engine: Engine, records: Iterable[Any], named: str) -> Source:
     while batch := list(itertools.islice(iterator, _BATCH)):
         if not hasattr(batch[0], "query") or not hasattr(batch[0], "user_id"):
             raise InvalidInput(
-                f"a query-log record has user_id, query and time; received {type(batch[0]).__name__}."
+                "a query-log record has user_id, query and time; "
+                f"received {type(batch[0]).__name__}."
             )
         engine.insert("log", _columns(batch))
         rows += len(batch)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nextquery.logs.malformed import Malformed
 from nextquery.logs.options import LogOptions
 from nextquery.logs.privacy import Gate
-from nextquery.logs.read import Malformed
 from nextquery.logs.rules import rules_of
 
 

@@ -1,8 +1,8 @@
 """The cleaning rules, one named step each: what runs, what `skip` may name, what reports print.
 
-A rule *changes* the text of a query, *drops* the query, or looks at the whole *session*. Changes and
-drops are SQL expressions over the column ``x``, so that DuckDB applies them out of core; they run
-once per distinct spelling, in the order of this file. The changes marked `shown` are done for
+A rule *changes* the text of a query, *drops* the query, or looks at the whole *session*. Changes
+and drops are SQL expressions over the column ``x``, so that DuckDB applies them out of core; they
+run once per distinct spelling, in the order of this file. The changes marked `shown` are done for
 people too: the shown spelling of an arm has its escapes decoded and its links removed, because
 what cleaning throws away was never counted for privacy.
 
@@ -81,31 +81,38 @@ _SESSIONS = (
     Rule("language", "drop sessions with another language", "session", option="--language CODE"),
 )
 
+_SEPARATED = replaced("x", f"[{SEPARATORS}]", " ")
+_UNPUNCTUATED = replaced("x", f"[{PUNCTUATION}]", "")
+_LINKLESS = replaced("x", URL, " ", "gi")
+_BEYOND_ASCII = matches("x", r"[^\x00-\x7f]")
+_DIGITS = matches("x", "^[0-9 ]+$")
+_LAYOUT = "comments removed, spaces collapsed outside literals"
+
 PROFILES: dict[str, tuple[Rule, ...]] = {
     "text": (
         _TOO_LONG,
         Rule("url-decode", "%20 and + of URLs decoded", "change", DECODED, shown=True),
         _CONTROL,
-        Rule("urls", "links removed", "change", replaced("x", URL, " ", "gi"), shown=True),
+        Rule("urls", "links removed", "change", _LINKLESS, shown=True),
         Rule("lower-case", "letters in lower case", "change", "lower(x)"),
-        Rule("separators", "- _ : , . become spaces", "change", replaced("x", f"[{SEPARATORS}]", " ")),
-        Rule("punctuation", "other punctuation removed", "change", replaced("x", f"[{PUNCTUATION}]", "")),
+        Rule("separators", "- _ : , . become spaces", "change", _SEPARATED),
+        Rule("punctuation", "other punctuation removed", "change", _UNPUNCTUATED),
         Rule("spaces", "runs of spaces collapsed", "change", f"trim({_ONE_SPACE})"),
         _EMPTY,
-        Rule("numeric", "drop queries of digits alone", "drop", matches("x", "^[0-9 ]+$")),
-        Rule("non-ascii", "drop queries with letters beyond ASCII", "drop", matches("x", r"[^\x00-\x7f]")),
+        Rule("numeric", "drop queries of digits alone", "drop", _DIGITS),
+        Rule("non-ascii", "drop queries with letters beyond ASCII", "drop", _BEYOND_ASCII),
         *_SESSIONS,
     ),
     "sql": (
         _TOO_LONG,
-        Rule("sql-layout", "comments removed, spaces collapsed outside literals", "change", sqltext.LAYOUT, shown=True),
+        Rule("sql-layout", _LAYOUT, "change", sqltext.LAYOUT, shown=True),
         _CONTROL,
         Rule("sql-end", "trailing semicolons removed", "change", sqltext.END),
         Rule("sql-case", "lower case outside literals and quoted names", "change", sqltext.CASE),
         _EMPTY,
         *_SESSIONS,
     ),
-}  # fmt: skip
+}
 
 
 def rules_of(profile: str) -> tuple[Rule, ...]:

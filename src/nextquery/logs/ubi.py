@@ -1,9 +1,9 @@
 """User Behavior Insights 1.3: the query and event records of OpenSearch, Elasticsearch and Solr.
 
-A query record (``user_query``, ``query_id``, ``client_id``, ``timestamp``) is a row. An event record
-(``action_name``, ``query_id``, ``session_id``, …) is none, but it may know the session of its query.
-Records may be mixed in one file or lie in several. A query without a session is cut from its
-client's other queries by inactivity.
+A query record (``user_query``, ``query_id``, ``client_id``, ``timestamp``) is a row. An event
+record (``action_name``, ``query_id``, ``session_id``, …) is none, but it may know the session of
+its query. Records may be mixed in one file or lie in several. A query without a session is cut from
+its client's other queries by inactivity.
 """
 
 from collections.abc import Sequence
@@ -56,8 +56,9 @@ def insert(engine: Engine, file: LogFile, number: int, options: LogOptions) -> f
     )
     engine.run(
         f"INSERT INTO log SELECT {number}, session, person, secs, coalesce(raw, ''), qid, "
-        "CASE WHEN fault IS NOT NULL THEN fault WHEN action IS NOT NULL OR raw IS NULL THEN 'event' "
-        f"WHEN secs IS NULL THEN 'time' END FROM (SELECT *, {seconds('clock')} AS secs FROM ({rows}))"
+        "CASE WHEN fault IS NOT NULL THEN fault "
+        "WHEN action IS NOT NULL OR raw IS NULL THEN 'event' WHEN secs IS NULL THEN 'time' END "
+        f"FROM (SELECT *, {seconds('clock')} AS secs FROM ({rows}))"
     )
     return frozenset(ROLES)
 
