@@ -71,9 +71,11 @@ def ranks(pool: ArmPool, sessions: Sessions, positions: NDArray[np.int64]) -> ND
     """The place of the best other query of each session among the anchor's nearest arms."""
     arms = positions[sessions.arms]
     anchors = arms[sessions.offsets[:-1]]
-    found, _ = pool.nearest(pool.rows(anchors), max(KS), exclude=list(anchors[:, None]))
     best = np.full(sessions.size, max(KS))
-    for s, near in enumerate(found):
+    asked = np.flatnonzero(anchors >= 0)  # an anchor without a vector is never covered
+    own = anchors[asked]
+    found, _ = pool.nearest(pool.rows(own), max(KS), exclude=list(own[:, None]))
+    for s, near in zip(asked, found, strict=True):
         hits = np.flatnonzero(np.isin(near, arms[sessions.offsets[s] : sessions.offsets[s + 1]]))
         best[s] = hits[0] if len(hits) else max(KS)
     return best
@@ -90,14 +92,24 @@ def floors(best: NDArray[np.int64]) -> dict[str, list[float]]:
     return answer
 
 
-def pool_of(encoder: Encoder, texts: list[str]) -> tuple[ArmPool, NDArray[np.int64]]:
-    """The pool of the texts that have a vector, and each text's id there."""
-    rows = encoder.encode(texts)
-    placed = np.asarray(rows.any(axis=1))
-    ids = np.where(placed, np.cumsum(placed) - 1, -1)
-    return ArmPool.from_vectors(
-        [t for t, ok in zip(texts, placed, strict=True) if ok], rows[placed]
-    ), ids
+def pool_of(
+    encoder: Encoder, texts: list[str], kept: NDArray[np.int64] | None = None
+) -> tuple[ArmPool, NDArray[np.int64]]:
+    """The pool of the texts that have a vector (of those `kept`), and each text's id there."""
+    places = np.arange(len(texts)) if kept is None else kept
+    rows = encoder.encode([texts[i] for i in places])
+    placed = np.flatnonzero(rows.any(axis=1))
+    ids = np.full(len(texts), -1)
+    ids[places[placed]] = np.arange(len(placed))
+    return ArmPool.from_vectors([texts[places[i]] for i in placed], rows[placed]), ids
+
+
+def some_arms(log: Log, test: Sessions, arms: int, seed: int) -> NDArray[np.int64]:
+    """The arms of the test sessions, filled up to `arms` with others."""
+    inside = np.unique(test.arms)
+    order = np.random.default_rng(seed).permutation(len(log.texts))
+    others = order[~np.isin(order, inside)][: max(0, arms - len(inside))]
+    return np.sort(np.concatenate([inside, others]))
 
 
 def split(log: Log, anchors: int, seed: int) -> dict[str, tuple[Sessions, Sessions]]:
@@ -145,8 +157,11 @@ def measure(args: argparse.Namespace) -> None:
     for name in args.encoders:
         options = {"model": args.model, "reduce": "none"} if name == "sentence" else {}
         for kind, (train, test) in split(log, args.anchors, args.seed).items():
+            if kind not in args.splits:
+                continue
             encoder, spent = fit(name, log, train, options)
-            pool, ids = pool_of(encoder, log.texts)
+            kept = some_arms(log, test, args.arms, args.seed) if args.arms else None
+            pool, ids = pool_of(encoder, log.texts, kept)
             best = ranks(pool, test, ids)
             unseen: NDArray[np.bool_] = ~np.isin(test.arms[test.offsets[:-1]], train.arms)
             row = {
@@ -206,6 +221,8 @@ def main() -> None:
     parser.add_argument("--encoders", nargs="+", default=list(ENCODERS))
     parser.add_argument("--model", help="of the encoder sentence: a name or a path")
     parser.add_argument("--anchors", type=int, default=1_000)
+    parser.add_argument("--arms", type=int, help="shrink the pool: test sessions and a sample")
+    parser.add_argument("--splits", nargs="+", default=["plain", "leak-free"])
     parser.add_argument("--timed", type=int, default=50_000, help="texts encoded for queries/s")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("FLOORS.json"))

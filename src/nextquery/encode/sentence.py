@@ -56,16 +56,18 @@ class SentenceEncoder(Encoder):
     def fit(self, texts: Sequence[str], sessions: AnySessions = ()) -> Self:
         """Fit the reduction; the model itself stays as it is."""
         told = Sessions.of(sessions, len(texts))
+        if self.reduce == "none":  # nothing to learn from the texts
+            self.dim = _width(self._loaded())
+            self._matrix = np.eye(self.dim)
+            return self
         rows = self._read(texts)
-        self.dim = rows.shape[1] if self.reduce == "none" else min(self.dim, rows.shape[1])
+        self.dim = min(self.dim, rows.shape[1])
         if self.reduce == "sessions":
             scatter = Scatter.of(rows.__getitem__, told)
             self._matrix = discriminant(scatter, self.dim, _SHRINKAGE)
-        elif self.reduce == "texts":
+        else:
             wide = rows.astype(np.float64)
             self._matrix = principal(wide.T @ wide, self.dim)
-        else:
-            self._matrix = np.eye(self.dim)
         return self
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
