@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import duckdb
 
-from nextquery.logs.patterns import haystack, verdict
+from nextquery.logs.patterns import RAW, seen_in, verdict
 from nextquery.logs.quoting import text
 from nextquery.logs.rules import cleaning
 
@@ -39,7 +39,7 @@ class QueryCleaner:
         # Planning so much SQL costs more than running it: it is done once.
         self._connection.execute(
             f"PREPARE clean_one AS SELECT text, shown, dropped, {verdict('h', skip)} FROM "
-            f"(SELECT *, {haystack('raw', 'shown', 'text')} AS h FROM ({cleaned}))"
+            f"(SELECT *, {seen_in(RAW)} AS h FROM ({cleaned}))"
         )
 
     def __call__(self, query: str) -> Cleaned:

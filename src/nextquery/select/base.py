@@ -38,7 +38,7 @@ class Candidates:
             len(self.preferences),
         } != {len(self.arms)}:
             raise InvalidInput(
-                f"candidates are equally many arms, vectors, similarities and preferences; received "
+                "candidates are equally many arms, vectors, similarities and preferences; received "
                 f"{len(self.arms)}, {self.vectors.shape}, {len(self.similarities)} and "
                 f"{len(self.preferences)}."
             )
