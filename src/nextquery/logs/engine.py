@@ -114,6 +114,10 @@ class Engine:
     def _execute(self, sql: str, parameters: list[Any] | None) -> duckdb.DuckDBPyConnection:
         try:
             return self.connection.execute(sql, parameters)
+        except RuntimeError as error:
+            if "interrupted" in str(error):  # DuckDB's word for Ctrl-C
+                raise KeyboardInterrupt from error
+            raise
         except duckdb.OutOfMemoryException as error:
             raise StorageError(
                 f"the log does not fit: {_first_line(error)}. Raise the memory limit "
@@ -144,9 +148,9 @@ def opened(
         except duckdb.Error as error:
             raise InvalidInput(f"DuckDB refused its settings: {_first_line(error)}.") from error
         try:
-            if progress:
-                connection.execute("SET enable_progress_bar = true")
-                connection.execute("SET enable_progress_bar_print = false")
+            # DuckDB counts its progress for us, but must never print: stdout belongs to the caller.
+            connection.execute("SET enable_progress_bar_print = false")
+            connection.execute(f"SET enable_progress_bar = {'true' if progress else 'false'}")
             engine = Engine(connection, scratch, progress)
             yield engine
             engine.stage("")
