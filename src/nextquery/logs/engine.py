@@ -60,9 +60,6 @@ class Engine:
 
     def run(self, sql: str, parameters: list[Any] | None = None) -> None:
         """Execute one statement for its effect."""
-        if self._progress is None:
-            self._execute(sql, parameters)
-            return
         # DuckDB works in another thread, so that this one can report and hear Ctrl-C.
         failure: list[BaseException] = []
         done = threading.Event()
@@ -79,11 +76,11 @@ class Engine:
         thread.start()
         try:
             while not done.wait(_POLL_SECONDS):
-                percent = self.connection.query_progress()
-                if percent > 0:
+                if self._progress and (percent := self.connection.query_progress()) > 0:
                     self._progress(self._stage, min(percent / 100, 1.0))
         except BaseException:
-            self.connection.interrupt()
+            while not done.wait(_POLL_SECONDS):  # an interrupt between two steps would be lost
+                self.connection.interrupt()
             raise
         finally:
             thread.join()
