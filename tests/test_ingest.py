@@ -164,6 +164,12 @@ def test_queries_that_no_encoder_can_place_are_no_arms(tmp_path: Path) -> None:
         assert shown.lower() == pool.texts[arm]
 
 
+def test_a_log_of_which_privacy_leaves_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="Lower --min-users"):
+        ingest(pets(tmp_path / "log.tsv"), tmp_path / "pool", LogOptions(min_users=99))
+    assert not (tmp_path / ".pool.work").exists()
+
+
 def test_a_log_that_nothing_can_place_is_refused(tmp_path: Path) -> None:
     log = tmp_path / "log.tsv"
     rows = [f"u{u}\ts{u}\t2024-01-01\t{'☃' * n}" for u in range(3) for n in range(1, 7)]

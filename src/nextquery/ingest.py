@@ -93,6 +93,12 @@ def _prepared(
     except InvalidInput:
         shutil.rmtree(work, ignore_errors=True)  # nothing of it could be used again
         raise
+    if not len(done.texts):
+        shutil.rmtree(work, ignore_errors=True)
+        raise InvalidInput(
+            f"the privacy rules left no arm of {done.report.distinct:,} distinct queries: too few "
+            "were issued by enough different users. Lower --min-users, or give a longer log."
+        )
     origin = Origin(
         done.shown,
         done.session_counts,

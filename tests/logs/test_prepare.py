@@ -3,6 +3,8 @@
 import json
 import os
 import random
+import signal
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +127,22 @@ def test_what_a_killed_process_left_is_swept_by_the_next(tmp_path: Path) -> None
             assert alive.scratch.exists()  # its process lives
         assert list(tmp_path.iterdir()) == [alive.scratch]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_is_ctrl_c_and_leaves_nothing(tmp_path: Path) -> None:
+    long = "CREATE TABLE t AS SELECT count(*) FROM range(1000000) a, range(1000000) b"
+    for progress in (None, lambda stage, done: None):
+        timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+        with opened(memory_limit="100MB", workdir=tmp_path, progress=progress) as engine:
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                engine.run(long)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_printed(write: Write, capfd: pytest.CaptureFixture[str]) -> None:
+    prepare(messy(write), LogOptions(min_queries=2))
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_working_folder_that_cannot_be_made(tmp_path: Path, write: Write) -> None:

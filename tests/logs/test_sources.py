@@ -110,5 +110,5 @@ def test_a_data_set_is_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "ir_datasets", Module)
     assert prepare("irds:aol-ia").texts == ["a", "b", "c", "d"]
     monkeypatch.setitem(__import__("sys").modules, "ir_datasets", None)
-    with pytest.raises(InvalidInput, match="pip install ir_datasets"):
+    with pytest.raises(InvalidInput, match=r"nextquery\[ir-datasets\]"):
         prepare("irds:aol-ia")

@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 a defect of nextquery, 2 wrong usage, 3 what was given can
 cannot be read or written, 130 interrupted.
 """
 
+import signal
 import sys
 
 import typer
@@ -28,8 +29,14 @@ for verb in (ingest, stats, recommend):
 
 def main() -> None:
     """Run a command; errors raised on purpose are said in words, without a trace."""
+    signal.signal(signal.SIGTERM, _end)
     try:
         app()
     except NextqueryError as error:
         err().print(f"[bold red]error:[/bold red] {escape(str(error))}", soft_wrap=True)
         sys.exit(exit_code(error))
+
+
+def _end(*_: object) -> None:
+    """Asked to stop: leave through the ways out that clean up."""
+    sys.exit(128 + signal.SIGTERM)

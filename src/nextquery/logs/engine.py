@@ -60,9 +60,6 @@ class Engine:
 
     def run(self, sql: str, parameters: list[Any] | None = None) -> None:
         """Execute one statement for its effect."""
-        if self._progress is None:
-            self._execute(sql, parameters)
-            return
         # DuckDB works in another thread, so that this one can report and hear Ctrl-C.
         failure: list[BaseException] = []
         done = threading.Event()
@@ -79,11 +76,11 @@ class Engine:
         thread.start()
         try:
             while not done.wait(_POLL_SECONDS):
-                percent = self.connection.query_progress()
-                if percent > 0:
+                if self._progress and (percent := self.connection.query_progress()) > 0:
                     self._progress(self._stage, min(percent / 100, 1.0))
         except BaseException:
-            self.connection.interrupt()
+            while not done.wait(_POLL_SECONDS):  # an interrupt between two steps would be lost
+                self.connection.interrupt()
             raise
         finally:
             thread.join()
@@ -114,6 +111,10 @@ class Engine:
     def _execute(self, sql: str, parameters: list[Any] | None) -> duckdb.DuckDBPyConnection:
         try:
             return self.connection.execute(sql, parameters)
+        except RuntimeError as error:
+            if "interrupted" in str(error):  # DuckDB's word for Ctrl-C
+                raise KeyboardInterrupt from error
+            raise
         except duckdb.OutOfMemoryException as error:
             raise StorageError(
                 f"the log does not fit: {_first_line(error)}. Raise the memory limit "
@@ -144,9 +145,9 @@ def opened(
         except duckdb.Error as error:
             raise InvalidInput(f"DuckDB refused its settings: {_first_line(error)}.") from error
         try:
-            if progress:
-                connection.execute("SET enable_progress_bar = true")
-                connection.execute("SET enable_progress_bar_print = false")
+            # DuckDB counts its progress for us, but must never print: stdout belongs to the caller.
+            connection.execute("SET enable_progress_bar_print = false")
+            connection.execute(f"SET enable_progress_bar = {'true' if progress else 'false'}")
             engine = Engine(connection, scratch, progress)
             yield engine
             engine.stage("")

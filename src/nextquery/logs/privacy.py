@@ -41,6 +41,8 @@ def mark(engine: Engine, options: LogOptions) -> None:
         f"(SELECT raw, {seen_in(RAW)} AS h, {seen_in(KEPT)} AS kept FROM spellings "
         f"WHERE dropped IS NULL) WHERE {suspicious('h', options.skip)}"
     )
+    if not engine.value("SELECT count(*) FROM suspects"):
+        return
     engine.run(
         "CREATE TABLE verdicts AS SELECT * FROM "
         f"(SELECT raw, {verdict('kept', options.skip)} AS wide, "
@@ -92,20 +94,23 @@ def gates(engine: Engine, options: LogOptions, *, min_users: int, by_user: bool)
 
 
 def _blocked(engine: Engine, options: LogOptions) -> None:
+    """Make ``blocked(tid)``: the texts that the blocklist names, cleaned as the log was."""
+    if options.blocklist is None:
+        engine.run("CREATE TABLE blocked (tid BIGINT)")
+        return
+    try:
+        content = Path(options.blocklist).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(
+            f"cannot read the blocklist {options.blocklist}: {error}. Give a UTF-8 text file "
+            "with one query per line."
+        ) from error
+    entries = [line for line in content.splitlines() if line.strip()]
     engine.run("CREATE TABLE entries (raw VARCHAR)")
-    if options.blocklist is not None:
-        try:
-            content = Path(options.blocklist).read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput(
-                f"cannot read the blocklist {options.blocklist}: {error}. Give a UTF-8 text file "
-                "with one query per line."
-            ) from error
-        entries = [line for line in content.splitlines() if line.strip()]
-        for start in range(0, len(entries), 10_000):
-            engine.rows(
-                "INSERT INTO entries SELECT unnest(?::VARCHAR[])", [entries[start : start + 10_000]]
-            )
+    for start in range(0, len(entries), 10_000):
+        engine.rows(
+            "INSERT INTO entries SELECT unnest(?::VARCHAR[])", [entries[start : start + 10_000]]
+        )
     cleaned = cleaning("entries", options.profile, options.skip, options.max_chars)
     engine.run(f"CREATE TABLE blocked AS SELECT tid FROM texts SEMI JOIN ({cleaned}) USING (text)")
     engine.run("DROP TABLE entries")

@@ -24,7 +24,8 @@ def load(name: str) -> Iterable[Any]:
         ir_datasets = importlib.import_module("ir_datasets")
     except ImportError:
         raise InvalidInput(
-            f"{PREFIX}{name} needs the package ir_datasets. Install it: pip install ir_datasets"
+            f"{PREFIX}{name} needs the package ir_datasets. Install the extra: "
+            "pip install 'nextquery[ir-datasets]'"
         ) from None
     try:
         dataset = ir_datasets.load(name)
