@@ -140,3 +140,8 @@ def test_refuses_too_few_sessions() -> None:
         InvalidInput, match=r"at least 10 sessions.*received 2.*projected or static"
     ):
         TunedEncoder().fit(["cat", "dog", "tax", "rate"], [[0, 1], [2, 3], [0, 0]])
+
+
+def test_has_no_more_dimensions_than_the_pretrained_vectors(pets_and_money: Any) -> None:
+    encoder = TunedEncoder(dim=300, steps=1).fit(*pets_and_money)
+    assert encoder.dim == encoder.encode(["cat"]).shape[1] == 256

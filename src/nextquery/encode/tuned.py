@@ -39,7 +39,7 @@ class TunedEncoder(Encoder):
 
     Parameters
     ----------
-    dim : dimensions, 1 to 256.
+    dim : dimensions, at least 1; never more than the 256 of the pretrained vectors.
     temperature : τ of the softmax, 0.03 to 1.
     batch : pairs in a step, at least 2, each from another session.
     rate : Adam's step size at the start, above 0; it falls linearly to 0 at `steps`.
@@ -103,7 +103,7 @@ class TunedEncoder(Encoder):
         held_out = min(_HELD_OUT, usable.size // 10)
         check = Validation(bags, usable.take(order[:held_out]), rng)
         pairs = _Pairs(bags, usable.take(order[held_out:]), table)
-        self.table = self._tuned(pairs, check, rng)
+        self.table, self.dim = self._tuned(pairs, check, rng), table.dim
         return self
 
     def _tuned(self, pairs: "_Pairs", check: Validation, rng: np.random.Generator) -> TokenTable:
