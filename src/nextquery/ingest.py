@@ -161,7 +161,7 @@ def _encoded(texts: TextColumn, origin: Origin, encoder: Encoder, progress: Prog
     for start in range(0, len(texts), _BLOCK):
         vectors[start : start + _BLOCK] = encoder.encode(texts[start : start + _BLOCK])
         progress("encode", min(1.0, (start + _BLOCK) / len(texts)))
-    placed = vectors.any(axis=1)
+    placed = (vectors != 0).any(axis=1)
     kept = np.flatnonzero(placed)
     if not len(kept):
         raise InvalidInput(
