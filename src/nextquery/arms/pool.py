@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nextquery import folders
+from nextquery.arms import storage
 from nextquery.arms.origin import Origin
+from nextquery.arms.rows import Rows
 from nextquery.arms.scan import Band, Blocks, Floats, Found, Ids, Sums, Vectors, scan
 from nextquery.arms.texts import Texts, checked
 from nextquery.checks import whole_number
@@ -40,11 +42,9 @@ class ArmPool:
         origin: Origin | None = None,
         encoder: Encoder | None = None,
     ) -> None:
-        self._texts, self._stored = texts, stored
+        self._texts, self._rows = texts, Rows(stored)
         self.origin = origin
         self._encoder = encoder
-        self._buffer = np.empty((0, stored.shape[1]), np.float32)  # rows added since, with room
-        self._added = 0
         self._removed = np.asarray(removed, np.int64)  # sorted
         self._folder: folders.Folder | None = None
 
@@ -88,30 +88,15 @@ class ArmPool:
 
     def meta(self) -> dict[str, Any]:
         """What a manifest says of the pool."""
-        said: dict[str, Any] = {"arms": len(self), "dim": self.dim, "encoder": None, "log": None}
-        if self._folder is not None:
-            said["encoder"] = self._folder.meta.get("encoder")
-        elif self._encoder is not None:
-            said["encoder"] = self._encoder.meta()
-        if self.origin is not None:
-            said["log"] = self.origin.meta()
-        return said
+        encoder = storage.encoder_meta(self._folder, self._encoder)
+        log = None if self.origin is None else self.origin.meta()
+        return {"arms": len(self), "dim": self.dim, "encoder": encoder, "log": log}
 
     def parts(self) -> dict[str, folders.Part]:
         """What a folder keeps of the pool; files that stand unchanged are named, not read."""
-        parts: dict[str, folders.Part] = {"removed.npy": self._removed}
-        if self._folder is not None:
-            kept = [name for name in self._folder.files if name.startswith(("encoder_", "log_"))]
-            if not self._added:
-                kept += ["vectors.npy", *Texts.FILES]
-            parts.update({name: self._folder.file(name) for name in kept})
-        else:
-            parts.update({} if self._encoder is None else self._encoder.parts())
-            parts.update({} if self.origin is None else self.origin.parts())
-        if self._folder is None or self._added:
-            parts["vectors.npy"] = np.ascontiguousarray(self.vectors)
-            parts.update(self._texts.parts())
-        return parts
+        arms = storage.arms_parts(self._folder, self._texts, self._rows)
+        log = storage.log_parts(self._folder, self.origin, self._encoder)
+        return {"removed.npy": self._removed, **arms, **log}
 
     @property
     def encoder(self) -> Encoder | None:
@@ -147,12 +132,12 @@ class ArmPool:
     @property
     def rows_in_all(self) -> int:
         """How many ids were ever given, removed ones included."""
-        return len(self._stored) + self._added
+        return len(self._rows)
 
     @property
     def dim(self) -> int:
         """The length of a vector."""
-        return int(self._stored.shape[1])
+        return self._rows.dim
 
     @property
     def texts(self) -> Texts:
@@ -162,11 +147,7 @@ class ArmPool:
     @property
     def vectors(self) -> Vectors:
         """The unit rows by id, read-only (a copy once arms were added: use `rows` for a few)."""
-        parts = [part for part in self._segments() if len(part)]
-        rows = parts[0] if len(parts) == 1 else np.concatenate([self._stored[:0], *parts])
-        view = rows.view()
-        view.flags.writeable = False
-        return view
+        return self._rows.whole()
 
     @property
     def removed(self) -> Ids:
@@ -183,14 +164,9 @@ class ArmPool:
         for row, name in enumerate(names):
             if (known := self.index_of(name)) is not None:
                 raise InvalidInput(f"texts: row {row} is arm {known} already ({name[:80]!r}).")
-        first, needed = self.rows_in_all, self._added + len(rows)
-        if needed > len(self._buffer):
-            grown = np.empty((max(needed, 2 * len(self._buffer), 64), self.dim), np.float32)
-            grown[: self._added] = self._buffer[: self._added]
-            self._buffer = grown
-        self._buffer[self._added : needed] = rows
+        first = self.rows_in_all
         self._texts.append(names)
-        self._added = needed
+        self._rows.append(rows)
         return np.arange(first, first + len(rows))
 
     def remove(self, ids: Iterable[int]) -> None:
@@ -251,7 +227,7 @@ class ArmPool:
 
     def products(self, anchor: Vectors) -> Vectors:
         """Float32 products of every row with one anchor: within `scan.error_bound` of the score."""
-        return np.concatenate([segment @ anchor for segment in self._segments()])
+        return np.concatenate([segment @ anchor for segment in self._rows.segments()])
 
     def live(self, positions: ArrayLike, exclude: Iterable[int] = ()) -> Ids:
         """Ids by their place among the arms neither removed nor excluded, in order of id.
@@ -284,11 +260,8 @@ class ArmPool:
             )
         return [self._ids(ids, "exclude") for ids in exclude]
 
-    def _segments(self) -> list[Vectors]:
-        return [self._stored, self._buffer[: self._added]]
-
     def _blocks(self) -> Blocks:
-        return Blocks(self._segments(), self._removed)
+        return Blocks(self._rows.segments(), self._removed)
 
     def _is_removed(self, arm: int) -> bool:
         place = int(np.searchsorted(self._removed, arm))

@@ -1,0 +1,50 @@
+"""Rows that only grow: a stored part, perhaps memory-mapped, and what was added since."""
+
+import numpy as np
+
+from nextquery.arms.scan import Vectors
+
+
+class Rows:
+    """Unit vectors by id. A reader's view stays valid while others are added.
+
+    >>> rows = Rows(np.eye(2, dtype=np.float32))
+    >>> rows.append(np.ones((1, 2), np.float32))
+    >>> len(rows), rows.whole().tolist()
+    (3, [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    """
+
+    def __init__(self, stored: Vectors) -> None:
+        self.stored = stored
+        self.added = 0  # rows since then
+        self._buffer = np.empty((0, stored.shape[1]), np.float32)  # with room for more
+
+    def __len__(self) -> int:
+        return len(self.stored) + self.added
+
+    @property
+    def dim(self) -> int:
+        """The length of a row."""
+        return int(self.stored.shape[1])
+
+    def append(self, rows: Vectors) -> None:
+        """Add rows at the end."""
+        needed = self.added + len(rows)
+        if needed > len(self._buffer):
+            grown = np.empty((max(needed, 2 * len(self._buffer), 64), self.dim), np.float32)
+            grown[: self.added] = self._buffer[: self.added]
+            self._buffer = grown
+        self._buffer[self.added : needed] = rows
+        self.added = needed
+
+    def segments(self) -> list[Vectors]:
+        """The rows as they lie in memory, in order."""
+        return [self.stored, self._buffer[: self.added]]
+
+    def whole(self) -> Vectors:
+        """All rows as one read-only matrix: a view, or a copy once rows were added."""
+        parts = [part for part in self.segments() if len(part)]
+        rows = parts[0] if len(parts) == 1 else np.concatenate([self.stored[:0], *parts])
+        view = rows.view()
+        view.flags.writeable = False
+        return view

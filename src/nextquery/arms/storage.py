@@ -1,0 +1,36 @@
+"""The files of a pool: what is written anew, and what stands from the folder it was opened from."""
+
+from typing import Any
+
+import numpy as np
+
+from nextquery.arms.origin import Origin
+from nextquery.arms.rows import Rows
+from nextquery.arms.texts import Texts
+from nextquery.encode.base import Encoder
+from nextquery.folders import Folder, Part
+
+
+def arms_parts(folder: Folder | None, texts: Texts, rows: Rows) -> dict[str, Part]:
+    """Texts and vectors: the files they lie in, or, when arms were added, their content."""
+    if folder is not None and not rows.added:
+        return {name: folder.file(name) for name in ("vectors.npy", *Texts.FILES)}
+    return {"vectors.npy": np.ascontiguousarray(rows.whole()), **texts.parts()}
+
+
+def log_parts(
+    folder: Folder | None, origin: Origin | None, encoder: Encoder | None
+) -> dict[str, Part]:
+    """The log behind the arms and the encoder, which no addition changes."""
+    if folder is not None:
+        kept = [name for name in folder.files if name.startswith(("encoder_", "log_"))]
+        return {name: folder.file(name) for name in kept}
+    parts: dict[str, Part] = {} if encoder is None else encoder.parts()
+    return parts if origin is None else {**parts, **origin.parts()}
+
+
+def encoder_meta(folder: Folder | None, encoder: Encoder | None) -> Any:
+    """What a manifest says of the encoder; read from the old one, so that it need not be loaded."""
+    if folder is not None:
+        return folder.meta.get("encoder")
+    return None if encoder is None else encoder.meta()
