@@ -1,0 +1,1 @@
+"""Replay: the experiments of the paper on past sessions, and the report they end in."""
