@@ -1,1 +1,7 @@
 """Replay: the experiments of the paper on past sessions, and the report they end in."""
+
+from nextquery.replay.cells import Options
+from nextquery.replay.grid import run_grid
+from nextquery.replay.sessions import PastSessions
+
+__all__ = ["Options", "PastSessions", "run_grid"]
