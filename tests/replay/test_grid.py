@@ -11,7 +11,7 @@ import pytest
 
 from nextquery import replay
 from nextquery.errors import InvalidInput
-from nextquery.replay import runner
+from nextquery.replay import anchored, work
 from nextquery.replay.results import COLUMNS, read_rows
 from tests.replay.worlds import small_world
 
@@ -41,12 +41,12 @@ def test_processes_and_the_order_of_cells_change_nothing(
     pool, past = small_world()
     two = replay.run_grid(pool, past, tmp_path / "two", GRID, processes=2)
     assert files(two) == files(uninterrupted)
-    ended = runner._ended
+    ended = work._ended
 
-    def backwards(work: Any, task: Any, things: Any, processes: int) -> Any:
-        return ended(work, task, things[::-1], processes)
+    def backwards(on: Any, pieces: Any, task: Any, processes: int) -> Any:
+        return ended(on, pieces[::-1], task, processes)
 
-    monkeypatch.setattr(runner, "_ended", backwards)
+    monkeypatch.setattr(work, "_ended", backwards)
     back = replay.run_grid(pool, past, tmp_path / "back", GRID, processes=1)
     assert files(back) == files(uninterrupted)
 
@@ -58,7 +58,7 @@ def test_a_killed_run_goes_on_and_repeats_nothing(
     done = itertools.count(1)
 
     def killed(*_: object) -> None:
-        if next(done) == 20:
+        if next(done) == 30:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -66,13 +66,13 @@ def test_a_killed_run_goes_on_and_repeats_nothing(
     assert not (tmp_path / "results.csv").exists()
     before = {path.name for path in (tmp_path / "cells").iterdir()}
     again: list[Any] = []
-    play = runner._play
+    play = anchored._play
 
-    def counted(cell: Any) -> None:
-        again.append(cell)
-        play(cell)
+    def counted(on: Any, piece: Any) -> None:
+        again.append(piece)
+        play(on, piece)
 
-    monkeypatch.setattr(runner, "_play", counted)
+    monkeypatch.setattr(anchored, "_play", counted)
     replay.run_grid(pool, past, tmp_path, GRID, processes=1)
     assert before
     assert len(again) == len(GRID.cells()) - len(before)

@@ -1,11 +1,9 @@
 """What a grid consists of: one cell per setting and policy, each with a name of its own."""
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
@@ -124,17 +122,3 @@ def recorded_rounds(rounds: int) -> list[int]:
     [1, 2, 3, 5, 7, 10, 12]
     """
     return sorted({t for t in (*_ROUNDS, *range(300, rounds + 1, 50), rounds) if t <= rounds})
-
-
-def key(thing: Setting | Cell, data: str) -> str:
-    """A folder name for a setting or cell on given data: readable, and unique by its hash.
-
-    >>> key(Setting("random", "example", 10, 0.5, 0, 100), data="d").rsplit("-", 1)[0]
-    'random'
-    """
-    described: Any = [type(thing).__name__, thing, data]
-    digest = hashlib.sha256(json.dumps(described).encode()).hexdigest()[:16]
-    setting = thing.setting if isinstance(thing, Cell) else thing
-    words = [setting.selection, thing.policy] if isinstance(thing, Cell) else [setting.selection]
-    readable = "-".join("".join(c if c.isalnum() else "-" for c in word) for word in words)
-    return f"{readable}-{digest}"

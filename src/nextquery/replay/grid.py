@@ -15,17 +15,12 @@ from typing import Any
 import numpy as np
 
 from nextquery.arms.pool import ArmPool
+from nextquery.replay.anchored import run_cells
 from nextquery.replay.cells import Cell, Options
+from nextquery.replay.describe import describe
 from nextquery.replay.results import COLUMNS, rows_of, write_anchors, write_json, write_rows
-from nextquery.replay.runner import (
-    Progress,
-    Work,
-    default_processes,
-    fingerprint,
-    finished,
-    run_cells,
-)
-from nextquery.replay.sessions import PastSessions, checked
+from nextquery.replay.sessions import PastSessions
+from nextquery.replay.work import Progress, Work, begin, default_processes
 
 _PACKAGES = ("numpy", "scipy", "numba", "pyarrow", "matplotlib")
 
@@ -42,30 +37,23 @@ def run_grid(
     """Run one grid, or several together, and write the result files into the folder `out`.
 
     Finished cells stay in ``out/cells``: a run that was stopped goes on where it stood. The files
-    are ``results.csv``, ``anchors.parquet`` and ``run.json``. `progress` is called with the
+    are ``results.csv``, ``anchors.parquet``, ``run.json`` and, for the report, ``sessions.csv`` and
+    ``similar_arms.csv``. `progress` is called with the
     number of tasks done, their total, and the name of the last one.
     """
     began = time.perf_counter()
     grids = [options] if isinstance(options, Options) else list(options)
-    work = begin_work(pool, sessions, out)
+    work = begin(pool, sessions, out)
     cells = _distinct(grids)
-    run_cells(work, cells, processes, progress)
+    results = run_cells(work, cells, processes, progress)
+    describe(work, anchors=grids[0].anchors, seed=grids[0].seeds[0])
     encoder = grids[0].encoder
-    results = [finished(work, cell) for cell in cells]
     rows = (row for result in results for row in rows_of(result, encoder))
     write_rows(work.out / "results.csv", COLUMNS, rows)
     write_anchors(work.out / "anchors.parquet", results, encoder)
     said = {"options": [asdict(grid) for grid in grids], "cells": len(cells)}
     update_run(work, {"anchored": {**said, **cost(began, processes)}})
     return work.out
-
-
-def begin_work(pool: ArmPool, sessions: PastSessions, out: str | os.PathLike[str]) -> Work:
-    """Check the data and make the folder of a run."""
-    past = checked(sessions, pool)
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
-    return Work(pool, past, folder, fingerprint(pool, past))
 
 
 def update_run(work: Work, entries: dict[str, Any]) -> None:

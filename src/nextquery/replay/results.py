@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from nextquery.replay.anchored import Finished
 from nextquery.replay.metrics import bands
-from nextquery.replay.runner import Finished
 
 COLUMNS = [
     "protocol",
