@@ -3,6 +3,17 @@
 from nextquery.replay.cells import Options
 from nextquery.replay.grid import run_grid
 from nextquery.replay.report import report
+from nextquery.replay.reproduce import reproduce
 from nextquery.replay.sessions import PastSessions
+from nextquery.replay.stream import StreamOptions
+from nextquery.replay.stream_results import run_stream
 
-__all__ = ["Options", "PastSessions", "report", "run_grid"]
+__all__ = [
+    "Options",
+    "PastSessions",
+    "StreamOptions",
+    "report",
+    "reproduce",
+    "run_grid",
+    "run_stream",
+]

@@ -70,20 +70,11 @@ def label_ends(
     low, high = axes.get_ylim()
     order = sorted(labels, key=lambda label: label[0])
     wanted = [(y - low) / (high - low) for y, _, _ in order]
+    here = axes.transAxes
     for (_, text, colour), own, place in zip(order, wanted, apart(wanted, gap), strict=True):
-        axes.annotate(
-            text,
-            xy=(1.0, own),
-            xytext=(1.05, place),
-            xycoords="axes fraction",
-            textcoords="axes fraction",
-            color=colour,
-            fontsize=size,
-            va="center",
-            ha="left",
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.5, "shrinkA": 0, "shrinkB": 0},
-        )
+        leader = axes.plot([1.01, 1.05], [own, place], transform=here, clip_on=False)
+        leader[0].set(color=colour, linewidth=0.5)
+        axes.text(1.06, place, text, transform=here, color=colour, fontsize=size, va="center")
 
 
 def apart(wanted: Sequence[float], gap: float) -> list[float]:

@@ -1,6 +1,6 @@
 """The figures, each made from result files alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nextquery.replay import drawing
@@ -91,13 +91,12 @@ def figure_2(curves: Sequence[Curve], folder: Path) -> bool:
 
 def figure_3(curves: Sequence[Curve], folder: Path) -> bool:
     """Per-round regret for different k: the published policy, and ours."""
-    wanted = [
-        pick(curves, lambda c, p=policy: _best_first(c) and c.policy == p and c.epsilon == 0.5)  # type: ignore[misc]
-        for policy in ("lin-ucb-published", "lin-ucb")
-    ]
+    sweep = pick(curves, lambda c: _best_first(c) and c.epsilon == 0.5)
+    policies = ("lin-ucb-published", "lin-ucb")
+    wanted = [[c for c in sweep if c.policy == policy] for policy in policies]
     panels = [sorted(part, key=lambda c: int(c.k)) for part in wanted if len(part) > 1]
     titles = [LOOKS[part[0].policy][0] for part in panels]
-    return _sweep(panels, titles, lambda c: f"k = {c.k}", folder, "figure-3", paper="fig3_k")
+    return _sweep(panels, titles, "k", lambda c: c.k, folder, "figure-3", paper="fig3_k")
 
 
 def figure_4(curves: Sequence[Curve], folder: Path) -> bool:
@@ -113,36 +112,41 @@ def figure_4(curves: Sequence[Curve], folder: Path) -> bool:
         if len(part) > 1:
             panels.append(sorted(part, key=lambda c: c.epsilon))
             titles.append(f"reading “{reading}”")
-    return _sweep(panels, titles, lambda c: f"ε = {c.epsilon:g}", folder, "figure-4")
+    return _sweep(panels, titles, "ε", lambda c: f"{c.epsilon:g}", folder, "figure-4")
 
 
 def _sweep(
     panels: Sequence[Sequence[Curve]],
     titles: Sequence[str],
-    name: object,
+    symbol: str,
+    value: Callable[[Curve], str],
     folder: Path,
     stem: str,
     paper: str | None = None,
 ) -> bool:
     if not panels:
         return False
-    assert callable(name)
     figure, axes = new_figure(len(panels), width=3.4 * len(panels) + 0.6, height=3.6)
     everything = [curve for part in panels for curve in part]
     for at, (part, title) in enumerate(zip(panels, titles, strict=True)):
         last = int(max(curve.rounds[-1] for curve in part))
         regret_axes(axes[at], last, title=title)
         axes[at].set_ylim(_bottom(everything, papers=paper is not None), 1.005)
-        labels = []
+        order = [id(curve) for curve in part]
+        labels, told = [], dict[bytes, list[Curve]]()
         for number, curve in enumerate(part):
             colour, line = CYCLE[number % len(CYCLE)], STYLES[number % len(STYLES)]
             axes[at].plot(curve.rounds, curve.regret, color=colour, linestyle=line)
             axes[at].plot([last], [curve.floor], marker="<", color=colour, clip_on=False, ms=5)
-            labels.append((curve.last, f"{name(curve)}  {curve.last:.3f}", colour))
+            told.setdefault(curve.regret.tobytes(), []).append(curve)
             series = reference(paper).get(curve.k) if paper and at == 0 else None
             if series is not None:
                 t, values = series
                 axes[at].plot(t[t <= last], values[t <= last], color=colour, lw=0.6, alpha=0.8)
+        for same in told.values():  # curves that are one line get one label
+            colour = CYCLE[order.index(id(same[-1])) % len(CYCLE)]
+            which = ", ".join(f"{value(curve)}" for curve in same)
+            labels.append((same[0].last, f"{symbol} = {which}  {same[0].last:.3f}", colour))
         label_ends(axes[at], labels, gap=0.06)
     axes[0].set_ylabel("per-round regret R(t)/t")
     drawing.save(figure, folder, stem)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nextquery.errors import NotAFolder
-from nextquery.replay import figures, tables
+from nextquery.replay import figures, stream_report, tables
 from nextquery.replay.curves import read_curves
 from nextquery.replay.page import Block, Heading, Paragraph, Picture, markdown, page
 from nextquery.replay.results import write_atomically
@@ -22,7 +22,7 @@ CAPTIONS = {
     "figure-4": "Figure 4. Per-round regret of the published LinUCB for different ε, in the three "
     "readings of the paper. Triangles: the floors.",
     "prefetch": "Prefetching m queries at every step: the share of next queries foreseen against "
-    "the share of prefetches wasted, for m = 1 to 50.",
+    "the share of prefetches wasted, for m = 1 to 20.",
 }
 
 
@@ -41,6 +41,8 @@ def report(run: str | os.PathLike[str]) -> Path:
             blocks.append(Picture("figure-1", CAPTIONS["figure-1"]))
     if (folder / "results.csv").exists():
         blocks += _anchored(folder)
+    if (folder / "stream.csv").exists():
+        blocks += _stream(folder)
     write_atomically(folder / "report.md", markdown(blocks).encode())
     write_atomically(folder / "report.html", page(blocks, folder / "figures").encode())
     return folder / "report.html"
@@ -71,6 +73,22 @@ def _anchored(folder: Path) -> list[Block]:
         ),
         tables.final_regrets(curves),
     ]
+    return blocks
+
+
+def _stream(folder: Path) -> list[Block]:
+    blocks: list[Block] = [
+        Heading("Sessions in order of time (protocol “stream”)"),
+        Paragraph(
+            "Every step recommends for the query now running; the session's real next query is "
+            "the answer. The regret counts the first recommendation alone."
+        ),
+        stream_report.stream_table(folder),
+        Heading("Paired differences in hit@10", 3),
+        stream_report.stream_differences(folder),
+    ]
+    if stream_report.prefetch(folder, folder / "figures"):
+        blocks.append(Picture("prefetch", CAPTIONS["prefetch"]))
     return blocks
 
 
