@@ -5,8 +5,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run test lint reproduce bench soak clean
 
-run: .venv/ready  ## play the closed loop on the built-in sample
-	$(BIN)/python examples/play_sample.py
+run: pools/sample/manifest.json  ## make a pool of the built-in sample and play the closed loop on it
+	$(BIN)/python examples/play_sample.py pools/sample
+
+pools/sample/manifest.json: | .venv/ready
+	$(BIN)/nextquery ingest sample --out pools/sample
 
 test: lint  ## lint, types, and every test
 	$(BIN)/pytest

@@ -1,55 +1,48 @@
-"""Play the closed loop on the built-in sample: simulated users first, then you.
+"""Play the closed loop on a pool: simulated users first, then you.
 
-Each simulated user is a session of the sample that the recommender has not seen. It starts with
-the session's first query, is shown five recommendations a step, accepts one that the real session
-contains further on, and otherwise types the real next query.
+Each simulated user is a session of the log from which the policy has not learnt (the encoder has
+seen it). It starts with the session's first query, is shown five recommendations a step, accepts
+one that the real session contains further on, and otherwise types the real next query.
 """
 
 import argparse
 import sys
-import time
-from itertools import groupby
+from pathlib import Path
+
+import numpy as np
 
 import nextquery as nq
-from nextquery import datasets
 
 SHOWN = 5
 
 
-def sessions_of_the_sample() -> list[list[str]]:
-    """The sessions as lists of distinct lower-case queries, in a fixed mixed order."""
-    rows = groupby(datasets.load("sample"), key=lambda row: row.session_id)
-    sessions = [list(dict.fromkeys(row.query.lower() for row in group)) for _, group in rows]
-    return [sessions[i * 1009 % len(sessions)] for i in range(len(sessions))]
+def sessions_of(pool: nq.ArmPool) -> list[list[int]]:
+    """The sessions of the log as lists of different arms, in a fixed mixed order."""
+    if pool.origin is None:
+        sys.exit("this pool was not made from a log: nothing to play")
+    whole = pool.origin.sessions
+    sessions = [list(dict.fromkeys(s.tolist())) for s in np.split(whole.arms, whole.offsets[1:-1])]
+    order = np.random.default_rng(0).permutation(len(sessions))
+    return [sessions[i] for i in order if len(sessions[i]) > 1]
 
 
-def build(sessions: list[list[str]]) -> nq.Recommender:
-    """A recommender whose arms are all queries of the sample."""
-    texts = list(dict.fromkeys(query for session in sessions for query in session))
-    encoder = nq.encode.LsaEncoder(dim=128).fit(texts)
-    vectors = encoder.encode(texts)
-    placed = (vectors != 0).any(axis=1)  # a query without one known word has no place
-    texts = [text for text, known in zip(texts, placed.tolist(), strict=True) if known]
-    pool = nq.ArmPool.from_vectors(texts, vectors[placed])
-    return nq.Recommender(pool, nq.MaxUtility(k=250), nq.LinUCB(), encoder)
-
-
-def simulate(rec: nq.Recommender, real: list[str], *, show: bool) -> tuple[int, int]:
+def simulate(rec: nq.Recommender, real: list[int], *, show: bool) -> tuple[int, int]:
     """One simulated user; returns how many slates were shown and how many had a hit."""
-    session, left, hits = rec.start(real[0]), real[1:], 0
-    for step in range(len(left)):
+    texts, left, hits = rec.pool.texts, real[1:], 0
+    session = rec.start(texts[real[0]])
+    for step in range(len(real) - 1):
         slate = session.recommend(SHOWN)
-        wanted = [choice for choice in slate if choice.text in left]
+        wanted = [choice for choice in slate if choice.arm in left]
         if show:
             print(f"  now: {session.query[:90]}")
             for choice in slate:
                 print(f"    {'→' if choice in wanted[:1] else ' '} {choice.text[:90]}")
         if wanted:
             hits += 1
-            left.remove(wanted[0].text)
+            left.remove(wanted[0].arm)
             session.accept(wanted[0])
         elif slate:
-            session.ignore(slate[0], issued=left.pop(0))
+            session.ignore(slate[0], issued=texts[left.pop(0)])
         if not left or (step == 3 and show):
             return step + 1, hits
     return len(real) - 1, hits
@@ -72,31 +65,28 @@ def talk(rec: nq.Recommender) -> None:
 
 
 def main() -> None:
-    """Build, warm up on most of the sample, simulate the rest, and hand over to you."""
+    """Warm up on past sessions, simulate others, and hand over to you."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("pool", type=Path, help="a pool folder that ingest wrote")
     parser.add_argument("--users", type=int, default=300, help="how many simulated users")
-    parser.add_argument(
-        "--past", type=int, default=500, help="how many sessions to learn from first"
-    )
+    parser.add_argument("--past", type=int, default=500, help="sessions to learn from first")
     options = parser.parse_args()
-    users, past = options.users, options.past
-    began = time.perf_counter()
-    sessions = sessions_of_the_sample()
-    rec = build(sessions)
-    seconds = time.perf_counter() - began
-    print(f"{len(rec.pool):,} arms, dim {rec.pool.dim}, built in {seconds:.1f} s")
-    learnt = rec.warm_start(sessions[users : users + past])
-    print(f"learnt {learnt:,} successes from {past} past sessions\n\nOne simulated user:")
+    users = options.users
+    pool = nq.ArmPool.open(options.pool)
+    sessions = sessions_of(pool)
+    rec = nq.Recommender(pool, nq.MaxUtility(k=250), nq.LinUCB())
+    past = sessions[users : users + options.past]
+    learnt = rec.warm_start(past)
+    print(f"{len(pool):,} arms; learnt {learnt:,} successes from {len(past)} past sessions")
+    print("\nOne simulated user:")
     simulate(rec, sessions[0], show=True)
-    print(f"\n{users} simulated users (sessions of the sample not seen before):")
+    print(f"\n{users} simulated users:")
     slates = hits = 0
     for number, session in enumerate(sessions[:users], start=1):
         shown, hit = simulate(rec, session, show=False)
         slates, hits = slates + shown, hits + hit
         if number % 100 == 0 or number == users:
-            print(
-                f"  {number:4d} users: {hits:,} of {slates:,} slates accepted ({hits / slates:.1%})"
-            )
+            print(f"  {number:4d}: {hits:,} of {slates:,} slates accepted ({hits / slates:.1%})")
     if sys.stdin.isatty():
         talk(rec)
 

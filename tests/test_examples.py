@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from nextquery.ingest import ingest
+from tests.logs_for_tests import pets
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -26,8 +29,11 @@ def test_paper_numbers() -> None:
     assert "differs" not in run("paper_numbers.py")
 
 
-def test_play_sample() -> None:
-    assert "3 users:" in run("play_sample.py", "--users", "3", "--past", "20")
+def test_play_sample(tmp_path: Path) -> None:
+    ingest(pets(tmp_path / "log.tsv"), tmp_path / "pool", encoder="lsa")
+    said = run("play_sample.py", str(tmp_path / "pool"), "--users", "3", "--past", "20")
+    assert "3: " in said
+    assert "slates accepted" in said
 
 
 def test_every_example_is_run_here() -> None:

@@ -96,7 +96,7 @@ def write(
     [0, 1, 2]
     """
     root = Path(path)
-    _refuse_foreign(root, kind)
+    refuse_foreign(root, kind)
     try:
         root.mkdir(parents=True, exist_ok=True)
         with _only_writer(root):
@@ -172,8 +172,8 @@ def _first_wrong_size(folder: Folder) -> str | None:
     return None
 
 
-def _refuse_foreign(root: Path, kind: str) -> None:
-    """A save never mixes with, or deletes, files that it did not write."""
+def refuse_foreign(root: Path, kind: str) -> None:
+    """Raise where a save would have to mix with files that no save of this kind wrote."""
     if not root.exists():
         return
     if not root.is_dir():

@@ -52,7 +52,8 @@ class Recommender:
     pool : the arms.
     selector : how the candidates are selected.
     policy : how one of them is chosen.
-    encoder : gives queries that are not arms a vector; without one only arms can be queries.
+    encoder : gives queries that are not arms a vector; by default the pool's own. Without any,
+        only arms can be queries.
     schedule : how the candidate set grows with the trials (Algorithm 2); without one it has the
         selector's k arms from the start.
     exploration : share of recommendations drawn uniformly from the candidates, in [0, 1].
@@ -88,7 +89,8 @@ class Recommender:
                 f"a schedule sets the number of candidates, and {type(selector).__name__} has "
                 "none to set. Use a selector with k, or no schedule."
             )
-        self.pool, self.selector, self.policy, self.encoder = pool, selector, policy, encoder
+        self.pool, self.selector, self.policy = pool, selector, policy
+        self.encoder = pool.encoder if encoder is None else encoder
         self.schedule = schedule
         self.exploration = number(exploration, "exploration", low=0, high=1)
         self.seed = whole_number(seed, "seed", at_least=0)
@@ -111,22 +113,24 @@ class Recommender:
         """Where a query stands: an arm, or a text the encoder gives a vector."""
         if not isinstance(query, str) or not query.strip():
             raise InvalidInput(f"a query must be a text that is not empty; received {query!r}.")
-        arm = self.pool.index_of(query)
+        arm = self.pool.find(query)
         if arm is not None:
             return Place(query, arm, self.pool.rows([arm])[0])
+        origin = self.pool.origin
+        text = query if origin is None else origin.clean(query).text
         if self.encoder is None:
             raise InvalidInput(
                 f"{query[:80]!r} is not an arm of the pool, and this recommender has no encoder "
                 "to give it a vector. Pass encoder=, or ask with the text of an arm."
             )
         rows = unit_rows(
-            self.encoder.encode([query]), what="encoded query", dim=self.pool.dim, allow_zero=True
+            self.encoder.encode([text]), what="encoded query", dim=self.pool.dim, allow_zero=True
         )
         if self.add_arms and rows.any():
-            arm = int(self.pool.add([query], rows)[0])
+            arm = int(self.pool.add([text], rows)[0])
         return Place(query, arm, rows[0])
 
-    def warm_start(self, sessions: Iterable[Sequence[str | int]]) -> int:
+    def warm_start(self, sessions: Iterable[Iterable[str | int]]) -> int:
         """Learn from past sessions, given as texts or arm ids, before the first user comes.
 
         At every step the query that really came next is a success of that arm, if it was among
@@ -141,7 +145,7 @@ class Recommender:
                 del steps[:_STEPS]
         return successes + self._learn_steps(steps)
 
-    def _steps(self, session: Sequence[str | int]) -> list["_Step"]:
+    def _steps(self, session: Iterable[str | int]) -> list["_Step"]:
         places = [self._past_place(query) for query in session]
         steps = []
         for trial, (now, following) in enumerate(pairwise(places), start=1):
@@ -154,7 +158,7 @@ class Recommender:
         """Where a query of the log stands; None if it is no arm and nothing can encode it."""
         if not isinstance(query, str):
             return Place("", int(query), self.pool.rows([query])[0])
-        if self.encoder is None and self.pool.index_of(query) is None:
+        if self.encoder is None and self.pool.find(query) is None:
             return None
         return self.place(query)
 
@@ -185,7 +189,11 @@ class Recommender:
         """Write everything but the open sessions to a folder, from which `open` goes on exactly."""
         encoder = self.encoder if isinstance(self.encoder, Encoder) else None
         parts = {**self.pool.parts(), "policy.npz": self.policy.state()}
+        if encoder is not self.pool.encoder:
+            others = {name: part for name, part in parts.items() if name[:8] != "encoder_"}
+            parts = {**others, **({} if encoder is None else encoder.parts())}
         meta: dict[str, Any] = {
+            **self.pool.meta(),
             "selector": _described(self.selector),
             "selector_generator": generator_state(self.selector.generator),
             "policy": type(self.policy).__name__,
@@ -196,8 +204,6 @@ class Recommender:
             "encoder": None if encoder is None else encoder.meta(),
             "needs_encoder": self.encoder is not None and encoder is None,
         }
-        if encoder is not None:
-            parts.update(encoder.parts())
         folders.write(path, kind=KIND, version=VERSION, parts=parts, meta=meta)
 
     @classmethod
@@ -212,8 +218,6 @@ class Recommender:
                 f"{path} was saved with an encoder that is not nextquery's own and so is not in "
                 "the folder. Pass it again: Recommender.open(path, encoder=...)."
             )
-        if encoder is None and meta["encoder"] is not None:
-            encoder = Encoder.of(folder)
         selector = class_named(Selector, meta["selector"]["class"])(**meta["selector"]["params"])
         selector.generator = generator_from(meta["selector_generator"])
         schedule = None if meta["schedule"] is None else _schedule(meta["schedule"])

@@ -63,7 +63,7 @@ class Session:
             self._fresh_candidates(), context, m or 1, rec.rng, exploration=rec.exploration
         )
         slate = [
-            replace(choice, id=f"{self.id}-{self.trial}-{slot}", text=rec.pool.texts[choice.arm])
+            replace(choice, id=f"{self.id}-{self.trial}-{slot}", text=rec.pool.shown(choice.arm))
             for slot, choice in enumerate(chosen, start=1)
         ]
         self._shown.update(choice.arm for choice in slate)

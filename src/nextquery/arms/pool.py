@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nextquery import folders
+from nextquery.arms.origin import Origin
 from nextquery.arms.scan import Band, Blocks, Floats, Found, Ids, Sums, Vectors, scan
 from nextquery.arms.texts import Texts, checked
 from nextquery.checks import whole_number
+from nextquery.encode.base import Encoder
 from nextquery.errors import InvalidInput
 from nextquery.vectors import unit_rows
 
@@ -29,20 +31,41 @@ class ArmPool:
     (['cats', 'kittens'], [1.0, 0.994])
     """
 
-    def __init__(self, texts: Texts, stored: Vectors, removed: Ids = NO_IDS) -> None:
+    def __init__(
+        self,
+        texts: Texts,
+        stored: Vectors,
+        removed: Ids = NO_IDS,
+        *,
+        origin: Origin | None = None,
+        encoder: Encoder | None = None,
+    ) -> None:
         self._texts, self._stored = texts, stored
+        self.origin = origin
+        self._encoder = encoder
         self._buffer = np.empty((0, stored.shape[1]), np.float32)  # rows added since, with room
         self._added = 0
         self._removed = np.asarray(removed, np.int64)  # sorted
         self._folder: folders.Folder | None = None
 
     @classmethod
-    def from_vectors(cls, texts: Sequence[str], vectors: ArrayLike) -> "ArmPool":
-        """A pool in memory. Rows are scaled to length 1; texts must be distinct."""
+    def from_vectors(
+        cls,
+        texts: Sequence[str],
+        vectors: ArrayLike,
+        *,
+        origin: Origin | None = None,
+        encoder: Encoder | None = None,
+    ) -> "ArmPool":
+        """A pool in memory. Rows are scaled to length 1; texts must be distinct.
+
+        `origin` is the log the arms come from, `encoder` what made the vectors; both are saved
+        with the pool.
+        """
         names, rows = _matched(texts, vectors, dim=None)
         table = Texts()
         table.append(names)
-        return cls(table, rows)
+        return cls(table, rows, origin=origin, encoder=encoder)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "ArmPool":
@@ -52,23 +75,63 @@ class ArmPool:
     @classmethod
     def of(cls, folder: folders.Folder) -> "ArmPool":
         """The pool in an opened folder, whatever else that holds."""
+        said = folder.meta.get("log")
+        origin = None if said is None else Origin.of(folder, said)
         removed = np.array(folder.array("removed.npy"))
-        pool = cls(Texts.of(folder), folder.array("vectors.npy"), removed)
+        pool = cls(Texts.of(folder), folder.array("vectors.npy"), removed, origin=origin)
         pool._folder = folder
         return pool
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the pool to a folder; a kill at any moment leaves the older state whole."""
-        meta = {"arms": len(self), "dim": self.dim}
-        folders.write(path, kind=KIND, version=VERSION, parts=self.parts(), meta=meta)
+        folders.write(path, kind=KIND, version=VERSION, parts=self.parts(), meta=self.meta())
+
+    def meta(self) -> dict[str, Any]:
+        """What a manifest says of the pool."""
+        said: dict[str, Any] = {"arms": len(self), "dim": self.dim, "encoder": None, "log": None}
+        if self._folder is not None:
+            said["encoder"] = self._folder.meta.get("encoder")
+        elif self._encoder is not None:
+            said["encoder"] = self._encoder.meta()
+        if self.origin is not None:
+            said["log"] = self.origin.meta()
+        return said
 
     def parts(self) -> dict[str, folders.Part]:
         """What a folder keeps of the pool; files that stand unchanged are named, not read."""
-        removed = {"removed.npy": self._removed}
-        if self._folder is not None and not self._added:
-            names = ("vectors.npy", *Texts.FILES)
-            return {**removed, **{name: self._folder.file(name) for name in names}}
-        return {**removed, "vectors.npy": np.ascontiguousarray(self.vectors), **self._texts.parts()}
+        parts: dict[str, folders.Part] = {"removed.npy": self._removed}
+        if self._folder is not None:
+            kept = [name for name in self._folder.files if name.startswith(("encoder_", "log_"))]
+            if not self._added:
+                kept += ["vectors.npy", *Texts.FILES]
+            parts.update({name: self._folder.file(name) for name in kept})
+        else:
+            parts.update({} if self._encoder is None else self._encoder.parts())
+            parts.update({} if self.origin is None else self.origin.parts())
+        if self._folder is None or self._added:
+            parts["vectors.npy"] = np.ascontiguousarray(self.vectors)
+            parts.update(self._texts.parts())
+        return parts
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """What made the vectors, loaded when it is first asked for; None if it is not known."""
+        if self._encoder is None and self._folder is not None and self._folder.meta.get("encoder"):
+            self._encoder = Encoder.of(self._folder)
+        return self._encoder
+
+    def shown(self, arm: int) -> str:
+        """The text of an arm as people see it: its commonest original spelling, where known."""
+        if self.origin is not None and 0 <= arm < len(self.origin.shown):
+            return self.origin.shown[arm]
+        return self._texts[arm]
+
+    def find(self, query: str) -> int | None:
+        """The arm that a query stands for, as it is or as the log's cleaning makes it."""
+        arm = self.index_of(query)
+        if arm is None and self.origin is not None:
+            arm = self.index_of(self.origin.clean(query).text)
+        return arm
 
     def verify(self) -> None:
         """Read every byte of the folder this pool was opened from; raises `errors.Damaged`."""

@@ -5,7 +5,7 @@ with a few page reads. Texts added since then are a list and a dictionary on top
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -15,33 +15,33 @@ from nextquery.errors import InvalidInput
 from nextquery.folders import Folder, Part
 
 
-class Texts(Sequence[str]):
-    """A read-only sequence of texts; row i is arm i for ever."""
+class TextColumn(Sequence[str]):
+    """Texts as one run of UTF-8 with offsets: a text is decoded when it is asked for."""
 
-    FILES = ("texts.bin", "text_offsets.npy", "text_hashes.npy", "text_ids.npy")
-
-    def __init__(
-        self,
-        data: NDArray[np.uint8] | None = None,
-        offsets: NDArray[np.int64] | None = None,
-        hashes: NDArray[np.uint64] | None = None,
-        ids: NDArray[np.int64] | None = None,
-    ) -> None:
-        self._data = np.empty(0, np.uint8) if data is None else data
-        self._offsets = np.zeros(1, np.int64) if offsets is None else offsets
-        self._hashes = np.empty(0, np.uint64) if hashes is None else hashes
-        self._ids = np.empty(0, np.int64) if ids is None else ids
-        self._added: list[str] = []
-        self._ids_of_added: dict[str, int] = {}
+    def __init__(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
+        self.data, self.offsets = data, offsets
 
     @classmethod
-    def of(cls, folder: Folder) -> "Texts":
-        """The texts of an opened folder, memory-mapped."""
-        data, *arrays = cls.FILES
-        return cls(folder.raw(data), *(folder.array(name) for name in arrays))
+    def of(cls, texts: Iterable[str]) -> "TextColumn":
+        """The column that holds these texts."""
+        if isinstance(texts, cls):
+            return texts
+        encoded = [text.encode() for text in texts]
+        offsets = np.zeros(len(encoded) + 1, np.int64)
+        np.cumsum([len(text) for text in encoded], out=offsets[1:])
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets)
+
+    @classmethod
+    def open(cls, folder: Folder, name: str) -> "TextColumn":
+        """The column `name` of an opened folder, memory-mapped."""
+        return cls(folder.raw(f"{name}.bin"), folder.array(f"{name}_offsets.npy"))
+
+    def parts(self, name: str) -> dict[str, Part]:
+        """What a folder keeps of the column."""
+        return {f"{name}.bin": self.data.tobytes(), f"{name}_offsets.npy": self.offsets}
 
     def __len__(self) -> int:
-        return len(self._offsets) - 1 + len(self._added)
+        return len(self.offsets) - 1
 
     @overload
     def __getitem__(self, index: int) -> str: ...
@@ -50,13 +50,50 @@ class Texts(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        n, stored = len(self), len(self._offsets) - 1
+        i = int(index) + (len(self) if index < 0 else 0)
+        if not 0 <= i < len(self):
+            raise IndexError(f"text {index} does not exist: there are {len(self)}")
+        return self.data[self.offsets[i] : self.offsets[i + 1]].tobytes().decode()
+
+
+class Texts(Sequence[str]):
+    """A read-only sequence of texts; row i is arm i for ever."""
+
+    FILES = ("texts.bin", "texts_offsets.npy", "text_hashes.npy", "text_ids.npy")
+
+    def __init__(
+        self,
+        stored: TextColumn | None = None,
+        hashes: NDArray[np.uint64] | None = None,
+        ids: NDArray[np.int64] | None = None,
+    ) -> None:
+        self._stored = TextColumn.of([]) if stored is None else stored
+        self._hashes = np.empty(0, np.uint64) if hashes is None else hashes
+        self._ids = np.empty(0, np.int64) if ids is None else ids
+        self._added: list[str] = []
+        self._ids_of_added: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, folder: Folder) -> "Texts":
+        """The texts of an opened folder, memory-mapped."""
+        hashes, ids = folder.array("text_hashes.npy"), folder.array("text_ids.npy")
+        return cls(TextColumn.open(folder, "texts"), hashes, ids)
+
+    def __len__(self) -> int:
+        return len(self._stored) + len(self._added)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        n, stored = len(self), len(self._stored)
         i = int(index) + (n if index < 0 else 0)
         if not 0 <= i < n:
             raise IndexError(f"arm {index} does not exist: the pool has {n} rows")
-        if i >= stored:
-            return self._added[i - stored]
-        return self._data[self._offsets[i] : self._offsets[i + 1]].tobytes().decode()
+        return self._added[i - stored] if i >= stored else self._stored[i]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
@@ -82,13 +119,13 @@ class Texts(Sequence[str]):
 
     def parts(self) -> dict[str, Part]:
         """What a folder keeps of the texts."""
-        encoded = [text.encode() for text in self]
-        offsets = np.zeros(len(encoded) + 1, np.int64)
-        np.cumsum([len(text) for text in encoded], out=offsets[1:])
-        hashes = np.array([_hash(text) for text in encoded], np.uint64)
+        hashes = np.array([_hash(text) for text in self], np.uint64)
         order = np.argsort(hashes, kind="stable")
-        contents = (b"".join(encoded), offsets, hashes[order], order.astype(np.int64))
-        return dict(zip(self.FILES, contents, strict=True))
+        return {
+            **TextColumn.of(iter(self)).parts("texts"),
+            "text_hashes.npy": hashes[order],
+            "text_ids.npy": order.astype(np.int64),
+        }
 
 
 def checked(texts: Sequence[Any]) -> list[str]:
@@ -114,6 +151,6 @@ def checked(texts: Sequence[Any]) -> list[str]:
     return out
 
 
-def _hash(text: str | bytes) -> int:
-    raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+def _hash(text: str) -> int:
+    raw = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little")

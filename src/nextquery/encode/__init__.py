@@ -1,6 +1,23 @@
 """Encoders: from texts to unit vectors."""
 
+from nextquery.encode.auto import ENCODERS, choose, encoder_by_name
 from nextquery.encode.base import Encoder
 from nextquery.encode.lsa import LsaEncoder
+from nextquery.encode.projection import ProjectedEncoder
+from nextquery.encode.sentence import SentenceEncoder
+from nextquery.encode.sessions import Sessions
+from nextquery.encode.static import StaticEncoder
+from nextquery.encode.tuned import TunedEncoder
 
-__all__ = ["Encoder", "LsaEncoder"]
+__all__ = [
+    "ENCODERS",
+    "Encoder",
+    "LsaEncoder",
+    "ProjectedEncoder",
+    "SentenceEncoder",
+    "Sessions",
+    "StaticEncoder",
+    "TunedEncoder",
+    "choose",
+    "encoder_by_name",
+]

@@ -2,18 +2,21 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nextquery import folders
+from nextquery.encode.sessions import AnySessions
 from nextquery.errors import InvalidInput
 from nextquery.params import class_named, params_of
 
 KIND, VERSION = "nextquery encoder", 1
 Vectors = NDArray[np.float32]
+Progress = Callable[[str, float | None], None]
+State = TypeVar("State")
 
 
 class Encoder(ABC):
@@ -26,9 +29,11 @@ class Encoder(ABC):
 
     name: ClassVar[str]
     dim: int
+    progress: Progress | None = None
+    """Called while fitting with the stage and the share of it that is done (None: unknown)."""
 
     @abstractmethod
-    def fit(self, texts: Sequence[str], sessions: Sequence[Sequence[int]] = ()) -> Self:
+    def fit(self, texts: Sequence[str], sessions: AnySessions = ()) -> Self:
         """Learn from the distinct texts, and from sessions given as positions in `texts`."""
 
     @abstractmethod
@@ -75,3 +80,17 @@ class Encoder(ABC):
         encoder.dim = int(said["dim"])
         encoder._restore(folder)
         return encoder
+
+    def _report(self, stage: str, done: float | None = None) -> None:
+        if self.progress is not None:
+            self.progress(stage, done)
+
+
+def fitted(state: State | None, encoder: Encoder) -> State:
+    """What `fit` or `load` left in the encoder; `InvalidInput` before either."""
+    if state is None:
+        raise InvalidInput(
+            f"this {encoder.name} encoder was not fitted yet; call fit(texts, sessions) first, "
+            "or load a saved one."
+        )
+    return state

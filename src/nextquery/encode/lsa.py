@@ -8,7 +8,8 @@ import numpy as np
 
 from nextquery import folders
 from nextquery.checks import one_of, whole_number
-from nextquery.encode.base import Encoder, Vectors
+from nextquery.encode.base import Encoder, Vectors, fitted
+from nextquery.encode.sessions import AnySessions
 from nextquery.errors import InvalidInput
 from nextquery.vectors import unit_rows
 
@@ -37,7 +38,7 @@ class LsaEncoder(Encoder):
         self._tfidf: Any = None
         self._components = np.empty((0, 0))
 
-    def fit(self, texts: Sequence[str], sessions: Sequence[Sequence[int]] = ()) -> Self:
+    def fit(self, texts: Sequence[str], sessions: AnySessions = ()) -> Self:
         """Learn words and directions from the texts; sessions are not used."""
         from sklearn.decomposition import TruncatedSVD  # a second to import: only who fits pays
 
@@ -59,17 +60,18 @@ class LsaEncoder(Encoder):
         return self
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
-        if self._tfidf is None:
-            raise InvalidInput("this LSA encoder was not fitted yet; call fit(texts) first.")
+        tfidf = fitted(self._tfidf, self)
         if not texts:
             return np.empty((0, self.dim), np.float32)
-        return unit_rows(self._tfidf.transform(texts) @ self._components, allow_zero=True)
+        # A sparse product adds row by row: a text has the same bits in any batch.
+        return unit_rows(tfidf.transform(texts) @ self._components, allow_zero=True)
 
     def parts(self) -> dict[str, folders.Part]:
         """The words in order of their column, their weights, and the directions."""
+        tfidf = fitted(self._tfidf, self)
         return {
-            "encoder_words.json": json.dumps(self._tfidf.get_feature_names_out().tolist()).encode(),
-            "encoder_idf.npy": np.asarray(self._tfidf.idf_),
+            "encoder_words.json": json.dumps(tfidf.get_feature_names_out().tolist()).encode(),
+            "encoder_idf.npy": np.asarray(tfidf.idf_),
             "encoder_components.npy": self._components,
         }
 

@@ -28,6 +28,21 @@ class Candidates:
     similarities: Floats
     preferences: Floats
 
+    def __post_init__(self) -> None:
+        for name, kind in (("arms", np.int64), ("similarities", float), ("preferences", float)):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), kind))
+        object.__setattr__(self, "vectors", np.asarray(self.vectors))
+        if self.vectors.ndim != 2 or {
+            len(self.vectors),
+            len(self.similarities),
+            len(self.preferences),
+        } != {len(self.arms)}:
+            raise InvalidInput(
+                "candidates are equally many arms, vectors, similarities and preferences; received "
+                f"{len(self.arms)}, {self.vectors.shape}, {len(self.similarities)} and "
+                f"{len(self.preferences)}."
+            )
+
     def __len__(self) -> int:
         return len(self.arms)
 

@@ -1,0 +1,63 @@
+"""What a pool keeps of the log it was made from: spellings, counts, sessions, cleaning rules.
+
+Sessions are kept as arm ids alone, so that what the privacy rules removed stands in no file.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.arms.texts import TextColumn
+from nextquery.encode.sessions import Sessions
+from nextquery.folders import Folder, Part
+from nextquery.logs.single import Cleaned, QueryCleaner
+
+_ARRAYS = ("session_counts", "user_counts", "session_arms", "session_offsets", "session_times")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The log behind a pool; arrays cover the arms that came from it, in order of id."""
+
+    shown: Sequence[str]  #: the commonest original spelling of each arm
+    session_counts: NDArray[np.int64]  #: in how many sessions each arm was issued
+    user_counts: NDArray[np.int64]  #: by how many users (sessions stand for users without them)
+    session_arms: NDArray[np.int64]
+    session_offsets: NDArray[np.int64]
+    session_times: NDArray[np.float64]  #: unix seconds of each session's start, or NaN
+    k_anonymous: bool
+    report: Mapping[str, Any] = field(default_factory=dict)  #: what ingest did, as JSON
+
+    @property
+    def sessions(self) -> Sessions:
+        """The sessions in order of time, as positions in the pool."""
+        return Sessions(self.session_arms, self.session_offsets)
+
+    def clean(self, query: str) -> Cleaned:
+        """A query as it is typed, through the rules that cleaned the log."""
+        return self._cleaner(query)
+
+    @cached_property
+    def _cleaner(self) -> QueryCleaner:
+        said = self.report.get("options", {})
+        rules = {name: said[name] for name in ("profile", "skip", "max_chars") if name in said}
+        return QueryCleaner(**rules)
+
+    def meta(self) -> dict[str, Any]:
+        """What a manifest says of the log."""
+        return {"k_anonymous": self.k_anonymous, "report": dict(self.report)}
+
+    def parts(self) -> dict[str, Part]:
+        """What a folder keeps of the log."""
+        arrays: dict[str, Part] = {f"log_{name}.npy": getattr(self, name) for name in _ARRAYS}
+        return {**TextColumn.of(self.shown).parts("log_shown"), **arrays}
+
+    @classmethod
+    def of(cls, folder: Folder, meta: Mapping[str, Any]) -> "Origin":
+        """The log in an opened folder, memory-mapped."""
+        arrays: dict[str, Any] = {name: folder.array(f"log_{name}.npy") for name in _ARRAYS}
+        return cls(TextColumn.open(folder, "log_shown"), **arrays, **meta)

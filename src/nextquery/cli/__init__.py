@@ -1,0 +1,42 @@
+"""The command line: one file per verb.
+
+Exit codes: 0 done, 1 a defect of nextquery, 2 wrong usage, 3 what was given cannot be used, 4 files
+cannot be read or written, 130 interrupted.
+"""
+
+import signal
+import sys
+
+import typer
+from rich.markup import escape
+
+from nextquery.cli.ingest import ingest
+from nextquery.cli.output import err, exit_code
+from nextquery.cli.recommend import recommend
+from nextquery.cli.stats import stats
+from nextquery.errors import NextqueryError
+
+app = typer.Typer(
+    name="nextquery",
+    help="Learn from a query log, and from clicks, which query to recommend next.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for verb in (ingest, stats, recommend):
+    app.command()(verb)
+
+
+def main() -> None:
+    """Run a command; errors raised on purpose are said in words, without a trace."""
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        app()
+    except NextqueryError as error:
+        err().print(f"[bold red]error:[/bold red] {escape(str(error))}", soft_wrap=True)
+        sys.exit(exit_code(error))
+
+
+def _end(*_: object) -> None:
+    """Asked to stop: leave through the ways out that clean up."""
+    sys.exit(128 + signal.SIGTERM)

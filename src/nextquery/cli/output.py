@@ -1,0 +1,161 @@
+"""What the commands say: tables and JSON on standard output, progress on standard error."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TextIO
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from nextquery.errors import NextqueryError, StorageError
+
+BAD_INPUT, BAD_FILES = 3, 4
+
+
+def exit_code(error: NextqueryError) -> int:
+    """3 when what was given cannot be used, 4 when files cannot be read or written."""
+    return BAD_FILES if isinstance(error, StorageError) else BAD_INPUT
+
+
+def out() -> Console:
+    """Standard output, for answers."""
+    return _console(sys.stdout)
+
+
+def err() -> Console:
+    """Standard error, for everything else."""
+    return _console(sys.stderr)
+
+
+def _console(stream: TextIO) -> Console:
+    width = None if stream.isatty() else 120  # a file has no width of its own
+    return Console(file=stream, highlight=False, width=width)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+
+
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    numbers: Sequence[int] = (),
+) -> Table:
+    """A table for people; the columns `numbers` are flush right."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    for i, column in enumerate(columns):
+        made.add_column(column, justify="right" if i in numbers else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(_cell(value) for value in row))
+    return made
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else escape(str(value))
+
+
+class Stages:
+    """Shows the stages of long work: bars with time left on a terminal, plain lines elsewhere."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._live = sys.stderr.isatty()
+        self._bars = Progress(
+            TextColumn("{task.description:<34}"),
+            BarColumn(),
+            TaskProgressColumn(show_speed=True),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=err(),
+            disable=not self._live,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._began: dict[str, float] = {}
+
+    def __enter__(self) -> "Stages":
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            err().print("interrupted; what was there before is untouched. Run it again to go on.")
+
+    def __call__(self, stage: str, done: float | None) -> None:
+        """Called by the work itself."""
+        if stage not in self._tasks:
+            self._tasks[stage] = self._bars.add_task(stage, total=None)
+            self._began[stage] = time.perf_counter()
+        if done is not None:
+            self._bars.update(self._tasks[stage], total=1.0, completed=done)
+        if done == 1.0 and stage not in self.seconds:
+            self.seconds[stage] = time.perf_counter() - self._began[stage]
+            if not self._live:
+                print(f"{stage}: done in {self.seconds[stage]:.1f} s", file=sys.stderr, flush=True)
+
+
+def size(count: float) -> str:
+    """A number of bytes for people.
+
+    >>> size(1536)
+    '1.5 KB'
+    """
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TB"
+
+
+def report_tables(report: Mapping[str, Any]) -> list[Table]:
+    """The report of an ingest or of stats, as tables."""
+    tables = [table("The log (Table 2)", ["", "count"], report["table2"].items(), numbers=[1])]
+    rules = [(r["name"], r["does"], r["removed"], r["option"]) for r in report["rules"] if r["on"]]
+    tables.append(
+        table("Cleaning", ["rule", "what it does", "rows removed", "option"], rules, numbers=[2])
+    )
+    if "privacy" in report:
+        gates = [
+            (g["name"], g["does"], g["arms"], f"{g['share']:.1%}", g["option"])
+            for g in report["privacy"]["gates"]
+            if g["on"]
+        ]
+        columns = ["gate", "removes", "arms removed", "share", "option"]
+        tables.append(table("Privacy", columns, gates, numbers=[2, 3]))
+    malformed = report["malformed"]
+    if malformed["rows"]:
+        rows = [(f"{p['file']}:{p['line']}", p["why"]) for p in malformed["first"]]
+        title = f"Malformed rows: {malformed['rows']:,}, not used. The first:"
+        tables.append(table(title, ["where", "why"], rows))
+    if "pool" in report:
+        pool = dict(report["pool"])
+        if "encoder" in report:
+            pool["encoder"] = f"{report['encoder']['name']}, {report['encoder']['dim']} dimensions"
+            pool["queries without a known word (no arms)"] = report["encoder"]["unplaced"]
+        tables.append(table("The pool", ["", ""], pool.items(), numbers=[1]))
+    return tables

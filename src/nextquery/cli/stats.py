@@ -1,0 +1,68 @@
+"""`nextquery stats`: what a log or a pool holds."""
+
+from pathlib import Path
+
+from nextquery.cli import log_options as o
+from nextquery.cli.output import Stages, out, print_json, report_tables
+
+
+def stats(
+    log: o.Log,
+    session: o.Session = None,
+    user: o.User = None,
+    time: o.Time = None,
+    query: o.Query = None,
+    gap: o.Gap = 30.0,
+    profile: o.Profile = "text",
+    skip: o.Skip = [],  # noqa: B006
+    min_queries: o.MinQueries = 4,
+    max_queries: o.MaxQueries = 50,
+    max_chars: o.MaxChars = 1000,
+    language: o.Language = None,
+    format: o.Format = None,
+    memory_limit: o.MemoryLimit = "2GB",
+    threads: o.Threads = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """The statistics of a log (the paper's Table 2), or of a pool folder."""
+    from nextquery.logs import LogOptions, stats_of
+
+    if len(log) == 1 and Path(log[0]).is_dir():
+        report = _of_pool(log[0])
+    else:
+        options = LogOptions(
+            session=session,
+            user=user,
+            time=time,
+            query=query,
+            gap_minutes=gap,
+            profile=profile,
+            skip=tuple(skip),
+            min_queries=min_queries,
+            max_queries=max_queries,
+            max_chars=max_chars,
+            language=language,
+            format=format,
+            memory_limit=memory_limit,
+            threads=threads,
+        )
+        with Stages() as stages:
+            report = stats_of(o.source(log), options, progress=stages).to_dict()
+    if as_json:
+        print_json(report)
+    else:
+        for made in report_tables(report):
+            out().print(made)
+
+
+def _of_pool(path: str) -> dict[str, object]:
+    from nextquery import ArmPool
+    from nextquery.errors import InvalidInput
+
+    pool = ArmPool.open(path)
+    if pool.origin is None:
+        raise InvalidInput(
+            f"{path} is a pool of {len(pool)} arms that was not made from a log, so there are no "
+            "statistics to show."
+        )
+    return dict(pool.origin.report)

@@ -1,0 +1,62 @@
+"""How often a held-out session's next queries are near: what early stopping listens to."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.encode.sessions import Ids, Sessions
+from nextquery.encode.table import TokenTable
+
+_POOL = 100_000  # texts to search among: enough to rank, few enough to do it every few steps
+_K = 250
+_BLOCK = 1 << 13
+
+
+class Validation:
+    """recall@k: the share of sessions one of whose later queries is among the k nearest.
+
+    The first query of a session is the anchor; the pool is every text (a sample of large logs)
+    without the anchor itself. k is 250, or a fortieth of a small pool, where 250 would be all.
+
+    >>> from nextquery.encode.tokens import pretrained
+    >>> tokens, vectors = pretrained()
+    >>> bags = tokens.bags(["cats", "kittens"] + [f"tax form {i}" for i in range(60)])
+    >>> check = Validation(bags, Sessions.of([[0, 1]]), np.random.default_rng(0))
+    >>> check.recall(TokenTable(tokens, vectors))
+    1.0
+    """
+
+    def __init__(self, bags: Any, sessions: Sessions, rng: np.random.Generator) -> None:
+        self._anchors = sessions.arms[sessions.offsets[:-1]]
+        later = np.ones(len(sessions.arms), bool)
+        later[sessions.offsets[:-1]] = False
+        self._later = sessions.arms[later]
+        self._starts = sessions.offsets[:-1] - np.arange(sessions.size)
+        self._whose = np.repeat(np.arange(sessions.size), sessions.lengths - 1)
+        self._pool = _sample(bags.shape[0], sessions.arms, rng)
+        self._bags = bags
+        self.k = min(_K, max(1, len(self._pool) // 40))
+
+    def recall(self, table: TokenTable) -> float:
+        """recall@k under the vectors of `table`."""
+        return float((self._ranks(table) < self.k).mean())
+
+    def _ranks(self, table: TokenTable) -> NDArray[np.int64]:
+        """How many texts are nearer to each anchor than the nearest of its later queries."""
+        anchors = table.of(self._bags[self._anchors])
+        targets = table.of(self._bags[self._later])
+        near = np.einsum("ij,ij->i", targets, anchors[self._whose])
+        # A hair above, so that the target does not count as nearer than itself.
+        best = np.maximum.reduceat(near, self._starts)[:, None] + np.float32(1e-6)
+        nearer = np.zeros(len(anchors), np.int64)
+        for at in range(0, len(self._pool), _BLOCK):
+            rows = table.of(self._bags[self._pool[at : at + _BLOCK]])
+            nearer += np.count_nonzero(anchors @ rows.T > best, axis=1)
+        return np.maximum(nearer - 1, 0)  # the anchor is in the pool and nearest to itself
+
+
+def _sample(texts: int, always: Ids, rng: np.random.Generator) -> Ids:
+    if texts <= _POOL:
+        return np.arange(texts)
+    return np.union1d(always, rng.choice(texts, _POOL, replace=False))

@@ -1,0 +1,126 @@
+"""The sentence encoder: any sentence-transformers model, reduced on the log."""
+
+import os
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery import folders
+from nextquery.checks import one_of, whole_number
+from nextquery.encode.base import Encoder, Vectors, fitted
+from nextquery.encode.directions import Scatter, discriminant, principal, product_by_row
+from nextquery.encode.sessions import AnySessions, Sessions
+from nextquery.errors import InvalidInput
+from nextquery.vectors import unit_rows
+
+_MATRIX = "encoder_projection.npy"
+_SHRINKAGE = 0.1
+
+
+class SentenceEncoder(Encoder):
+    """A pretrained sentence model: the best vectors for unseen queries, at hundreds a second.
+
+    x = Wᵀz / ‖Wᵀz‖, z the model's unit vector. The folder keeps the model's name and W, never the
+    model: give a local path, or have the named model in the local cache, wherever it is loaded.
+
+    Parameters
+    ----------
+    model : a sentence-transformers model, by name or by the path of its folder.
+    reduce : how W is fitted: ``sessions`` (LDA, sessions as classes), ``texts`` (PCA), or
+        ``none`` (W = I, the model's own dimension).
+    dim : dimensions kept by a reduction, at least 1; never more than the model has.
+    batch : texts the model reads at once, at least 1; vectors agree to 1e-5 whatever it is.
+
+    Reference: Reimers and Gurevych (2019).
+    """
+
+    name: ClassVar[str] = "sentence"
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] = "sentence-transformers/all-MiniLM-L6-v2",
+        dim: int = 128,
+        *,
+        reduce: str = "sessions",
+        batch: int = 64,
+    ) -> None:
+        self.model = os.fspath(model)
+        self.dim = whole_number(dim, "dim", at_least=1)
+        self.reduce = one_of(reduce, "reduce", ("sessions", "texts", "none"))
+        self.batch = whole_number(batch, "batch", at_least=1)
+        self._model: Any = None
+        self._matrix: NDArray[np.float64] | None = None
+
+    def fit(self, texts: Sequence[str], sessions: AnySessions = ()) -> Self:
+        """Fit the reduction; the model itself stays as it is."""
+        told = Sessions.of(sessions, len(texts))
+        if self.reduce == "none":  # nothing to learn from the texts
+            self.dim = _width(self._loaded())
+            self._matrix = np.eye(self.dim)
+            return self
+        rows = self._read(texts)
+        self.dim = min(self.dim, rows.shape[1])
+        if self.reduce == "sessions":
+            scatter = Scatter.of(rows.__getitem__, told)
+            self._matrix = discriminant(scatter, self.dim, _SHRINKAGE)
+        else:
+            wide = rows.astype(np.float64)
+            self._matrix = principal(wide.T @ wide, self.dim)
+        return self
+
+    def _encode(self, texts: Sequence[str]) -> Vectors:
+        matrix = fitted(self._matrix, self)
+        rows = self._read(texts)
+        if self.reduce == "none" or not texts:
+            return rows.reshape(len(texts), self.dim)
+        return unit_rows(product_by_row(rows, matrix), allow_zero=True)
+
+    def _read(self, texts: Sequence[str]) -> Vectors:
+        """The model's unit vectors; an empty text, which the model would give some, gets none."""
+        model = self._loaded()
+        rows = np.zeros((len(texts), int(_width(model))), np.float32)
+        written = [place for place, text in enumerate(texts) if text.strip()]
+        step = 64 * self.batch
+        for at in range(0, len(written), step):
+            self._report("reading with the sentence model", at / len(written))
+            part = written[at : at + step]
+            rows[part] = model.encode(
+                [texts[place] for place in part],
+                batch_size=self.batch,
+                convert_to_numpy=True,
+                show_progress_bar=False,
+            )
+        return unit_rows(rows, allow_zero=True)
+
+    def _loaded(self) -> Any:
+        if self._model is None:
+            try:
+                from sentence_transformers import SentenceTransformer
+            except ImportError as error:
+                raise InvalidInput(
+                    "the sentence encoder needs sentence-transformers, which is not installed: "
+                    'pip install "nextquery[sentence]". Or use another encoder, such as tuned.'
+                ) from error
+            try:
+                self._model = SentenceTransformer(self.model)
+            except (OSError, ValueError) as error:
+                raise InvalidInput(
+                    f"could not load the sentence model {self.model!r}: {error}. Give the path of "
+                    "its folder, or the name of a model that is on this machine or can be fetched."
+                ) from error
+        return self._model
+
+    def parts(self) -> dict[str, folders.Part]:
+        """The reduction; the model is named in the manifest."""
+        return {_MATRIX: fitted(self._matrix, self)}
+
+    def _restore(self, folder: folders.Folder) -> None:
+        self._matrix = np.array(folder.array(_MATRIX))
+
+
+def _width(model: Any) -> int:
+    # Renamed in sentence-transformers 5; the old name stays behind with a warning.
+    ask = getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension
+    return int(ask())

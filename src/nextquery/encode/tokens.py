@@ -1,0 +1,104 @@
+"""Words to tokens: the tokenizer of the static encoders, word by word and remembered."""
+
+import functools
+import logging
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nextquery.errors import InvalidInput
+
+_TEXTS = 1 << 14  # texts tokenised at once
+_REMEMBERED = 1 << 20  # words kept with their tokens before starting anew
+_LONG = 64  # a longer word is hardly met twice
+_FIRST_PIECE = 259  # below are <unk>, <s>, </s> and the 256 bytes: no word, no meaning
+_SPACE = "▁"  # the mark of a word's beginning, a token of its own before foreign letters
+
+
+class Tokens:
+    """Texts as bags of token ids, from the tokenizer's own JSON.
+
+    The pretrained tokenizer has no token that reaches over a space, so a text's tokens are the
+    tokens of its words, and a word met before costs one look-up. Bytes (how the tokenizer spells
+    what is not in its vocabulary) are left out: a text of nothing else has no token.
+
+    >>> tokens, table = pretrained()
+    >>> bags = tokens.bags(["deep learning", "☃ 🫠", ""])
+    >>> np.diff(bags.indptr).tolist(), bags.shape
+    ([2, 0, 0], (3, 32000))
+    """
+
+    def __init__(self, json: bytes) -> None:
+        from tokenizers import Tokenizer  # only when an encoder needs it
+
+        self.json = json
+        self._tokenizer: Any = Tokenizer.from_buffer(json)
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._space = self._tokenizer.token_to_id(_SPACE)
+        self._known: dict[str, tuple[int, ...]] = {}
+        self.size = int(self._tokenizer.get_vocab_size())
+
+    def bags(self, texts: Sequence[str]) -> Any:
+        """A sparse row of ones per text, tokens in order: ``bags @ table`` sums token vectors."""
+        parts = [self._ids(texts[at : at + _TEXTS]) for at in range(0, len(texts), _TEXTS)]
+        ids = np.concatenate([np.empty(0, np.int32), *(ids for ids, _ in parts)])
+        lengths = np.concatenate([np.zeros(1, np.int64), *(counts for _, counts in parts)])
+        ones = np.ones(len(ids), np.float32)
+        shape = (len(texts), self.size)
+        return sparse.csr_array((ones, ids, np.cumsum(lengths)), shape=shape)
+
+    def _ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        split = [text.split() for text in texts]
+        tokens_of = self._look_up(split)
+        bags = [tuple(chain.from_iterable(map(tokens_of.__getitem__, words))) for words in split]
+        lengths = np.fromiter(map(len, bags), np.int64, len(bags))
+        return np.fromiter(chain.from_iterable(bags), np.int32, int(lengths.sum())), lengths
+
+    def _look_up(self, split: Sequence[Sequence[str]]) -> dict[str, tuple[int, ...]]:
+        known = self._known
+        fresh = list({word: None for words in split for word in words if word not in known})
+        if not fresh:
+            return known
+        if len(known) > _REMEMBERED:  # other threads go on with the old dictionary
+            known, fresh = {}, list({word: None for words in split for word in words})
+            self._known = known
+        pieces = self._tokenizer.encode_batch(fresh, add_special_tokens=False)
+        found = {word: self._meaning(piece.ids) for word, piece in zip(fresh, pieces, strict=True)}
+        known.update((word, ids) for word, ids in found.items() if len(word) <= _LONG)
+        longer = {word: ids for word, ids in found.items() if len(word) > _LONG}
+        return {**known, **longer} if longer else known
+
+    def _meaning(self, ids: Sequence[int]) -> tuple[int, ...]:
+        return tuple(i for i in ids if i >= _FIRST_PIECE and i != self._space)
+
+
+@functools.cache
+def pretrained() -> tuple[Tokens, NDArray[np.float32]]:
+    """wordllama's tokenizer and its 32,000 × 256 token vectors, from its own package, offline.
+
+    Reference: WordLlama (Miller 2024), token vectors distilled from large language models.
+    """
+    root, quiet = logging.getLogger(), logging.NullHandler()
+    root.addHandler(quiet)  # wordllama configures the root logger on import unless it has a handler
+    try:
+        import wordllama
+    except ImportError as error:
+        raise InvalidInput(
+            "the static encoders start from wordllama's token vectors, and wordllama is not "
+            "installed. Install it (pip install wordllama), or use the encoder lsa."
+        ) from error
+    finally:
+        root.removeHandler(quiet)
+    # The package's own folder as cache, and no download: nothing is asked of the network.
+    model = wordllama.WordLlama.load(
+        cache_dir=Path(wordllama.__file__).parent, disable_download=True
+    )
+    table = np.ascontiguousarray(model.embedding, np.float32)
+    table.flags.writeable = False
+    return Tokens(model.tokenizer.to_str().encode()), table

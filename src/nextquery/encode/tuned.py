@@ -1,0 +1,180 @@
+"""The tuned encoder: token vectors that learned from the log what is asked together."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nextquery import folders
+from nextquery.checks import number, whole_number
+from nextquery.encode.base import Encoder, Vectors, fitted
+from nextquery.encode.infonce import Adam, Step, copies_in, info_nce
+from nextquery.encode.projection import ProjectedEncoder
+from nextquery.encode.recall import Validation
+from nextquery.encode.sessions import AnySessions, Ids, Sessions
+from nextquery.encode.table import TokenTable
+from nextquery.errors import InvalidInput
+
+_HELD_OUT = 2_000  # validation sessions at most
+_FEWEST = 10  # sessions: with fewer there is nothing to hold out
+
+
+class Check(NamedTuple):
+    """What was seen at one check while tuning."""
+
+    step: int
+    loss: float
+    recall: float
+
+
+class TunedEncoder(Encoder):
+    """Token vectors moved so that two queries of one session find each other in a batch of others.
+
+    A text is the unit mean of its token vectors, x ∝ Σ_w E_w, so the gradient of InfoNCE (see
+    `infonce.info_nce`) in a text's vector is spread evenly over its tokens. E starts from the
+    session projection. Training stops when recall on held-out sessions has not risen for
+    `patience` checks; the best table is kept.
+
+    Parameters
+    ----------
+    dim : dimensions, at least 1; never more than the 256 of the pretrained vectors.
+    temperature : τ of the softmax, 0.03 to 1.
+    batch : pairs in a step, at least 2, each from another session.
+    rate : Adam's step size at the start, above 0; it falls linearly to 0 at `steps`.
+    steps : at most so many, at least 1.
+    check_every : steps between two looks at the held-out sessions, at least 1.
+    patience : looks without a better recall before stopping, at least 1.
+    seed : of held-out sessions and batches.
+
+    >>> texts = [f"{word} {i}" for i in range(12) for word in ("sofa", "cinema")]
+    >>> together = [[2 * i, 2 * i + 1] for i in range(12)]  # who asks for a sofa wants a cinema
+    >>> encoder = TunedEncoder(steps=20).fit(texts, together)
+    >>> [check.step for check in encoder.history]
+    [0, 20]
+
+    Reference: van den Oord, Li and Vinyals (2018) for the loss.
+    """
+
+    name: ClassVar[str] = "tuned"
+
+    def __init__(
+        self,
+        dim: int = 128,
+        *,
+        temperature: float = 0.05,
+        batch: int = 2048,
+        rate: float = 3e-3,
+        steps: int = 1200,
+        check_every: int = 40,
+        patience: int = 6,
+        seed: int = 0,
+    ) -> None:
+        self.dim = whole_number(dim, "dim", at_least=1)
+        self.temperature = number(temperature, "temperature", low=0.03, high=1)
+        self.batch = whole_number(batch, "batch", at_least=2)
+        self.rate = number(rate, "rate", low=0, above_low=True)
+        self.steps = whole_number(steps, "steps", at_least=1)
+        self.check_every = whole_number(check_every, "check_every", at_least=1)
+        self.patience = whole_number(patience, "patience", at_least=1)
+        self.seed = whole_number(seed, "seed", at_least=0)
+        self.table: TokenTable | None = None
+        self.history: list[Check] = []
+
+    def fit(self, texts: Sequence[str], sessions: AnySessions = ()) -> Self:
+        """Project, then tune on pairs of queries of one session."""
+        told = Sessions.of(sessions, len(texts))
+        start = ProjectedEncoder(dim=self.dim)
+        start.progress = self.progress
+        table = fitted(start.fit(texts, told).table, start)
+        table.rows /= np.sqrt(np.square(table.rows, dtype=np.float64).sum(axis=1).mean())
+        bags = table.tokens.bags(texts)
+        usable = told.where(np.diff(bags.indptr) > 0).distinct()
+        usable = usable.take(np.flatnonzero(usable.lengths >= 2))
+        if usable.size < _FEWEST:
+            raise InvalidInput(
+                f"tuning needs at least {_FEWEST} sessions of 2 or more different queries; "
+                f"received {usable.size}. Give more sessions, or use the encoder projected or "
+                "static."
+            )
+        rng = np.random.default_rng(self.seed)
+        order = rng.permutation(usable.size)
+        held_out = min(_HELD_OUT, usable.size // 10)
+        check = Validation(bags, usable.take(order[:held_out]), rng)
+        pairs = _Pairs(bags, usable.take(order[held_out:]), table)
+        self.table, self.dim = self._tuned(pairs, check, rng), table.dim
+        return self
+
+    def _tuned(self, pairs: "_Pairs", check: Validation, rng: np.random.Generator) -> TokenTable:
+        best = pairs.table()
+        highest, waited = check.recall(best), 0
+        self.history = [Check(0, float("nan"), highest)]
+        adam, losses = Adam(pairs.rows), []
+        for step in range(1, self.steps + 1):
+            loss, gradient = pairs.gradient(rng, self.batch, self.temperature)
+            losses.append(loss)
+            adam.step(gradient, rate=self.rate * (1 - (step - 1) / self.steps))
+            if step % self.check_every and step != self.steps:
+                continue
+            self._report("tuning on sessions", step / self.steps)
+            now = pairs.table()
+            recall = check.recall(now)
+            self.history.append(Check(step, float(np.mean(losses)), recall))
+            losses.clear()
+            waited += 1
+            if recall > highest:
+                best, highest, waited = now, recall, 0
+            elif waited == self.patience:
+                break
+        return best
+
+    def _encode(self, texts: Sequence[str]) -> Vectors:
+        return fitted(self.table, self).encode(texts)
+
+    def parts(self) -> dict[str, folders.Part]:
+        """The tuned token table and its tokenizer."""
+        return fitted(self.table, self).parts()
+
+    def _restore(self, folder: folders.Folder) -> None:
+        self.table = TokenTable.restored(folder)
+
+
+class _Pairs:
+    """Training sessions and the token vectors they use: only those rows are moved."""
+
+    def __init__(self, bags: Any, sessions: Sessions, start: TokenTable) -> None:
+        texts, arms = np.unique(sessions.arms, return_inverse=True)
+        self._sessions = Sessions(arms.astype(np.int64), sessions.offsets)
+        own = bags[texts]
+        self._used, columns = np.unique(own.indices, return_inverse=True)
+        share = np.repeat(1 / np.diff(own.indptr), np.diff(own.indptr)).astype(np.float32)
+        shape = (len(texts), len(self._used))
+        self._means = sparse.csr_array((share, columns.astype(np.int32), own.indptr), shape=shape)
+        self._start = start
+        self.rows: NDArray[np.float32] = start.rows[self._used]
+
+    def table(self) -> TokenTable:
+        """The whole table as it stands, the rows that no session uses as they were."""
+        rows = self._start.rows.copy()
+        rows[self._used] = self.rows
+        return TokenTable(self._start.tokens, rows)
+
+    def gradient(
+        self, rng: np.random.Generator, batch: int, temperature: float
+    ) -> tuple[float, NDArray[np.float32]]:
+        """The loss of a fresh batch and its gradient in `rows`."""
+        left, right = self._draw(rng, batch)
+        here, there = self._means[left], self._means[right]
+        step: Step = info_nce(
+            here @ self.rows, there @ self.rows, copies_in(left, right), temperature
+        )
+        return step.loss, here.T @ step.left + there.T @ step.right
+
+    def _draw(self, rng: np.random.Generator, batch: int) -> tuple[Ids, Ids]:
+        """Two different queries of each of `batch` sessions."""
+        chosen = rng.choice(self._sessions.size, min(batch, self._sessions.size), replace=False)
+        first, lengths = self._sessions.offsets[chosen], self._sessions.lengths[chosen]
+        one = rng.integers(lengths)
+        other = (one + rng.integers(1, lengths)) % lengths
+        return self._sessions.arms[first + one], self._sessions.arms[first + other]

@@ -1,0 +1,214 @@
+"""From a raw log to a pool folder: prepare, fit an encoder, encode, write.
+
+Each finished stage is kept in a working folder beside the pool (``.POOL.work``) until the pool
+stands, so a run that was interrupted goes on where it stopped. The stages are named after what
+they were made from: another log, option or version starts anew. The working folder holds nothing
+that the privacy rules removed.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nextquery import folders
+from nextquery.arms.origin import Origin
+from nextquery.arms.pool import KIND, ArmPool
+from nextquery.arms.texts import TextColumn
+from nextquery.checks import one_of
+from nextquery.encode import ENCODERS, Encoder, Sessions, encoder_by_name
+from nextquery.encode.auto import AUTO
+from nextquery.errors import InvalidInput, NotAFolder
+from nextquery.logs import LogOptions, prepare
+from nextquery.logs.files import find
+
+Progress = Callable[[str, float | None], None]
+_BLOCK = 1 << 14  # texts encoded at once
+_PREPARED, _FITTED = "nextquery prepared log", "nextquery fitted encoder"
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What an ingest made."""
+
+    pool: ArmPool
+    report: Mapping[str, Any]  #: as JSON: the log, the rules, privacy, the encoder
+    resumed: tuple[str, ...]  #: the stages that an earlier run had finished
+
+
+def ingest(
+    log: str | os.PathLike[str] | Iterable[Any],
+    out: str | os.PathLike[str],
+    options: LogOptions | None = None,
+    *,
+    encoder: str = "auto",
+    progress: Progress | None = None,
+) -> Ingested:
+    """Make a pool folder from a log; an older pool at `out` stands until the new one is whole.
+
+    Parameters
+    ----------
+    log : what `nextquery.logs.prepare` reads.
+    out : the pool folder.
+    options : how to read, clean and protect the log.
+    encoder : ``auto``, the name of an encoder, or the folder of a saved one.
+    progress : called with the stage and the share of it that is done (None: just begun).
+    """
+    target, options = Path(out), options or LogOptions()
+    folders.refuse_foreign(target, KIND)
+    if not (Path(encoder) / folders.MANIFEST).exists():
+        one_of(encoder, "encoder", (AUTO, *ENCODERS))
+    said: Progress = progress or (lambda stage, done: None)
+    work = target.parent / f".{target.name}.work"
+    made_from = _fingerprint(log, options)
+    texts, origin, old = _prepared(log, options, work, made_from, said)
+    resumed = ["prepare"] if old else []
+    fitted, old = _fitted(encoder, texts, origin, options, work, made_from, said)
+    resumed += ["fit"] if old else []
+    pool = _encoded(texts, origin, fitted, said)
+    said("write", None)
+    pool.save(target)
+    shutil.rmtree(work, ignore_errors=True)
+    said("write", 1.0)
+    assert pool.origin is not None
+    return Ingested(ArmPool.open(target), pool.origin.report, tuple(resumed))
+
+
+def _prepared(
+    log: Any, options: LogOptions, work: Path, made_from: str, progress: Progress
+) -> tuple[TextColumn, Origin, bool]:
+    folder = _finished(work / "prepared", _PREPARED, made_from)
+    if folder is not None:
+        return TextColumn.open(folder, "texts"), Origin.of(folder, folder.meta["log"]), True
+    work.mkdir(parents=True, exist_ok=True)
+    try:
+        done = prepare(log, options, workdir=work, progress=progress)
+    except InvalidInput:
+        shutil.rmtree(work, ignore_errors=True)  # nothing of it could be used again
+        raise
+    if not len(done.texts):
+        shutil.rmtree(work, ignore_errors=True)
+        raise InvalidInput(
+            f"the privacy rules left no arm of {done.report.distinct:,} distinct queries: too few "
+            "were issued by enough different users. Lower --min-users, or give a longer log."
+        )
+    origin = Origin(
+        done.shown,
+        done.session_counts,
+        done.user_counts,
+        done.session_arms,
+        done.session_offsets,
+        done.session_times,
+        done.k_anonymous,
+        done.report.to_dict(),
+    )
+    texts = TextColumn.of(done.texts)
+    parts = {**texts.parts("texts"), **origin.parts()}
+    meta = {"log": origin.meta(), "made_from": made_from}
+    folders.write(work / "prepared", kind=_PREPARED, version=1, parts=parts, meta=meta)
+    return texts, origin, False
+
+
+def _fitted(
+    name: str,
+    texts: TextColumn,
+    origin: Origin,
+    options: LogOptions,
+    work: Path,
+    made_from: str,
+    progress: Progress,
+) -> tuple[Encoder, bool]:
+    if (Path(name) / folders.MANIFEST).exists():
+        return Encoder.load(name), False
+    sessions = origin.sessions
+    encoder = encoder_by_name(
+        name, n_sessions=sessions.size, n_texts=len(texts), profile=options.profile
+    )
+    made_from = f"{made_from} {json.dumps(encoder.get_params(), sort_keys=True)} {encoder.name}"
+    folder = _finished(work / "fitted", _FITTED, made_from)
+    if folder is not None:
+        return Encoder.of(folder), True
+    encoder.progress = lambda stage, done: progress(f"fit ({stage})", done)
+    progress("fit", None)
+    encoder.fit(texts, sessions)
+    progress("fit", 1.0)
+    encoder.progress = None
+    meta = {"encoder": encoder.meta(), "made_from": made_from}
+    folders.write(work / "fitted", kind=_FITTED, version=1, parts=encoder.parts(), meta=meta)
+    return encoder, False
+
+
+def _encoded(texts: TextColumn, origin: Origin, encoder: Encoder, progress: Progress) -> ArmPool:
+    """The pool; texts that the encoder cannot place are no arms and leave the sessions."""
+    progress("encode", None)
+    vectors = np.empty((len(texts), encoder.dim), np.float32)
+    for start in range(0, len(texts), _BLOCK):
+        vectors[start : start + _BLOCK] = encoder.encode(texts[start : start + _BLOCK])
+        progress("encode", min(1.0, (start + _BLOCK) / len(texts)))
+    placed = vectors.any(axis=1)
+    kept = np.flatnonzero(placed)
+    if not len(kept):
+        raise InvalidInput(
+            f"the encoder {encoder.name} knows no word of any of the {len(texts)} queries. "
+            "Use --encoder lsa, which learns the words from the log itself."
+        )
+    report = {
+        **origin.report,
+        "encoder": {**encoder.meta(), "unplaced": len(texts) - len(kept)},
+    }
+    sessions, times = _without(origin, placed)
+    origin = replace(
+        origin,
+        shown=[origin.shown[i] for i in kept.tolist()],
+        session_counts=np.asarray(origin.session_counts)[kept],
+        user_counts=np.asarray(origin.user_counts)[kept],
+        session_arms=sessions.arms,
+        session_offsets=sessions.offsets,
+        session_times=times,
+        report=report,
+    )
+    names = [texts[i] for i in kept.tolist()]
+    return ArmPool.from_vectors(names, vectors[kept], origin=origin, encoder=encoder)
+
+
+def _without(origin: Origin, placed: Any) -> tuple[Sessions, Any]:
+    """The sessions without texts that have no place, under their new ids."""
+    sessions = origin.sessions.where(placed)
+    stay = np.flatnonzero(sessions.lengths >= 2)
+    sessions = sessions.take(stay)
+    ids = np.cumsum(placed) - 1
+    return Sessions(ids[sessions.arms].astype(np.int64), sessions.offsets), np.asarray(
+        origin.session_times
+    )[stay]
+
+
+def _finished(path: Path, kind: str, made_from: str) -> folders.Folder | None:
+    """What an earlier run left of a stage, if it was made from the same."""
+    try:
+        folder = folders.read(path, kind=kind, version=1)
+    except NotAFolder:
+        return None
+    return folder if folder.meta["made_from"] == made_from else None
+
+
+def _fingerprint(log: Any, options: LogOptions) -> str:
+    """What the stages are made from: the files as they are, the options, and this version."""
+    said = {k: v for k, v in options.to_dict().items() if k not in ("threads", "memory_limit")}
+    if options.blocklist is not None and Path(options.blocklist).is_file():
+        said["blocklist"] = hashlib.sha256(Path(options.blocklist).read_bytes()).hexdigest()
+    if isinstance(log, str) and log.startswith("irds:"):
+        source: Any = log
+    elif isinstance(log, str | os.PathLike) or options.format != "ir_datasets":
+        stats = [(str(file.path), os.stat(file.path)) for file in find(log)]
+        source = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
+    else:
+        source = os.urandom(8).hex()  # records that pass by once cannot be known again
+    whole = json.dumps([source, said, version("nextquery")], sort_keys=True)
+    return hashlib.sha256(whole.encode()).hexdigest()

@@ -1,0 +1,85 @@
+"""Which column is which: by the user's word, or by the names that logs commonly use."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from nextquery.errors import InvalidInput
+
+#: common names, best first; case, spaces, dots, dashes and underscores do not matter
+COMMON: Mapping[str, tuple[str, ...]] = {
+    "session": (
+        "session_id", "session", "sid", "sess_id", "search_session_id", "search_session",
+        "search_id", "visit_id", "visit",
+    ),
+    "user": (
+        "user_id", "user", "client_id", "anon_id", "uid", "visitor_id", "anonymous_id", "user_hash",
+        "customer_id", "member_id", "account_id", "device_id", "cookie_id", "cookie", "client",
+        "visitor", "user_name",
+    ),
+    "time": (
+        "time", "timestamp", "query_time", "datetime", "date_time", "date", "ts", "event_time",
+        "search_time", "created_at", "logged_at", "event_timestamp", "unix_time", "epoch",
+        "start_time", "created", "@timestamp",
+    ),
+    "query": (
+        "user_query", "query", "q", "query_text", "search_term", "search_query", "search_terms",
+        "raw_query", "query_string", "search_text", "search_string", "search_phrase", "sql",
+        "statement", "sql_text", "keywords", "keyword", "search", "term", "terms", "text", "title",
+    ),
+}  # fmt: skip
+
+
+def find(columns: Sequence[str], mapped: Mapping[str, str | None], where: str) -> dict[str, str]:
+    """The column of each role; a role that the log does not have is missing from the answer.
+
+    >>> find(["AnonID", "Query", "QueryTime"], {}, "aol.tsv")
+    {'user': 'AnonID', 'time': 'QueryTime', 'query': 'Query'}
+    """
+    found: dict[str, str] = {}
+    for role, names in COMMON.items():
+        wanted = mapped.get(role)
+        if wanted is not None:
+            found[role] = _named(columns, wanted, role, where)
+            continue
+        taken = set(found.values()) | {name for name in mapped.values() if name}
+        free = {_plain(column): column for column in reversed(columns) if column not in taken}
+        match = next((free[_plain(name)] for name in names if _plain(name) in free), None)
+        if match is not None:
+            found[role] = match
+    return found
+
+
+def require(found: Mapping[str, str], columns: Sequence[str], where: str) -> None:
+    """Refuse a log without queries, or whose queries cannot be put into sessions."""
+    shown = ", ".join(repr(column) for column in columns[:20]) or "none"
+    if "query" not in found:
+        raise InvalidInput(
+            f"{where}: no column holds the queries. Columns found: {shown}. Name it with "
+            f"query=… (--query NAME), or call it one of {', '.join(COMMON['query'][:6])}. "
+            "The first line of a CSV or TSV file must name the columns."
+        )
+    if "session" in found or ("user" in found and "time" in found):
+        return
+    missing = "time" if "user" in found else "session or user"
+    raise InvalidInput(
+        f"{where}: no column holds the {missing}. Columns found: {shown}. A log needs a session "
+        "column (--session NAME), or a user and a time column (--user NAME --time NAME) to cut "
+        f"sessions by inactivity. Common names: {', '.join(COMMON['session'][:4])}; "
+        f"{', '.join(COMMON['user'][:4])}; {', '.join(COMMON['time'][:4])}."
+    )
+
+
+def _named(columns: Sequence[str], wanted: str, role: str, where: str) -> str:
+    for same in (lambda a, b: a == b, lambda a, b: _plain(a) == _plain(b)):
+        for column in columns:
+            if same(column, wanted):
+                return column
+    shown = ", ".join(repr(column) for column in columns[:20]) or "none"
+    raise InvalidInput(
+        f"{where}: there is no column {wanted!r} for the {role}. Columns found: {shown}. "
+        f"Change {role}=… (--{role} NAME)."
+    )
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_.\-]", "", name.strip().casefold())

@@ -1,0 +1,102 @@
+"""What a user may say about a log: where the columns are, how to clean, what must stay private."""
+
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nextquery.checks import number, one_of, whole_number
+from nextquery.errors import InvalidInput
+from nextquery.logs.patterns import PATTERNS
+from nextquery.logs.rules import PROFILES, rules_of
+
+FORMATS = ("csv", "tsv", "jsonl", "parquet", "ubi", "ir_datasets")
+ROLES = ("session", "user", "time", "query")
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """How to read, cut, clean and protect a log; the defaults are the paper's.
+
+    Parameters
+    ----------
+    session, user, time, query : names of the columns; None finds them by common names.
+    gap_minutes : inactivity that ends a session, for rows with a user but no session id; above 0.
+    profile : ``text`` (the paper's rules) or ``sql``.
+    skip : names of cleaning rules and privacy patterns to switch off.
+    min_queries, max_queries : length of the sessions to keep, 4 to 50 in the paper.
+    max_chars : longer queries are dropped; at least 1.
+    language : drop sessions with a query in another language, e.g. ``en``; needs the extra
+        ``language``. None leaves it to the ASCII rule.
+    min_users : an arm was issued by at least so many distinct users. None is 2 with a user column
+        and 1 without one (sessions then stand for users).
+    blocklist : a file with one query per line; compared after cleaning.
+    format : one of `FORMATS`; None goes by the name and content of each file.
+    memory_limit : what DuckDB may use before it spills to disk.
+    threads : of DuckDB; None is all cores. The result does not depend on it.
+
+    >>> LogOptions(profile="json")
+    Traceback (most recent call last):
+    nextquery.errors.InvalidInput: profile must be one of text, sql; received 'json'.
+    """
+
+    session: str | None = None
+    user: str | None = None
+    time: str | None = None
+    query: str | None = None
+    gap_minutes: float = 30.0
+    profile: str = "text"
+    skip: tuple[str, ...] = ()
+    min_queries: int = 4
+    max_queries: int = 50
+    max_chars: int = 1000
+    language: str | None = None
+    min_users: int | None = None
+    blocklist: str | Path | None = None
+    format: str | None = None
+    memory_limit: str = "2GB"
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        number(self.gap_minutes, "gap_minutes", low=0, above_low=True)
+        one_of(self.profile, "profile", PROFILES)
+        whole_number(self.min_queries, "min_queries", at_least=1)
+        whole_number(self.max_queries, "max_queries", at_least=self.min_queries)
+        whole_number(self.max_chars, "max_chars", at_least=1)
+        if self.min_users is not None:
+            whole_number(self.min_users, "min_users", at_least=1)
+        if self.threads is not None:
+            whole_number(self.threads, "threads", at_least=1)
+        if self.format is not None:
+            one_of(self.format, "format", FORMATS)
+        if not re.fullmatch(r"(?i)\s*\d+(\.\d+)?\s*[kmgt]i?b\s*", self.memory_limit):
+            raise InvalidInput(
+                "memory_limit must be a size like '2GB' or '500MB'; "
+                f"received {self.memory_limit!r}."
+            )
+        object.__setattr__(self, "skip", self._checked_skip())
+
+    def _checked_skip(self) -> tuple[str, ...]:
+        names = (self.skip,) if isinstance(self.skip, str) else tuple(self.skip)
+        rules = rules_of(self.profile)
+        allowed = [rule.name for rule in rules if not rule.always] + [p.name for p in PATTERNS]
+        for name in names:
+            if any(rule.always and rule.name == name for rule in rules):
+                raise InvalidInput(
+                    f"skip: the rule {name!r} cannot be switched off: an arm is a non-empty text "
+                    f"without control characters. Those that can be: {', '.join(allowed)}."
+                )
+            one_of(name, "skip", allowed)
+        return names
+
+    def column(self, role: str) -> str | None:
+        """The column that the user mapped to `role`, if any."""
+        value = getattr(self, role)
+        return None if value is None else str(value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For reports and for telling whether two runs are the same; JSON."""
+        said = asdict(self)
+        said["skip"] = list(self.skip)
+        said["blocklist"] = None if self.blocklist is None else str(self.blocklist)
+        return said

@@ -1,0 +1,220 @@
+"""From a raw log to clean, private sessions: the whole way, stage by stage.
+
+::
+
+    read      files → log            one row per line
+    clean     log → spellings        the rules, once per distinct spelling; the private ones marked
+    sessions  log → steps, kept      sessions cut, repeats merged, lengths checked
+    privacy   steps → arms, final    who may be an arm; what is left of the sessions
+    collect   → Prepared             arrays and texts, in an order that does not depend on threads
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nextquery.errors import InvalidInput
+from nextquery.logs import (
+    collect,
+    files,
+    language,
+    malformed,
+    privacy,
+    read,
+    records,
+    sessions,
+    ubi,
+)
+from nextquery.logs.collect import Prepared
+from nextquery.logs.engine import Engine, Progress, opened
+from nextquery.logs.options import LogOptions
+from nextquery.logs.report import Privacy, Report
+from nextquery.logs.rules import cleaning, rules_of
+
+STAGES = ("read", "clean", "sessions", "privacy", "collect")
+
+Log = str | os.PathLike[str] | Iterable[Any]
+
+
+def prepare(
+    log: Log,
+    options: LogOptions | None = None,
+    *,
+    workdir: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Prepared:
+    """Read, clean and protect a log, with bounded memory.
+
+    Parameters
+    ----------
+    log : a path, a glob, a list of either; or records of ir_datasets (``format="ir_datasets"``),
+        or their name (``"irds:aol-ia"``).
+    options : see `LogOptions`.
+    workdir : where DuckDB may spill; nothing is left there. Default: the system's temporary folder.
+    progress : called with the stage (one of `STAGES`) and the share of it that is done, None at
+        its start.
+
+    >>> import tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "log.csv")
+    >>> _ = file.write_text("session,query\\n1,Tea\\n1,tea!\\n1,Cup\\n1,Pot\\n")
+    >>> prepared = prepare(file, LogOptions(min_queries=3))
+    >>> prepared.texts, prepared.shown, prepared.session_arms.tolist()
+    (['tea', 'cup', 'pot'], ['Tea', 'Cup', 'Pot'], [0, 1, 2])
+    """
+    options = options or LogOptions()
+    with _engine(options, workdir, progress) as engine:
+        facts = _sessions(engine, log, options, private=True)
+        if not engine.value("SELECT count(*) FROM kept"):
+            raise _nothing_left(facts.report)
+        return _protect(engine, options, facts)
+
+
+def stats_of(
+    log: Log,
+    options: LogOptions | None = None,
+    *,
+    workdir: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Table 2 of a log and what each rule removes, without privacy or arms."""
+    options = options or LogOptions()
+    with _engine(options, workdir, progress) as engine:
+        return _sessions(engine, log, options, private=False).report
+
+
+def _engine(
+    options: LogOptions, workdir: str | os.PathLike[str] | None, progress: Progress | None
+) -> Any:
+    return opened(
+        memory_limit=options.memory_limit,
+        workdir=workdir,
+        threads=options.threads,
+        progress=progress,
+    )
+
+
+@dataclass(frozen=True)
+class _Facts:
+    report: Report
+    by_user: bool
+    timed: bool
+
+
+def _sessions(engine: Engine, log: Log, options: LogOptions, *, private: bool) -> _Facts:
+    detector = None if options.language is None else language.detector(options.language)
+    engine.stage("read")
+    read.create(engine)
+    sources = _read(engine, log, options)
+    faults = malformed.finish(engine, sources)
+    by_user = bool(engine.value("SELECT count(person) FROM log WHERE bad IS NULL"))
+    timed = bool(engine.value("SELECT count(secs) FROM log WHERE bad IS NULL"))
+    engine.stage("clean")
+    removed = _clean(engine, options, private=private)
+    engine.stage("sessions")
+    original = engine.value("SELECT count(*) FROM log WHERE bad IS NULL")
+    sessions.place(engine, options, by_user=by_user)
+    removed |= sessions.keep(engine, options)
+    if detector is not None:
+        removed["language"] = language.drop_foreign(engine, detector)
+    report = Report(
+        original=original,
+        queries=sessions.queries(engine),
+        sessions=engine.value("SELECT count(*) FROM kept"),
+        distinct=engine.value("SELECT count(DISTINCT tid) FROM steps SEMI JOIN kept USING (visit)"),
+        removed=removed,
+        malformed=faults,
+        options=options,
+        columns=sorted(frozenset().union(*(source.roles for source in sources))),
+    )
+    return _Facts(report, by_user, timed)
+
+
+def _read(engine: Engine, log: Log, options: LogOptions) -> list[malformed.Source]:
+    if isinstance(log, str) and log.startswith(records.PREFIX):
+        return [records.insert(engine, records.load(log.removeprefix(records.PREFIX)), log)]
+    if options.format == "ir_datasets":
+        return [records.insert(engine, log, "the records")]  # type: ignore[arg-type]
+    found = files.find(log)
+    sources = [read.read_file(engine, file, options, i) for i, file in enumerate(found)]
+    if any(engine.rows("SELECT 1 FROM log WHERE bad = 'event' LIMIT 1")):
+        ubi.link(engine)
+    return sources
+
+
+def _clean(engine: Engine, options: LogOptions, *, private: bool) -> dict[str, int]:
+    """Make ``texts(tid, text)`` and ``spellings(raw, n, shown, text, dropped, …, tid)``."""
+    engine.run(
+        "CREATE TABLE distinct_raw AS SELECT raw, count(*) AS n FROM log "
+        "WHERE bad IS NULL GROUP BY raw"
+    )
+    cleaned = cleaning("distinct_raw", options.profile, options.skip, options.max_chars)
+    engine.run(
+        "CREATE TABLE spellings AS SELECT *, NULL::VARCHAR AS why, false AS wide, "
+        f"false AS private FROM ({cleaned})"
+    )
+    engine.run("DROP TABLE distinct_raw")
+    if private:
+        privacy.mark(engine, options)
+    engine.run(
+        "CREATE TABLE texts AS SELECT row_number() OVER () AS tid, text FROM "
+        "(SELECT DISTINCT text FROM spellings WHERE dropped IS NULL)"
+    )
+    engine.run(
+        "CREATE TABLE known AS SELECT s.*, t.tid FROM spellings s LEFT JOIN texts t "
+        "ON t.text = s.text AND s.dropped IS NULL"
+    )
+    engine.run("DROP TABLE spellings")
+    engine.run("ALTER TABLE known RENAME TO spellings")
+    counts = engine.rows(
+        "SELECT dropped, sum(n)::BIGINT FROM spellings WHERE dropped IS NOT NULL GROUP BY dropped"
+    )
+    return dict(counts)
+
+
+def _protect(engine: Engine, options: LogOptions, facts: _Facts) -> Prepared:
+    engine.stage("privacy")
+    min_users = options.min_users or (2 if facts.by_user else 1)
+    k_anonymous = facts.by_user and min_users >= 2
+    privacy.gates(engine, options, min_users=min_users, by_user=facts.by_user)
+    merged, orphaned = privacy.leave_sessions(engine, options)
+    engine.stage("collect")
+    arms = collect.arms(engine, timed=facts.timed)
+    steps = collect.steps(engine)
+    gone = Privacy(
+        min_users=min_users,
+        k_anonymous=k_anonymous,
+        arms_before=facts.report.distinct,
+        gates=tuple(privacy.counted(engine, min_users, by_user=facts.by_user)),
+        merged=merged,
+        orphaned=orphaned,
+        arms=len(arms["text"]),
+        queries=len(steps["arm"]),
+        sessions=int(steps["first"].sum()),
+    )
+    report = replace(facts.report, privacy=gone)
+    starts = np.flatnonzero(steps["first"])
+    times = steps["start"][starts] if facts.timed else np.full(len(starts), np.nan)
+    return Prepared(
+        texts=arms["text"].tolist(),
+        shown=arms["shown"].tolist(),
+        session_counts=arms["sessions"].astype(np.int64),
+        user_counts=arms["users"].astype(np.int64),
+        session_arms=steps["arm"].astype(np.int64),
+        session_offsets=np.append(starts, len(steps["arm"])).astype(np.int64),
+        session_times=np.asarray(times, np.float64),
+        k_anonymous=k_anonymous,
+        report=report,
+    )
+
+
+def _nothing_left(report: Report) -> InvalidInput:
+    worst = max(report.removed, key=lambda name: report.removed[name], default="")
+    options = {rule.name: rule.changed_by for rule in rules_of(report.options.profile)}
+    return InvalidInput(
+        f"no session is left of {report.original:,} rows. The rule {worst!r} removed most of them "
+        f"({report.removed.get(worst, 0):,}); change it with {options.get(worst, '')}, "
+        "or give a longer log."
+    )

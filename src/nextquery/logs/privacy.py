@@ -1,0 +1,153 @@
+"""Nobody's secrets: which texts may become arms.
+
+Three gates, in this order, each counted by the first that closes: the `patterns` of private text,
+the user's blocklist, and k-anonymity: a text that fewer than `min_users` distinct users of the
+whole cleaned log issued is theirs alone. (Sessions stand for users where the log knows no users.)
+
+A removed text leaves its sessions, which keep their other queries. Neighbours that have become
+equal are merged, and a session with fewer than 2 queries left has no next query: it goes. An arm
+that passed the gates stays, even when no session of it is left.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nextquery.errors import InvalidInput
+from nextquery.logs.engine import Engine
+from nextquery.logs.options import LogOptions
+from nextquery.logs.patterns import KEPT, PATTERNS, RAW, seen_in, suspicious, verdict
+from nextquery.logs.rules import cleaning
+from nextquery.logs.sessions import without_repeats
+
+BLOCKLIST, MIN_USERS = "blocklist", "min-users"
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What one gate removed."""
+
+    name: str
+    does: str
+    arms: int
+    rows: int
+    option: str
+
+
+def mark(engine: Engine, options: LogOptions) -> None:
+    """Write into ``spellings`` which pattern each matches, before anything else reads it."""
+    engine.run(
+        "CREATE TABLE suspects AS SELECT * FROM "
+        f"(SELECT raw, {seen_in(RAW)} AS h, {seen_in(KEPT)} AS kept FROM spellings "
+        f"WHERE dropped IS NULL) WHERE {suspicious('h', options.skip)}"
+    )
+    if not engine.value("SELECT count(*) FROM suspects"):
+        return
+    engine.run(
+        "CREATE TABLE verdicts AS SELECT * FROM "
+        f"(SELECT raw, {verdict('kept', options.skip)} AS wide, "
+        f"coalesce(wide, {verdict('h', options.skip)}) AS why FROM suspects) WHERE why IS NOT NULL"
+    )
+    engine.run("DROP TABLE suspects")
+    engine.run(
+        "CREATE TABLE marked AS SELECT s.* REPLACE (v.why AS why, v.wide IS NOT NULL AS wide, "
+        "v.why IS NOT NULL AS private) FROM spellings s LEFT JOIN verdicts v USING (raw)"
+    )
+    engine.run("DROP TABLE verdicts")
+    engine.run("DROP TABLE spellings")
+    engine.run("ALTER TABLE marked RENAME TO spellings")
+
+
+def gates(engine: Engine, options: LogOptions, *, min_users: int, by_user: bool) -> None:
+    """Make ``arms(tid, rows, first_at, first_pos, sessions, users, why)``, why naming the gate."""
+    engine.run(
+        "CREATE TABLE bearers AS SELECT tid, min(why) FILTER (wide) AS wide, min(why) AS why "
+        "FROM spellings WHERE private GROUP BY tid"
+    )
+    _blocked(engine, options)
+    engine.run(
+        "CREATE TABLE issued AS SELECT tid, count(*) AS users FROM "
+        f"(SELECT DISTINCT tid, {'who' if by_user else 'visit'} FROM steps WHERE NOT private) "
+        "GROUP BY tid"
+    )
+    engine.run(
+        "CREATE TABLE seen AS SELECT tid, count(*) AS sessions FROM "
+        "(SELECT DISTINCT tid, visit FROM steps WHERE NOT private) GROUP BY tid"
+    )
+    engine.run(
+        "CREATE TABLE used AS SELECT tid, count(*) AS rows, "
+        "min(secs) FILTER (NOT private) AS first_at, min(pos) FILTER (NOT private) AS first_pos "
+        "FROM steps SEMI JOIN kept USING (visit) GROUP BY tid"
+    )
+    # A text with private rows only goes for what they matched; other people's rows let it pass.
+    engine.run(
+        "CREATE TABLE arms AS SELECT u.*, coalesce(s.sessions, 0) AS sessions, "
+        "coalesce(i.users, 0) AS users, CASE WHEN b.wide IS NOT NULL THEN b.wide "
+        "WHEN u.first_pos IS NULL THEN b.why "
+        f"WHEN blocked.tid IS NOT NULL THEN '{BLOCKLIST}' "
+        f"WHEN i.users < {min_users} THEN '{MIN_USERS}' END AS why "
+        "FROM used u LEFT JOIN seen s USING (tid) LEFT JOIN issued i USING (tid) "
+        "LEFT JOIN bearers b USING (tid) LEFT JOIN blocked USING (tid)"
+    )
+    for table in ("bearers", "issued", "seen", "used", "blocked"):
+        engine.run(f"DROP TABLE {table}")
+
+
+def _blocked(engine: Engine, options: LogOptions) -> None:
+    """Make ``blocked(tid)``: the texts that the blocklist names, cleaned as the log was."""
+    if options.blocklist is None:
+        engine.run("CREATE TABLE blocked (tid BIGINT)")
+        return
+    try:
+        content = Path(options.blocklist).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(
+            f"cannot read the blocklist {options.blocklist}: {error}. Give a UTF-8 text file "
+            "with one query per line."
+        ) from error
+    entries = [line for line in content.splitlines() if line.strip()]
+    engine.run("CREATE TABLE entries (raw VARCHAR)")
+    for start in range(0, len(entries), 10_000):
+        engine.rows(
+            "INSERT INTO entries SELECT unnest(?::VARCHAR[])", [entries[start : start + 10_000]]
+        )
+    cleaned = cleaning("entries", options.profile, options.skip, options.max_chars)
+    engine.run(f"CREATE TABLE blocked AS SELECT tid FROM texts SEMI JOIN ({cleaned}) USING (text)")
+    engine.run("DROP TABLE entries")
+
+
+def leave_sessions(engine: Engine, options: LogOptions) -> tuple[int, int]:
+    """Make ``final``, the rows of the sessions without what was removed.
+
+    Returns how many rows the merging of equal neighbours and the dropping of short sessions cost.
+    """
+    rows = (
+        "(SELECT steps.* FROM steps SEMI JOIN kept USING (visit) JOIN arms USING (tid) "
+        "WHERE arms.why IS NULL AND NOT private)"
+    )
+    before = engine.value(f"SELECT count(*) FROM {rows}")
+    engine.run(f"CREATE TABLE merged AS {without_repeats(rows, options)}")
+    after = engine.value("SELECT count(*) FROM merged")
+    engine.run(
+        "CREATE TABLE final AS SELECT * FROM merged SEMI JOIN "
+        "(SELECT visit FROM merged GROUP BY visit HAVING count(*) >= 2) USING (visit)"
+    )
+    engine.run("DROP TABLE merged")
+    return before - after, after - engine.value("SELECT count(*) FROM final")
+
+
+def counted(engine: Engine, min_users: int, *, by_user: bool) -> list[Gate]:
+    """What each gate removed; every gate is listed, also those that removed nothing."""
+    arms: Mapping[str, tuple[int, int]] = {
+        why: (n, rows)
+        for why, n, rows in engine.rows(
+            "SELECT why, count(*), sum(rows)::BIGINT FROM arms GROUP BY why"
+        )
+    }
+    people = "users" if by_user else "sessions"
+    known: Sequence[tuple[str, str, str]] = [
+        *((p.name, p.does, p.changed_by) for p in PATTERNS),
+        (BLOCKLIST, "queries of the blocklist", "--blocklist FILE"),
+        (MIN_USERS, f"queries of fewer than {min_users} {people}", "--min-users N"),
+    ]
+    return [Gate(name, does, *arms.get(name, (0, 0)), option) for name, does, option in known]

@@ -1,0 +1,152 @@
+"""What was done to a log: the paper's Table 2, and what each rule and each gate removed.
+
+A report counts; it never holds a text of the log.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nextquery.logs.malformed import Malformed
+from nextquery.logs.options import LogOptions
+from nextquery.logs.privacy import Gate
+from nextquery.logs.rules import rules_of
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What the privacy gates cost."""
+
+    min_users: int
+    k_anonymous: bool
+    arms_before: int
+    gates: tuple[Gate, ...]
+    merged: int  #: rows that equalled their neighbour once a removed query between them was gone
+    orphaned: int  #: rows of sessions with fewer than 2 queries left
+    arms: int
+    queries: int
+    sessions: int
+
+    def share(self, arms: int) -> float:
+        """A number of arms as a share of those before privacy."""
+        return arms / self.arms_before if self.arms_before else 0.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """The numbers of one run; `to_dict` for JSON, `rows` for tables."""
+
+    original: int  #: well-formed rows of the log
+    queries: int  #: rows after cleaning
+    sessions: int
+    distinct: int
+    removed: Mapping[str, int]  #: rows removed, by rule
+    malformed: Malformed
+    options: LogOptions
+    privacy: Privacy | None = None
+    columns: Sequence[str] = field(default_factory=tuple)
+
+    def table2(self) -> list[tuple[str, int | float]]:
+        """The data set's statistics, as in Table 2 of the paper."""
+        average = self.queries / self.sessions if self.sessions else 0.0
+        return [
+            ("queries (original)", self.original),
+            ("queries (pre-processed)", self.queries),
+            ("sessions", self.sessions),
+            ("average queries per session", round(average, 2)),
+            ("distinct queries", self.distinct),
+        ]
+
+    def rules(self) -> list[dict[str, Any]]:
+        """Per rule: name, what it does, rows removed, the option that changes it, on or off."""
+        skipped = set(self.options.skip) | (set() if self.options.language else {"language"})
+        return [
+            {
+                "name": rule.name,
+                "does": rule.does,
+                "removed": self.removed.get(rule.name, 0),
+                "option": rule.changed_by,
+                "on": rule.name not in skipped,
+            }
+            for rule in rules_of(self.options.profile)
+        ]
+
+    def gates(self) -> list[dict[str, Any]]:
+        """Per privacy gate: name, what it removes, arms and rows removed, share of arms, option."""
+        if self.privacy is None:
+            return []
+        return [
+            {
+                "name": gate.name,
+                "does": gate.does,
+                "arms": gate.arms,
+                "rows": gate.rows,
+                "share": self.privacy.share(gate.arms),
+                "option": gate.option,
+                "on": gate.name not in self.options.skip,
+            }
+            for gate in self.privacy.gates
+        ]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Everything as flat rows ``section, name, value, does, option``, for one table."""
+        flat = [_row("log", name, value) for name, value in self.table2()]
+        flat += [
+            _row("rule", r["name"], r["removed"], r["does"], r["option"]) for r in self.rules()
+        ]
+        if self.privacy is not None:
+            flat += [
+                _row(
+                    "privacy",
+                    g["name"],
+                    g["arms"],
+                    f"{g['does']} ({g['share']:.1%} of arms)",
+                    g["option"],
+                )
+                for g in self.gates()
+            ]
+            flat.append(_row("pool", "arms", self.privacy.arms))
+            flat.append(_row("pool", "sessions", self.privacy.sessions))
+            flat.append(_row("pool", "queries in sessions", self.privacy.queries))
+        flat.append(_row("malformed", "rows", self.malformed.rows))
+        flat += [
+            _row("malformed", f"{place['file']}:{place['line']}", 1, str(place["why"]))
+            for place in self.malformed.first
+        ]
+        return flat
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON."""
+        said: dict[str, Any] = {
+            "table2": dict(self.table2()),
+            "rules": self.rules(),
+            "malformed": {
+                "rows": self.malformed.rows,
+                "reasons": dict(self.malformed.reasons),
+                "first": list(self.malformed.first),
+            },
+            "columns": list(self.columns),
+            "options": self.options.to_dict(),
+        }
+        if self.privacy is not None:
+            gone = self.privacy.arms_before - self.privacy.arms
+            said["privacy"] = {
+                "k_anonymous": self.privacy.k_anonymous,
+                "min_users": self.privacy.min_users,
+                "arms_before": self.privacy.arms_before,
+                "arms_removed": gone,
+                "share_removed": self.privacy.share(gone),
+                "gates": self.gates(),
+                "rows_merged": self.privacy.merged,
+                "rows_in_sessions_too_short": self.privacy.orphaned,
+            }
+            said["pool"] = {
+                "arms": self.privacy.arms,
+                "sessions": self.privacy.sessions,
+                "queries": self.privacy.queries,
+            }
+        return said
+
+
+def _row(section: str, name: str, value: float, does: str = "", option: str = "") -> dict[str, Any]:
+    return {"section": section, "name": name, "value": value, "does": does, "option": option}

@@ -1,0 +1,99 @@
+"""Rows become sessions: by id, or by user and inactivity; then the rules about whole sessions.
+
+Tables made here, all of numbers: ``placed(pos, visit, who, secs, tid, private)`` has every usable
+row with its session (the rowid of its first row stands for it), its user and its text; ``steps``
+is what the row rules and `repeats` leave of it; ``kept(visit)`` are the sessions that stay.
+"""
+
+from nextquery.logs.engine import Engine
+from nextquery.logs.options import LogOptions
+
+
+def place(engine: Engine, options: LogOptions, *, by_user: bool) -> None:
+    """Give every usable row its session and its user, as numbers.
+
+    A session id counts per user, since some logs number each user's sessions from 1. Rows without
+    an id are cut from the user's other such rows where more than `gap_minutes` pass; rows that
+    cleaning will drop still show that the user was there. Rows without a user count as one user.
+    """
+    engine.run(
+        "CREATE TABLE visits AS SELECT session, person, min(rowid) AS visit FROM log "
+        "WHERE bad IS NULL AND session IS NOT NULL GROUP BY session, person"
+    )
+    engine.run(
+        "CREATE TABLE people AS SELECT person, min(rowid) AS who FROM log "
+        "WHERE bad IS NULL GROUP BY person"
+    )
+    who = "p.who" if by_user else "0::BIGINT"
+    people = "JOIN people p ON p.person IS NOT DISTINCT FROM l.person" if by_user else ""
+    engine.run(
+        f"CREATE TABLE placed AS SELECT l.rowid AS pos, v.visit, {who} AS who, l.secs, s.tid, "
+        f"s.private FROM log l JOIN spellings s ON s.raw = l.raw {people} LEFT JOIN visits v "
+        "ON v.session = l.session AND v.person IS NOT DISTINCT FROM l.person WHERE l.bad IS NULL"
+    )
+    for table in ("visits", "people", "log"):
+        engine.run(f"DROP TABLE {table}")
+    if engine.value("SELECT count(*) FROM placed WHERE visit IS NULL"):
+        _cut(engine, options.gap_minutes * 60)
+
+
+def _cut(engine: Engine, gap_seconds: float) -> None:
+    per_user = "OVER (PARTITION BY who ORDER BY secs, pos"
+    gaps = (
+        f"SELECT *, coalesce(secs - lag(secs) {per_user}) > {gap_seconds!r}, false)::INTEGER "
+        "AS new FROM placed WHERE visit IS NULL"
+    )
+    numbered = f"SELECT *, sum(new) {per_user} ROWS UNBOUNDED PRECEDING) AS nth FROM ({gaps})"
+    engine.run(
+        "CREATE TABLE cut AS SELECT pos, min(pos) OVER (PARTITION BY who, nth) AS visit, "
+        f"who, secs, tid, private FROM ({numbered})"
+    )
+    engine.run("DELETE FROM placed WHERE visit IS NULL")
+    engine.run("INSERT INTO placed SELECT * FROM cut")
+    engine.run("DROP TABLE cut")
+
+
+def without_repeats(source: str, options: LogOptions) -> str:
+    """A SELECT of the rows of `source` whose text differs from the one before in the session."""
+    if "repeats" in options.skip:
+        return f"SELECT * FROM {source}"
+    return (
+        f"SELECT * FROM {source} QUALIFY lag(tid) OVER (PARTITION BY visit ORDER BY secs, pos) "
+        "IS DISTINCT FROM tid"
+    )
+
+
+def keep(engine: Engine, options: LogOptions) -> dict[str, int]:
+    """Apply the rules about sessions; the rows that each removed."""
+    clean = "(SELECT * FROM placed WHERE tid IS NOT NULL)"
+    before = engine.value(f"SELECT count(*) FROM {clean}")
+    _excuse_repeats(engine)
+    engine.run(f"CREATE TABLE steps AS {without_repeats(clean, options)}")
+    engine.run("DROP TABLE placed")
+    after = engine.value("SELECT count(*) FROM steps")
+    low, high = options.min_queries, options.max_queries
+    right = "true" if "session-length" in options.skip else f"count(*) BETWEEN {low} AND {high}"
+    engine.run(f"CREATE TABLE kept AS SELECT visit FROM steps GROUP BY visit HAVING {right}")
+    return {"repeats": before - after, "session-length": after - queries(engine)}
+
+
+def _excuse_repeats(engine: Engine) -> None:
+    """A run of equal texts is private only if all its rows are: one row will stand for the run."""
+    touched = "(SELECT visit FROM placed WHERE private AND tid IS NOT NULL)"
+    in_visit = "OVER (PARTITION BY visit ORDER BY secs, pos)"
+    in_text = "OVER (PARTITION BY visit, tid ORDER BY secs, pos)"
+    runs = (
+        f"SELECT pos, visit, tid, private, row_number() {in_visit} - row_number() {in_text} AS run "
+        f"FROM placed WHERE tid IS NOT NULL AND visit IN {touched}"
+    )
+    judged = (
+        "SELECT pos, private, bool_and(private) OVER (PARTITION BY visit, tid, run) AS whole "
+        f"FROM ({runs})"
+    )
+    innocent = f"SELECT pos FROM ({judged}) WHERE private AND NOT whole"
+    engine.run(f"UPDATE placed SET private = false WHERE pos IN ({innocent})")
+
+
+def queries(engine: Engine) -> int:
+    """How many rows the kept sessions have."""
+    return int(engine.value("SELECT count(*) FROM steps SEMI JOIN kept USING (visit)"))

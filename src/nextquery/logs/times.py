@@ -1,0 +1,36 @@
+"""Times as logs write them, turned into unix seconds by SQL."""
+
+from nextquery.logs.quoting import matches
+
+#: what error messages and docs say
+ACCEPTED = (
+    "ISO 8601 (2024-05-01T10:00:00Z), '2024-05-01 10:00:00', 2024-05-01, or unix time in seconds, "
+    "milliseconds, microseconds or nanoseconds; without a zone, UTC is meant"
+)
+
+
+def seconds(column: str) -> str:
+    """The SQL expression of a text column's time in unix seconds, NULL when it cannot be read.
+
+    Numbers are told apart by size: unix time in milliseconds passed 1e11 in 1973. Compact dates
+    (20240501, 20240501103000) are numbers too, but no log is from August 1970 or the year 2611.
+    """
+    number = f"TRY_CAST({column} AS DOUBLE)"
+    scaled = (
+        f"CASE WHEN NOT isfinite({number}) THEN NULL WHEN abs({number}) < 1e11 THEN {number} "
+        f"WHEN abs({number}) < 1e14 THEN {number} / 1e3 "
+        f"WHEN abs({number}) < 1e17 THEN {number} / 1e6 ELSE {number} / 1e9 END"
+    )
+    day = matches(column, r"^(19|20)\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])$")
+    second = matches(column, r"^(19|20)\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])\d{6}$")
+    written = matches(column, r"^\s*\d+[-/]")
+    return (
+        f"CASE WHEN {column} IS NULL THEN NULL "
+        f"WHEN {day} "
+        f"THEN epoch(try_strptime({column}, '%Y%m%d')) "
+        f"WHEN {second} "
+        f"THEN epoch(try_strptime({column}, '%Y%m%d%H%M%S')) "
+        f"WHEN {written} "
+        f"THEN epoch(TRY_CAST({column} AS TIMESTAMPTZ)) "
+        f"ELSE {scaled} END"
+    )

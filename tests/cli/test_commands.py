@@ -1,0 +1,152 @@
+"""The commands as a person or a script meets them."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from nextquery import cli, datasets
+from tests.logs_for_tests import pets
+
+
+def run(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-m", "nextquery", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli")
+    result = run("ingest", str(pets(folder / "log.tsv")), "--out", str(folder / "pool"), "--json")
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert report["pool"] == {"arms": 36, "sessions": 30, "queries": 180}
+    assert set(report["seconds"]) >= {"read", "clean", "fit", "encode", "write"}
+    assert "plan:" in result.stderr
+    return folder / "pool"
+
+
+def test_ingest_for_people(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text(
+        pets(tmp_path / "x.tsv").read_text().replace("\t", ",").replace("user_id,", "who,")
+    )
+    result = run("ingest", str(log), "--out", str(tmp_path / "p"), "--encoder", "lsa")
+    assert result.returncode == 0, result.stderr
+    assert "Table 2" in result.stdout
+    assert "--skip lower-case" in result.stdout
+    assert "--min-users N" in result.stdout
+    assert "not k-anonymous" in result.stderr  # nobody said that 'who' is the user
+    mapped = run(
+        "ingest", str(log), "--out", str(tmp_path / "p"), "--user", "who", "--encoder", "lsa"
+    )
+    assert "not k-anonymous" not in mapped.stderr
+    assert "replacing the old pool" in mapped.stderr
+
+
+def test_recommend(pool: Path) -> None:
+    result = run("recommend", str(pool), "Cat FOOD!", "-m", "3", "--json")
+    assert result.returncode == 0, result.stderr
+    answer = json.loads(result.stdout)
+    best = answer["recommendations"][0]
+    assert best["query"] == "Cat house"  # what five users asked next
+    assert best["followed"] == 5
+    assert set(best) == {"arm", "query", "similarity", "preference", "score", "followed"}
+    assert len(answer["recommendations"]) == 3
+    for_people = run("recommend", str(pool), "something never asked before")
+    assert "similarity" in for_people.stdout
+    assert "ms" in for_people.stderr
+
+
+def test_stats_of_a_log_and_of_its_pool(pool: Path) -> None:
+    of_log = json.loads(run("stats", str(pool.parent / "log.tsv"), "--json").stdout)
+    of_pool = json.loads(run("stats", str(pool), "--json").stdout)
+    assert of_log["table2"] == of_pool["table2"]
+    assert of_log["table2"]["queries (original)"] == 180
+    assert "Table 2" in run("stats", str(pool)).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["ingest", "nowhere.tsv", "--out", "{tmp}/p"], 3, "there is no file"),
+        (["ingest", "{empty}", "--out", "{tmp}/p"], 3, "empty"),
+        (["ingest", "{log}", "--out", "{tmp}/p", "--query", "q"], 3, "q"),
+        (["ingest", "{log}", "--out", "{tmp}/p", "--encoder", "magic"], 3, "one of auto, static"),
+        (["ingest", "{log}", "--out", "{tmp}/p", "--profile", "prose"], 3, "text, sql"),
+        (["ingest", "{log}", "--out", "{tmp}/p", "--skip", "nothing"], 3, "lower-case"),
+        (["ingest", "{log}", "--out", "{tmp}"], 4, "other files"),
+        (["ingest", "{log}"], 2, "--out"),
+        (["recommend", "{tmp}/nowhere", "cat"], 4, "no such folder"),
+        (["recommend", "{pool}", ""], 3, "not empty"),
+        (["recommend", "{pool}", "cat", "-m", "0"], 3, "m must be"),
+        (["recommend", "{pool}", "cat", "--reading", "x"], 3, "example, defined, joint"),
+        (["stats", "{tmp}"], 4, "not a nextquery pool"),
+        (["fly"], 2, "fly"),
+    ],
+)
+def test_mistakes_are_answered_in_words(
+    pool: Path, tmp_path: Path, arguments: list[str], code: int, message: str
+) -> None:
+    (tmp_path / "empty.tsv").write_text("")
+    names = {
+        "tmp": tmp_path,
+        "empty": tmp_path / "empty.tsv",
+        "log": pool.parent / "log.tsv",
+        "pool": pool,
+    }
+    result = run(*(argument.format(**names) for argument in arguments))
+    said = result.stderr.replace("\n", " ")
+    assert result.returncode == code, said
+    assert message in said
+    assert "Traceback" not in said
+    assert sorted(os.listdir(tmp_path)) == ["empty.tsv"]  # nothing is left half-written
+
+
+def test_interrupted_leaves_the_old_pool(pool: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.tsv.gz"
+    shutil.copy(datasets.path(), log)
+    shutil.copytree(pool, tmp_path / "pool")
+    before = sorted(os.listdir(tmp_path / "pool"))
+    command = [
+        sys.executable,
+        "-m",
+        "nextquery",
+        "ingest",
+        str(log),
+        "--out",
+        str(tmp_path / "pool"),
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("collect"):
+                break
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+        assert process.wait(timeout=60) == 130, said
+    assert "untouched" in said
+    assert sorted(os.listdir(tmp_path / "pool")) == before
+
+
+def test_every_command_is_documented() -> None:
+    """README or the guides show every verb and every option of it."""
+    root = Path(__file__).parents[2]
+    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    group: Any = typer.main.get_command(cli.app)
+    for name, command in group.commands.items():
+        assert f"nextquery {name}" in text, f"nextquery {name} is not documented"
+        for parameter in command.params:
+            for option in parameter.opts:
+                if option.startswith("--"):
+                    assert option in text, f"nextquery {name} {option} is not documented"

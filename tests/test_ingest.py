@@ -1,0 +1,178 @@
+"""From a log to a pool: the same files twice, whole after any kill, and nobody's secrets in it."""
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nextquery as nq
+from nextquery.errors import InvalidInput, NotAFolder
+from nextquery.ingest import ingest
+from nextquery.logs import LogOptions
+from tests.logs_for_tests import pets
+
+SECRETS = ("my zyxphobia therapy", "4111 1111 1111 1111", "quxalice@example.org")
+TRACES = (b"zyxphobia", b"4111 1111", b"41111111", b"quxalice")
+STAGES = ("read", "clean", "sessions", "privacy", "collect", "fit", "encode", "write")
+
+
+def contents(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.mark.parametrize("encoder", ["lsa", "static", "projected", "tuned"])
+def test_twice_gives_identical_files(tmp_path: Path, encoder: str) -> None:
+    log = pets(tmp_path / "log.tsv", users=60)
+    for name in ("a", "b"):
+        done = ingest(log, tmp_path / name, encoder=encoder)
+        assert done.resumed == ()
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    assert not list(tmp_path.glob(".*.work"))
+
+
+def test_the_pool_holds_what_the_log_said(tmp_path: Path) -> None:
+    done = ingest(pets(tmp_path / "log.tsv"), tmp_path / "pool", encoder="lsa")
+    pool = nq.ArmPool.open(tmp_path / "pool")
+    assert len(pool) == 36
+    assert pool.texts[0] == "cat food"
+    assert pool.shown(0) == "Cat food"
+    assert pool.find("CAT   food!") == 0
+    origin = pool.origin
+    assert origin is not None
+    assert origin.k_anonymous
+    assert origin.sessions.size == 30
+    assert set(origin.user_counts.tolist()) == {5}
+    first = [pool.texts[arm] for arm in origin.session_arms[:6].tolist()]
+    assert first == ["cat food", "cat house", "cat vet", "cat toys", "cat training", "cat names"]
+    assert np.all(np.diff(origin.session_times) >= 0)
+    assert done.report["pool"]["arms"] == 36
+    assert pool.encoder is not None
+    assert np.array_equal(pool.encoder.encode([pool.texts[3]])[0], pool.vectors[3])
+
+
+def test_a_pool_made_from_a_log_recommends(tmp_path: Path) -> None:
+    ingest(pets(tmp_path / "log.tsv"), tmp_path / "pool", encoder="lsa")
+    pool = nq.ArmPool.open(tmp_path / "pool")
+    rec = nq.Recommender(pool, nq.MaxUtility(k=10), nq.LinUCB())
+    assert pool.origin is not None
+    sessions = pool.origin.sessions
+    rec.warm_start(np.split(sessions.arms, sessions.offsets[1:-1]))
+    choice = rec.start("Parrot FOOD?").recommend()
+    assert choice is not None
+    assert choice.text.startswith("Parrot")
+    rec.save(tmp_path / "rec")
+    assert nq.Recommender.open(tmp_path / "rec").start("a parrot").recommend() is not None
+
+
+def planted(path: Path) -> Path:
+    """The pets' log, in which one user also asks what nobody else may see."""
+    pets(path)
+    rows = [f"u3\ts3\t2024-01-04 10:3{i}:00\t{secret}" for i, secret in enumerate(SECRETS)]
+    with open(path, "a") as stream:
+        stream.write("\n".join(rows) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("encoder", ["lsa", "tuned"])
+def test_planted_secrets_are_nowhere(
+    tmp_path: Path, encoder: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done = ingest(planted(tmp_path / "log.tsv"), tmp_path / "pool", encoder=encoder)
+    for path in (tmp_path / "pool").rglob("*"):
+        content = path.read_bytes().lower()
+        for trace in TRACES:
+            assert trace not in content, f"{trace!r} in {path.name}"
+    said = str(done.report) + "".join(capfd.readouterr())
+    assert not any(secret in said for secret in SECRETS)
+    pool = nq.ArmPool.open(tmp_path / "pool")
+    rec = nq.Recommender(pool, nq.MaxUtility(k=36), nq.MostSimilar(top=36))
+    for query in (*SECRETS, "zyxphobia", "therapy"):
+        shown = " ".join(choice.text for choice in rec.start(query).recommend(36)).lower()
+        assert not any(trace.decode() in shown for trace in TRACES)
+
+
+KILLER = """
+import os, signal, sys
+from nextquery.ingest import ingest
+def progress(stage, done):
+    if stage == sys.argv[3]:
+        os.kill(os.getpid(), signal.SIGKILL)
+ingest(sys.argv[1], sys.argv[2], encoder="lsa", progress=progress)
+"""
+
+
+def test_killed_at_any_stage_the_old_pool_stands_and_the_next_run_resumes(tmp_path: Path) -> None:
+    old, new = pets(tmp_path / "old.tsv", users=12), pets(tmp_path / "new.tsv", users=30)
+    target = tmp_path / "pool"
+    ingest(old, target, encoder="lsa")
+    before = contents(target)
+    resumed: dict[str, tuple[str, ...]] = {}
+    for stage in STAGES:
+        command = [sys.executable, "-c", KILLER, str(new), str(target), stage]
+        assert subprocess.run(command).returncode == -9, f"was not killed in {stage}"
+        assert contents(target) == before
+        nq.ArmPool.open(target).verify()
+    done = ingest(new, target, encoder="lsa")
+    resumed["write"] = done.resumed
+    assert done.resumed == ("prepare", "fit")
+    assert done.report["table2"]["queries (original)"] == 180
+    assert not (tmp_path / ".pool.work").exists()
+    ingest(new, tmp_path / "straight", encoder="lsa")
+    assert contents(target) == contents(tmp_path / "straight")
+
+
+def test_another_log_or_option_does_not_resume(tmp_path: Path) -> None:
+    log, target = pets(tmp_path / "log.tsv"), tmp_path / "pool"
+    command = [sys.executable, "-c", KILLER, str(log), str(target), "write"]
+    subprocess.run(command)
+    assert (tmp_path / ".pool.work").exists()
+    assert ingest(log, target, LogOptions(min_users=3), encoder="lsa").resumed == ()
+
+
+def test_foreign_folders_are_refused_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "pool").mkdir()
+    (tmp_path / "pool" / "thesis.doc").write_text("years of work")
+    stages: list[Any] = []
+    with pytest.raises(NotAFolder, match="other files"):
+        ingest(
+            pets(tmp_path / "log.tsv"),
+            tmp_path / "pool",
+            progress=lambda *said: stages.append(said),
+        )
+    assert stages == []
+
+
+def test_queries_that_no_encoder_can_place_are_no_arms(tmp_path: Path) -> None:
+    log = tmp_path / "log.tsv"
+    pets(log)
+    text = log.read_text().replace("Cat vet", "☃☃☃").replace("Cat toys", "☂☂")
+    log.write_text(text)
+    options = LogOptions(skip=("non-ascii",))
+    done = ingest(log, tmp_path / "pool", options, encoder="static")
+    assert done.report["encoder"]["unplaced"] == 2
+    pool = nq.ArmPool.open(tmp_path / "pool")
+    assert len(pool) == 34
+    assert pool.origin is not None
+    assert pool.origin.session_arms.max() == 33
+    assert pool.origin.sessions.lengths.min() == 4
+    for arm, shown in enumerate(pool.origin.shown):
+        assert shown.lower() == pool.texts[arm]
+
+
+def test_a_log_of_which_privacy_leaves_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="Lower --min-users"):
+        ingest(pets(tmp_path / "log.tsv"), tmp_path / "pool", LogOptions(min_users=99))
+    assert not (tmp_path / ".pool.work").exists()
+
+
+def test_a_log_that_nothing_can_place_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "log.tsv"
+    rows = [f"u{u}\ts{u}\t2024-01-01\t{'☃' * n}" for u in range(3) for n in range(1, 7)]
+    log.write_text("user_id\tsession_id\ttime\tquery\n" + "\n".join(rows) + "\n")
+    with pytest.raises(InvalidInput, match="--encoder lsa"):
+        ingest(log, tmp_path / "pool", LogOptions(skip=("non-ascii",)), encoder="static")
