@@ -81,6 +81,7 @@ def apart(wanted: Sequence[float], gap: float) -> list[float]:
     """Places at least `gap` apart, as near to the wanted ones as their order allows.
 
     Least squares under the constraint: neighbours that collide are pooled and share their mean.
+    None lies below 0, the foot of the axis.
 
     >>> [round(place, 3) for place in apart([0.5, 0.5, 0.9], 0.1)]
     [0.45, 0.55, 0.9]
@@ -93,4 +94,4 @@ def apart(wanted: Sequence[float], gap: float) -> list[float]:
             (b, n), (a, m) = pools.pop(), pools.pop()
             pools.append(((a * m + b * n) / (m + n), m + n))
     flat = [mean for mean, count in pools for _ in range(count)]
-    return [value + gap * at for at, value in enumerate(flat)]
+    return [max(value, 0.0) + gap * at for at, value in enumerate(flat)]

@@ -145,8 +145,9 @@ def _sweep(
                 axes[at].plot(t[t <= last], values[t <= last], color=colour, lw=0.6, alpha=0.8)
         for same in told.values():  # curves that are one line get one label
             colour = CYCLE[order.index(id(same[-1])) % len(CYCLE)]
-            which = ", ".join(f"{value(curve)}" for curve in same)
-            labels.append((same[0].last, f"{symbol} = {which}  {same[0].last:.3f}", colour))
+            which = f"{symbol} = " + ", ".join(value(curve) for curve in same)
+            which = f"every {symbol}" if len(same) == len(part) > 1 else which
+            labels.append((same[0].last, f"{which}  {same[0].last:.3f}", colour))
         label_ends(axes[at], labels, gap=0.06)
     axes[0].set_ylabel("per-round regret R(t)/t")
     drawing.save(figure, folder, stem)

@@ -53,7 +53,7 @@ def paper_grids(*, anchors: int, rounds: int, encoder: str = "", seed: int = 0) 
     """The grids behind Figures 2, 3 and 4, and Algorithm 2's growing set.
 
     >>> len({cell for grid in paper_grids(anchors=100, rounds=1000) for cell in grid.cells()})
-    36
+    34
     """
 
     def grid(**axes: object) -> Options:

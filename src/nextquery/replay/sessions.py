@@ -25,6 +25,18 @@ class PastSessions(NamedTuple):
     offsets: Ids
     times: Floats
 
+    @classmethod
+    def of_pool(cls, pool: ArmPool) -> "PastSessions":
+        """The sessions of the log that a pool was made from."""
+        if pool.origin is None:
+            raise InvalidInput(
+                f"{pool!r} was not made from a log, so it has no sessions to replay. Make a pool "
+                "from your log with `nextquery ingest LOG --out POOL`."
+            )
+        log = pool.origin
+        arms, offsets = np.asarray(log.session_arms), np.asarray(log.session_offsets)
+        return cls(arms, offsets, np.asarray(log.session_times))
+
     def of(self, session: int) -> Ids:
         """The queries of one session, in their order."""
         return self.arms[self.offsets[session] : self.offsets[session + 1]]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from nextquery.replay import drawing
-from nextquery.replay.drawing import CYCLE, GREY, new_figure
+from nextquery.replay.drawing import CYCLE, new_figure
 from nextquery.replay.metrics import bands
 from nextquery.replay.page import Table
 from nextquery.replay.results import read_rows
@@ -55,14 +55,16 @@ def prefetch(run: Path, folder: Path) -> bool:
     figure, (axes,) = new_figure(width=7.0, height=4.2)
     axes.grid(color="#e5e5e5", linewidth=0.6)
     ends = []
+    plain = list(dict.fromkeys(name.partition("@")[0] for name in groups))
     for at, (name, rows) in enumerate(groups.items()):
         frozen = "learning=off" in name
-        colour = GREY if frozen else CYCLE[at % len(CYCLE)]
+        colour = CYCLE[plain.index(name.partition("@")[0]) % len(CYCLE)]
         wasted = [float(row["wasted"]) for row in rows]
         foreseen = [float(row["foreseen"]) for row in rows]
         line = ":" if frozen else "-"
         axes.plot(wasted, foreseen, color=colour, linestyle=line, marker="o", markersize=3)
-        ends.append((foreseen[-1], name, colour))
+        text = name.replace("@learning=off", ", frozen")
+        ends.append((foreseen[-1], f"{text}  {foreseen[-1]:.3f}", colour))
         if at == 0:
             for x, y, row in zip(wasted, foreseen, rows, strict=True):
                 axes.annotate(
@@ -75,6 +77,7 @@ def prefetch(run: Path, folder: Path) -> bool:
                     color=colour,
                 )
     axes.set_xlim(right=1.0)
+    axes.locator_params(axis="x", nbins=6)
     axes.set_ylim(bottom=0.0)
     axes.set_xlabel("share of prefetched queries wasted")
     axes.set_ylabel("share of next queries foreseen")
