@@ -20,6 +20,7 @@ VARIANTS = [
     "lin-ucb@alpha=1.0,ridge=0.5",
     "lin-ucb-shared@features=arm,prior=none,alpha=1.0",
     "lin-ts@v=0.2,features=interaction",
+    "lin-ucb-feedback@alpha=1.0,feedback=0.5",
 ]
 
 

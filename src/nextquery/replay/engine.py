@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nextquery.arms.pool import ArmPool
 from nextquery.errors import InvalidInput
-from nextquery.policies import LinTS, LinUCB, MostSimilar, Policy, RandomPolicy
+from nextquery.policies import FeedbackUCB, LinTS, LinUCB, MostSimilar, Policy, RandomPolicy
 from nextquery.policies.lin_ucb import TIE
 from nextquery.replay import kernels
 from nextquery.replay.candidates import CandidateSets
@@ -94,6 +94,12 @@ def _play_one(
             options = (policy.alpha, policy.ridge, TIE, by_preference)
             kernel = kernels.compiled(kernels.linear)
             kernel(columns, targets, allowed, draws, NO_NORMALS, *options, played)
+        case FeedbackUCB():
+            arms, anchor = game.sets.arms[mine], game.pool.rows(game.anchors[i : i + 1])[0]
+            similarities = game.pool.score(arms, anchor)
+            strengths = (policy.alpha, policy.ridge, policy.feedback, TIE)
+            kernel = kernels.compiled(kernels.feedback)
+            kernel(_columns(game, i, "arm"), similarities, targets, allowed, *strengths, played)
         case LinTS(draws=1):
             columns = _columns(game, i, policy.features)
             normals = rng.standard_normal((game.rounds, len(columns)))
@@ -103,7 +109,7 @@ def _play_one(
         case _:
             raise InvalidInput(
                 f"the engine cannot play {type(policy).__name__}({policy.get_params()}); it plays "
-                "LinUCB, LinTS with draws=1, MostSimilar and RandomPolicy."
+                "LinUCB, FeedbackUCB, LinTS with draws=1, MostSimilar and RandomPolicy."
             )
 
 

@@ -24,7 +24,7 @@ from nextquery.replay.results import read_rows
 
 LOOKS = {  # policy: label, colour, line, series of the paper
     "lin-ucb": ("LinUCB, ours", BLUE, "-", None),
-    "lin-ucb-feedback": ("LinUCB, feedback", BLACK, (0, (5, 1)), None),
+    "lin-ucb-feedback": ("LinUCB, feedback", BLUE, (0, (4, 1)), None),
     "lin-ucb-published": ("LinUCB, published", RED, "-", "lin_ucb"),
     "lin-ucb-shared": ("LinUCB, shared", SKY, "-", None),
     "lin-ts": ("LinTS", GREEN, "-", "lin_ts"),

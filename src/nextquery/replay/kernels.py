@@ -67,6 +67,61 @@ def disjoint(
         played[t] = place
 
 
+def feedback(
+    columns: Floats,
+    similarities: Floats,
+    targets: NDArray[np.bool_],
+    sizes: NDArray[np.int64],
+    alpha: float,
+    ridge: float,
+    strength: float,
+    tie: float,
+    played: NDArray[np.int64],
+) -> None:
+    """FeedbackUCB: the disjoint model, ties broken by similarity corrected by what was learnt."""
+    d, k = columns.shape
+    scores = np.full(k, alpha / np.sqrt(ridge))
+    plays, rewards = np.zeros(k), np.zeros(k)
+    expected, along = similarities.copy(), np.empty(k)
+    inverse, direction = np.eye(d) / strength, np.empty(d)
+    for t in range(len(played)):
+        best = scores[0]
+        for j in range(sizes[t]):
+            best = max(best, scores[j])
+        likeliest = -np.inf
+        for j in range(sizes[t]):
+            if scores[j] >= best - tie:
+                likeliest = max(likeliest, expected[j])
+        place = -1
+        for j in range(sizes[t]):
+            if scores[j] >= best - tie and expected[j] >= likeliest - tie:
+                place = j
+                break
+        played[t] = place
+        reward = 1.0 if targets[place] else 0.0
+        plays[place] += 1.0
+        rewards[place] += reward
+        weight = ridge + plays[place]
+        scores[place] = rewards[place] / weight + alpha * (1.0 / np.sqrt(weight))
+        direction[:] = 0.0
+        for i in range(d):
+            for j in range(d):
+                direction[j] += inverse[i, j] * columns[i, place]
+        scale = 1.0
+        for i in range(d):
+            scale += direction[i] * columns[i, place]
+        along[:] = 0.0
+        for i in range(d):
+            for j in range(k):
+                along[j] += columns[i, j] * direction[i]
+        surprise = (reward - expected[place]) / scale
+        for j in range(k):
+            expected[j] += along[j] * surprise
+        for i in range(d):
+            for j in range(d):
+                inverse[i, j] -= direction[i] * direction[j] / scale
+
+
 def linear(
     columns: Floats,
     targets: NDArray[np.bool_],

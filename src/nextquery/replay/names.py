@@ -8,7 +8,7 @@ from typing import Any
 
 from nextquery.checks import one_of
 from nextquery.errors import InvalidInput
-from nextquery.policies import LinTS, LinUCB, MostSimilar, Policy, RandomPolicy
+from nextquery.policies import FeedbackUCB, LinTS, LinUCB, MostSimilar, Policy, RandomPolicy
 from nextquery.select import (
     MaxUtility,
     PreferenceSample,
@@ -29,6 +29,7 @@ SELECTIONS: dict[str, type[Selector]] = {
 POLICIES: dict[str, Callable[[], Policy]] = {
     "lin-ucb-published": lambda: LinUCB(alpha=0.3, ridge=1.0, model="disjoint", prior=None),
     "lin-ucb": lambda: LinUCB(alpha=0.3, ridge=1.0, model="disjoint", prior="preference"),
+    "lin-ucb-feedback": FeedbackUCB,
     "lin-ucb-shared": lambda: LinUCB(model="shared", features="interaction", prior="preference"),
     "lin-ts": lambda: LinTS(features="arm", draws=1),
     "most-similar": MostSimilar,
