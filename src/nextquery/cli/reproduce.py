@@ -19,8 +19,16 @@ def reproduce(
         str, typer.Argument(help="A log, a pool that ingest wrote, or sample for the built-in log.")
     ] = "sample",
     encoder: Annotated[
-        str, typer.Option(help="As in ingest; a pool keeps the one it was made with.")
+        str, typer.Option(help="Of the vectors: auto, static, projected, tuned, lsa or sentence.")
     ] = "auto",
+    held_out: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Last sessions that the encoder does not see; anchors come from them. 0: replay a "
+            "pool with its own vectors, which may have seen every answer.",
+        ),
+    ] = 1000,
     anchors: Annotated[int, typer.Option(min=1, help="Sampled sessions; 100 in the paper.")] = 300,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each; 1000 in the paper.")] = 1000,
     stream: Annotated[
@@ -36,15 +44,22 @@ def reproduce(
     from nextquery import replay
 
     with Stages() as stages:
-        pool = _pool(log, to, encoder, stages)
+        pool = _pool(log, to, encoder if not held_out else "static", stages)
+        past, name = replay.PastSessions.of_pool(pool), encoder_name(pool)
+        if held_out:
+            stages("fit on earlier sessions", None)
+            kept = to / f"encoder-{encoder}-{held_out}"
+            pool, past, name = replay.refit(pool, past, held_out, encoder, keep_in=kept)
+            stages("fit on earlier sessions", 1.0)
         page = replay.reproduce(
             pool,
-            replay.PastSessions.of_pool(pool),
+            past,
             to,
             anchors=anchors,
             rounds=rounds,
             stream_sessions=stream,
-            encoder=encoder_name(pool),
+            encoder=name,
+            held_out=held_out,
             seed=seed,
             processes=processes,
             progress=progress_of(stages),

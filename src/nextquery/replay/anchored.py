@@ -64,7 +64,7 @@ def _select(work: Work, piece: Piece) -> None:
     selector = selector_named(
         setting.selection, k=setting.k or 1, epsilon=setting.epsilon, reading=setting.reading
     )
-    anchors = draw_anchors(work.sessions, setting.anchors, setting.seed)
+    anchors = draw_anchors(work.sessions, setting.anchors, setting.seed, setting.held_out)
     sets = select_sets(work.pool, work.sessions, anchors, selector, setting.seed)
     work.keep(piece, sets._asdict())
 
@@ -73,7 +73,7 @@ def _play(work: Work, piece: Piece) -> None:
     cell: Cell = piece.options
     setting = cell.setting
     sets = CandidateSets(**work.load(_setting_piece(setting)))
-    anchors = draw_anchors(work.sessions, setting.anchors, setting.seed)
+    anchors = draw_anchors(work.sessions, setting.anchors, setting.seed, setting.held_out)
     game = Game(work.pool, anchors.arms, sets, cell.rounds, cell.growth())
     recorded = np.array(recorded_rounds(cell.rounds))
     played = play(game, policy_named(cell.policy), cell.policy, setting.seed)

@@ -28,6 +28,8 @@ class Options:
     schedule : ``none``, or ``bump``: C starts with ten arms and grows to k (Algorithm 2).
     seeds : each draws its own anchors.
     encoder : the name written beside the results.
+    held_out : draw anchors only from so many sessions at the end of the log, which the encoder
+        has not seen (see `nextquery.replay.held_out`); 0: from all.
 
     >>> len(Options(k=(10, 250), policies=("lin-ucb", "random")).cells())
     4
@@ -44,10 +46,12 @@ class Options:
     schedule: Sequence[str] = ("none",)
     seeds: Sequence[int] = (0,)
     encoder: str = ""
+    held_out: int = 0
 
     def __post_init__(self) -> None:
         whole_number(self.anchors, "anchors", at_least=1)
         whole_number(self.rounds, "rounds", at_least=1)
+        whole_number(self.held_out, "held_out", at_least=0)
         for name, values in asdict(self).items():
             if isinstance(values, Sequence) and not isinstance(values, str) and not values:
                 raise InvalidInput(f"{name} is empty: a grid needs at least one value of each.")
@@ -59,7 +63,8 @@ class Options:
         axes = (self.selections, self.reading, self.k, self.epsilon, self.schedule, self.seeds)
         for selection, reading, k, epsilon, schedule, seed in product(*axes):
             size = k if has_size(selection) else None
-            setting = Setting(selection, reading, size, epsilon, seed, self.anchors).checked()
+            drawn = (seed, self.anchors, self.held_out)
+            setting = Setting(selection, reading, size, epsilon, *drawn).checked()
             for policy, alpha in product(self.policies, self.alpha):
                 name = with_alpha(policy, number(alpha, "alpha", low=0))
                 cell = Cell(setting, name, one_of(schedule, "schedule", SCHEDULES), self.rounds)
@@ -76,6 +81,7 @@ class Setting(NamedTuple):
     epsilon: float
     seed: int
     anchors: int
+    held_out: int
 
     def checked(self) -> "Setting":
         """Itself, or an error that says which value cannot be."""

@@ -17,9 +17,9 @@ _SHOWN = 5  # sessions in Figure 1
 _BLOCK = 8192
 
 
-def describe(work: Work, *, anchors: int, seed: int) -> None:
+def describe(work: Work, *, anchors: int, seed: int, held_out: int = 0) -> None:
     """Write ``similar_arms.csv`` (Table 1) and ``sessions.csv`` (Figure 1, examples)."""
-    drawn = draw_anchors(work.sessions, anchors, seed)
+    drawn = draw_anchors(work.sessions, anchors, seed, held_out)
     with threadpool_limits(1):
         counts = arms_above(work.pool, drawn.arms)
     rows = [

@@ -46,7 +46,8 @@ def run_grid(
     work = begin(pool, sessions, out)
     cells = _distinct(grids)
     results = run_cells(work, cells, processes, progress)
-    describe(work, anchors=grids[0].anchors, seed=grids[0].seeds[0])
+    first = grids[0]
+    describe(work, anchors=first.anchors, seed=first.seeds[0], held_out=first.held_out)
     encoder = grids[0].encoder
     rows = (row for result in results for row in rows_of(result, encoder))
     write_rows(work.out / "results.csv", COLUMNS, rows)

@@ -33,6 +33,7 @@ def report(run: str | os.PathLike[str]) -> Path:
     blocks: list[Block] = [Heading("Replay of the paper's experiments", 1)]
     blocks += [Paragraph(line) for line in _cost(said)]
     blocks += [Heading("The data"), tables.table_2(said["data"])]
+    blocks += [Paragraph(line) for line in _vectors(said)]
     if (folder / "similar_arms.csv").exists():
         blocks += [Heading("Table 1: arms above a similarity, averaged over anchors", 3)]
         blocks += [tables.table_1(folder)]
@@ -101,6 +102,23 @@ def _run(folder: Path) -> dict[str, Any]:
             "`nextquery replay` or `nextquery reproduce` wrote."
         ) from None
     return said
+
+
+def _vectors(said: dict[str, Any]) -> list[str]:
+    """Whether the vectors had seen the answers."""
+    if "anchored" not in said:
+        return []
+    options = said["anchored"]["options"][0]
+    name = options["encoder"] or "of unknown origin"
+    if options["held_out"]:
+        return [
+            f"Vectors: {name}. Anchors come from the last {options['held_out']:,} sessions, which "
+            "were held out when the vectors were fitted."
+        ]
+    return [
+        f"Vectors: {name}. Anchors come from all sessions: if the vectors were fitted on sessions, "
+        "they have seen the answers, and the floor below measures memory."
+    ]
 
 
 def _cost(said: dict[str, Any]) -> list[str]:

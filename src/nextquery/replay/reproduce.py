@@ -27,6 +27,7 @@ def reproduce(
     rounds: int = 1000,
     stream_sessions: int = 500,
     encoder: str = "",
+    held_out: int = 0,
     seed: int = 0,
     processes: int | None = None,
     progress: Progress | None = None,
@@ -40,8 +41,11 @@ def reproduce(
     stream_sessions : the last sessions of the log, scored in the protocol `stream`; as many
         before them warm the bandits up. 0 leaves the stream out.
     encoder : the name of the vectors, written beside the results.
+    held_out : how many sessions at the end of the log the encoder has not seen; anchors are drawn
+        from them alone. 0: from all sessions, right only for an encoder that learns from none.
     """
-    grids = paper_grids(anchors=anchors, rounds=rounds, encoder=encoder, seed=seed)
+    common = {"anchors": anchors, "rounds": rounds, "held_out": held_out}
+    grids = paper_grids(**common, encoder=encoder, seed=seed)
     run_grid(pool, sessions, out, grids, progress, processes=processes)
     if stream_sessions:
         options = StreamOptions(sessions=stream_sessions, warm=stream_sessions, seed=seed)
@@ -49,7 +53,9 @@ def reproduce(
     return report(out)
 
 
-def paper_grids(*, anchors: int, rounds: int, encoder: str = "", seed: int = 0) -> list[Options]:
+def paper_grids(
+    *, anchors: int, rounds: int, encoder: str = "", held_out: int = 0, seed: int = 0
+) -> list[Options]:
     """The grids behind Figures 2, 3 and 4, and Algorithm 2's growing set.
 
     >>> len({cell for grid in paper_grids(anchors=100, rounds=1000) for cell in grid.cells()})
@@ -57,7 +63,8 @@ def paper_grids(*, anchors: int, rounds: int, encoder: str = "", seed: int = 0) 
     """
 
     def grid(**axes: object) -> Options:
-        common = {"anchors": anchors, "rounds": rounds, "encoder": encoder, "seeds": (seed,)}
+        size = {"anchors": anchors, "rounds": rounds, "held_out": held_out}
+        common = {**size, "encoder": encoder, "seeds": (seed,)}
         return Options(**{**common, **axes})  # type: ignore[arg-type]
 
     published, ours = "lin-ucb-published", "lin-ucb"

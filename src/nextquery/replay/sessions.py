@@ -90,8 +90,10 @@ def checked(sessions: PastSessions, pool: ArmPool) -> PastSessions:
     return PastSessions(arms.astype(np.int64), offsets.astype(np.int64), times)
 
 
-def draw_anchors(sessions: PastSessions, count: int, seed: int) -> Anchors:
+def draw_anchors(sessions: PastSessions, count: int, seed: int, last: int = 0) -> Anchors:
     """`count` sessions at random (all, when there are fewer), and the first query of each.
+
+    With `last`, only from so many sessions at the end of the log, in order of time.
 
     A session in which nothing but its first query occurs has no next query, and is never drawn.
 
@@ -104,6 +106,8 @@ def draw_anchors(sessions: PastSessions, count: int, seed: int) -> Anchors:
     another = sessions.arms != np.repeat(first, lengths)
     owner = np.repeat(np.arange(len(lengths)), lengths)
     eligible = np.flatnonzero(np.bincount(owner[another], minlength=len(lengths)))
+    if last:
+        eligible = np.intersect1d(eligible, np.argsort(sessions.times, kind="stable")[-last:])
     if not len(eligible):
         raise InvalidInput(
             f"none of the {len(lengths)} sessions has a query after its first one: there is "
