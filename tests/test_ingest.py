@@ -147,6 +147,20 @@ def test_foreign_folders_are_refused_before_any_work(tmp_path: Path) -> None:
     assert stages == []
 
 
+def test_held_out_sessions_are_kept_from_the_encoder(tmp_path: Path) -> None:
+    log = pets(tmp_path / "log.tsv", users=60)
+    ingest(log, tmp_path / "all", encoder="projected")
+    ingest(log, tmp_path / "some", encoder="projected", hold_out=20)
+    whole, some = (nq.ArmPool.open(tmp_path / name) for name in ("all", "some"))
+    assert whole.texts == some.texts
+    assert not np.array_equal(whole.vectors, some.vectors)
+    assert whole.origin is not None
+    assert some.origin is not None
+    assert not whole.origin.held_out.any()
+    assert 20 <= some.origin.held_out.sum() <= 40
+    assert some.origin.held_out[-20:].all()
+
+
 def test_queries_that_no_encoder_can_place_are_no_arms(tmp_path: Path) -> None:
     log = tmp_path / "log.tsv"
     pets(log)

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nextquery import folders
 from nextquery.arms.origin import Origin
 from nextquery.arms.pool import KIND, ArmPool
 from nextquery.arms.texts import TextColumn
-from nextquery.checks import one_of
+from nextquery.checks import one_of, whole_number
 from nextquery.encode import ENCODERS, Encoder, Sessions, encoder_by_name
 from nextquery.encode.auto import AUTO
 from nextquery.errors import InvalidInput, NotAFolder
@@ -49,6 +50,7 @@ def ingest(
     options: LogOptions | None = None,
     *,
     encoder: str = "auto",
+    hold_out: int = 0,
     progress: Progress | None = None,
 ) -> Ingested:
     """Make a pool folder from a log; an older pool at `out` stands until the new one is whole.
@@ -59,6 +61,8 @@ def ingest(
     out : the pool folder.
     options : how to read, clean and protect the log.
     encoder : ``auto``, the name of an encoder, or the folder of a saved one.
+    hold_out : the encoder does not learn from so many sessions drawn at random, nor from as many
+        of the newest, so that replays on them tell the truth. Their queries are arms all the same.
     progress : called with the stage and the share of it that is done (None: just begun).
     """
     target, options = Path(out), options or LogOptions()
@@ -69,6 +73,7 @@ def ingest(
     work = target.parent / f".{target.name}.work"
     made_from = _fingerprint(log, options)
     texts, origin, old = _prepared(log, options, work, made_from, said)
+    origin = replace(origin, held_out=_held_out(origin.sessions.size, hold_out))
     resumed = ["prepare"] if old else []
     fitted, old = _fitted(encoder, texts, origin, options, work, made_from, said)
     resumed += ["fit"] if old else []
@@ -106,6 +111,7 @@ def _prepared(
         done.session_arms,
         done.session_offsets,
         done.session_times,
+        np.zeros(len(done.session_times), np.bool_),
         done.k_anonymous,
         done.report.to_dict(),
     )
@@ -127,11 +133,14 @@ def _fitted(
 ) -> tuple[Encoder, bool]:
     if (Path(name) / folders.MANIFEST).exists():
         return Encoder.load(name), False
-    sessions = origin.sessions
+    sessions = origin.sessions.take(np.flatnonzero(~origin.held_out))
     encoder = encoder_by_name(
         name, n_sessions=sessions.size, n_texts=len(texts), profile=options.profile
     )
-    made_from = f"{made_from} {json.dumps(encoder.get_params(), sort_keys=True)} {encoder.name}"
+    known = hashlib.sha256(origin.held_out.tobytes()).hexdigest()
+    made_from = (
+        f"{made_from} {known} {json.dumps(encoder.get_params(), sort_keys=True)} {encoder.name}"
+    )
     folder = _finished(work / "fitted", _FITTED, made_from)
     if folder is not None:
         return Encoder.of(folder), True
@@ -152,7 +161,7 @@ def _encoded(texts: TextColumn, origin: Origin, encoder: Encoder, progress: Prog
     for start in range(0, len(texts), _BLOCK):
         vectors[start : start + _BLOCK] = encoder.encode(texts[start : start + _BLOCK])
         progress("encode", min(1.0, (start + _BLOCK) / len(texts)))
-    placed = vectors.any(axis=1)
+    placed = (vectors != 0).any(axis=1)
     kept = np.flatnonzero(placed)
     if not len(kept):
         raise InvalidInput(
@@ -163,7 +172,7 @@ def _encoded(texts: TextColumn, origin: Origin, encoder: Encoder, progress: Prog
         **origin.report,
         "encoder": {**encoder.meta(), "unplaced": len(texts) - len(kept)},
     }
-    sessions, times = _without(origin, placed)
+    sessions, stay = _without(origin, placed)
     origin = replace(
         origin,
         shown=[origin.shown[i] for i in kept.tolist()],
@@ -171,22 +180,30 @@ def _encoded(texts: TextColumn, origin: Origin, encoder: Encoder, progress: Prog
         user_counts=np.asarray(origin.user_counts)[kept],
         session_arms=sessions.arms,
         session_offsets=sessions.offsets,
-        session_times=times,
+        session_times=np.asarray(origin.session_times)[stay],
+        held_out=origin.held_out[stay],
         report=report,
     )
     names = [texts[i] for i in kept.tolist()]
     return ArmPool.from_vectors(names, vectors[kept], origin=origin, encoder=encoder)
 
 
-def _without(origin: Origin, placed: Any) -> tuple[Sessions, Any]:
-    """The sessions without texts that have no place, under their new ids."""
+def _held_out(sessions: int, hold_out: int) -> NDArray[np.bool_]:
+    """Which sessions the encoder does not see: some at random, and the newest."""
+    count = min(whole_number(hold_out, "hold_out", at_least=0), sessions)
+    held_out = np.zeros(sessions, np.bool_)
+    held_out[np.random.default_rng(0).choice(sessions, count, replace=False)] = True
+    held_out[sessions - count :] = True
+    return held_out
+
+
+def _without(origin: Origin, placed: NDArray[np.bool_]) -> tuple[Sessions, NDArray[np.intp]]:
+    """The sessions without texts that have no place, under their new ids, and which they were."""
     sessions = origin.sessions.where(placed)
     stay = np.flatnonzero(sessions.lengths >= 2)
     sessions = sessions.take(stay)
     ids = np.cumsum(placed) - 1
-    return Sessions(ids[sessions.arms].astype(np.int64), sessions.offsets), np.asarray(
-        origin.session_times
-    )[stay]
+    return Sessions(ids[sessions.arms].astype(np.int64), sessions.offsets), stay
 
 
 def _finished(path: Path, kind: str, made_from: str) -> folders.Folder | None:

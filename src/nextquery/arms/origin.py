@@ -16,7 +16,14 @@ from nextquery.encode.sessions import Sessions
 from nextquery.folders import Folder, Part
 from nextquery.logs.single import Cleaned, QueryCleaner
 
-_ARRAYS = ("session_counts", "user_counts", "session_arms", "session_offsets", "session_times")
+_ARRAYS = (
+    "session_counts",
+    "user_counts",
+    "session_arms",
+    "session_offsets",
+    "session_times",
+    "held_out",
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,7 @@ class Origin:
     session_arms: NDArray[np.int64]
     session_offsets: NDArray[np.int64]
     session_times: NDArray[np.float64]  #: unix seconds of each session's start, or NaN
+    held_out: NDArray[np.bool_]  #: the sessions from which the encoder has not learnt
     k_anonymous: bool
     report: Mapping[str, Any] = field(default_factory=dict)  #: what ingest did, as JSON
 

@@ -19,6 +19,9 @@ def ingest(
             help="auto, static, projected, tuned, lsa, sentence, or the folder of a saved one."
         ),
     ] = "auto",
+    hold_out: Annotated[
+        int, typer.Option(help="Sessions from which the encoder does not learn, for replays.")
+    ] = 0,
     session: o.Session = None,
     user: o.User = None,
     time: o.Time = None,
@@ -71,7 +74,7 @@ def ingest(
     files = o.source(log)
     _plan(files, to, options.profile, encoder)
     with Stages() as stages:
-        done = run(files, to, options, encoder=encoder, progress=stages)
+        done = run(files, to, options, encoder=encoder, hold_out=hold_out, progress=stages)
     report = {
         **done.report,
         "out": str(to),

@@ -56,7 +56,7 @@ def stats(
 
 
 def _of_pool(path: str) -> dict[str, object]:
-    from nextquery import ArmPool
+    from nextquery.arms import ArmPool
     from nextquery.errors import InvalidInput
 
     pool = ArmPool.open(path)
