@@ -50,10 +50,12 @@ def test_what_follows_what_is_learnt(tmp_path: Path) -> None:
 
 def test_frozen_models_stop_where_scoring_begins(tmp_path: Path) -> None:
     pool, past = circles()
-    names = ("lin-ucb-memory", "lin-ucb-memory@learning=off")
+    fixed = "lin-ucb-memory@weights=off"
+    names = ("lin-ucb-memory", "lin-ucb-memory@learning=off", fixed)
     options = replay.StreamOptions(75, 0, policies=names, k=12)
     found = hits(replay.run_stream(pool, past, tmp_path, options))
     assert found["lin-ucb-memory"] > found["lin-ucb-memory@learning=off"] + 0.2
+    assert found["lin-ucb-memory"] >= found[fixed] > found["lin-ucb-memory@learning=off"]
 
 
 @pytest.mark.parametrize("pool_kind", ["seen", "all"])

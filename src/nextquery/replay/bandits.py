@@ -77,16 +77,24 @@ class MemoryBandit(Bandit):
     model sees of each: a constant, its similarity, its share and its log count among the followers
     of the query now running, how near it stood to any query of this session, and its support. So
     one small linear model learns how far to trust similarity, order and popularity, on this log.
+    Its weights (`frozen_at`) and its memory (`memory_frozen_at`) can be frozen apart.
     """
 
     def __init__(
-        self, pool: ArmPool, policy: Policy, memory: SessionMemory, **options: Any
+        self,
+        pool: ArmPool,
+        policy: Policy,
+        memory: SessionMemory,
+        *,
+        memory_frozen_at: int | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(pool, policy, **options)
-        self.memory = memory
+        self.memory, self.memory_frozen_at = memory, memory_frozen_at
 
     def _made(self, step: Step) -> Candidates:
-        before = step.before if self.frozen_at is None else min(step.before, self.frozen_at)
+        end = self.memory_frozen_at
+        before = step.before if end is None else min(step.before, end)
         followers = self.memory.followers(step.history, before)
         longer = self.memory.followers(step.history, before, memory=2)
         near = self.memory.together(step.history, before)

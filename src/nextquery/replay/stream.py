@@ -21,7 +21,7 @@ from nextquery.replay.names import has_size, selector_named
 from nextquery.replay.rankers import Step
 from nextquery.replay.seeds import generator
 from nextquery.replay.sessions import Ids, PastSessions
-from nextquery.replay.stream_policies import LEARNING_OFF, ranker_named
+from nextquery.replay.stream_policies import LEARNING_OFF, WEIGHTS_OFF, ranker_named
 from nextquery.replay.work import Piece, Progress, Work, do, words_of
 
 POOLS = ("seen", "all")
@@ -48,6 +48,7 @@ class StreamOptions:
     policies: Sequence[str] = (
         "lin-ucb-memory",
         f"lin-ucb-memory@{LEARNING_OFF}",
+        f"lin-ucb-memory@{WEIGHTS_OFF}",
         "lin-ucb-shared",
         f"lin-ucb-shared@{LEARNING_OFF}",
         "lin-ts",

@@ -3,7 +3,8 @@
 Every policy of `nextquery.replay.names`, on one model for all sessions, and: ``lin-ucb-memory``
 (a bandit that sees what earlier sessions say of each candidate), ``popularity``,
 ``similarity-support`` and ``n-gram``. A bandit called ``…@learning=off`` stops learning where
-scoring begins.
+scoring begins; one called ``…@weights=off`` stops adapting its model there, but still remembers
+the sessions it sees.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from nextquery.replay.rankers import (
     SimilarityAndSupport,
 )
 
-LEARNING_OFF = "learning=off"
+LEARNING_OFF, WEIGHTS_OFF = "learning=off", "weights=off"
 RIVALS: dict[str, Callable[[SessionMemory], Ranker]] = {
     "popularity": Popularity,
     "similarity-support": SimilarityAndSupport,
@@ -43,15 +44,18 @@ def ranker_named(
     """A new recommender by its name in the results."""
     plain, _, variant = name.partition("@")
     parts = [part for part in variant.split(",") if part]
-    frozen = frozen_at if LEARNING_OFF in parts else None
-    rest = ",".join(part for part in parts if part != LEARNING_OFF)
+    frozen = frozen_at if {LEARNING_OFF, WEIGHTS_OFF} & set(parts) else None
+    forgets = frozen_at if LEARNING_OFF in parts else None
+    rest = ",".join(part for part in parts if part not in (LEARNING_OFF, WEIGHTS_OFF))
     if plain in RIVALS:
         return RIVALS[plain](memory)
     if plain == "most-similar":
         return MostSimilarFirst()
     if plain == "lin-ucb-memory":
         policy = LinUCB(alpha=0.1, ridge=1.0, model="shared", features="arm", prior="preference")
-        return MemoryBandit(pool, policy, memory, rng=rng, frozen_at=frozen)
+        return MemoryBandit(
+            pool, policy, memory, memory_frozen_at=forgets, rng=rng, frozen_at=frozen
+        )
     if plain not in POLICIES:
         known = ", ".join([*POLICIES, "lin-ucb-memory", *RIVALS])
         raise InvalidInput(f"policy must be one of {known}; received {name!r}.")

@@ -57,13 +57,13 @@ def prefetch(run: Path, folder: Path) -> bool:
     ends = []
     plain = list(dict.fromkeys(name.partition("@")[0] for name in groups))
     for at, (name, rows) in enumerate(groups.items()):
-        frozen = "learning=off" in name
+        frozen = "=off" in name
         colour = CYCLE[plain.index(name.partition("@")[0]) % len(CYCLE)]
         wasted = [float(row["wasted"]) for row in rows]
         foreseen = [float(row["foreseen"]) for row in rows]
         line = ":" if frozen else "-"
         axes.plot(wasted, foreseen, color=colour, linestyle=line, marker="o", markersize=3)
-        text = name.replace("@learning=off", ", frozen")
+        text = name.replace("@learning=off", ", frozen").replace("@weights=off", ", fixed weights")
         ends.append((foreseen[-1], f"{text}  {foreseen[-1]:.3f}", colour))
         if at == 0:
             for x, y, row in zip(wasted, foreseen, rows, strict=True):
