@@ -13,6 +13,7 @@ def test_exported_names() -> None:
         "Candidates",
         "Choice",
         "Context",
+        "FeedbackUCB",
         "LinTS",
         "LinUCB",
         "MaxUtility",

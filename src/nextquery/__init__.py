@@ -5,6 +5,7 @@ from nextquery.arms import ArmPool
 from nextquery.policies import (
     Choice,
     Context,
+    FeedbackUCB,
     LinTS,
     LinUCB,
     MostSimilar,
@@ -31,6 +32,7 @@ __all__ = [
     "Candidates",
     "Choice",
     "Context",
+    "FeedbackUCB",
     "LinTS",
     "LinUCB",
     "MaxUtility",

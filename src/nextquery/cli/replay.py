@@ -1,0 +1,125 @@
+"""`nextquery replay`: one experiment grid, or one stream, on the sessions of a pool."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nextquery.cli.output import Stages, err, out
+
+if TYPE_CHECKING:
+    from nextquery.arms import ArmPool
+    from nextquery.replay.work import Progress
+
+Run = Annotated[
+    Path, typer.Option("--out", help="The folder of the run; started again, it goes on.")
+]
+Processes = Annotated[
+    int | None, typer.Option(min=1, help="Parallel processes; as many as cores by default.")
+]
+
+
+def replay(
+    pool_folder: Annotated[Path, typer.Argument(metavar="POOL", help="A pool that ingest wrote.")],
+    to: Run,
+    protocol: Annotated[str, typer.Option(help="anchored, or stream.")] = "anchored",
+    anchors: Annotated[int, typer.Option(min=1, help="Sampled sessions (anchored).")] = 100,
+    rounds: Annotated[int, typer.Option(min=1, help="T, the rounds of each (anchored).")] = 1000,
+    selection: Annotated[
+        list[str],
+        typer.Option(help="max-utility, random, zooming, threshold, sampled; repeatable."),
+    ] = ["max-utility"],  # noqa: B006  (typer reads it, nobody changes it)
+    policy: Annotated[
+        list[str], typer.Option(help="A name or a variant like lin-ucb@alpha=0.1; repeatable.")
+    ] = [],  # noqa: B006
+    k: Annotated[list[int], typer.Option("-k", "--k", help="Candidates; repeatable.")] = [250],  # noqa: B006
+    epsilon: Annotated[list[float], typer.Option(help="Similarity threshold; repeatable.")] = [0.5],  # noqa: B006
+    reading: Annotated[list[str], typer.Option(help="example, defined, joint; repeatable.")] = [  # noqa: B006
+        "example"
+    ],
+    alpha: Annotated[list[float], typer.Option(help="Exploration of LinUCB; repeatable.")] = [0.3],  # noqa: B006
+    schedule: Annotated[list[str], typer.Option(help="none, or bump; repeatable.")] = ["none"],  # noqa: B006
+    seed: Annotated[list[int], typer.Option(help="Repeatable; each draws its own anchors.")] = [0],  # noqa: B006
+    sessions: Annotated[int, typer.Option(min=1, help="Last sessions to score (stream).")] = 500,
+    warm: Annotated[int, typer.Option(min=0, help="Sessions to learn from before (stream).")] = 500,
+    arms: Annotated[str, typer.Option(help="Arms to recommend: seen, or all (stream).")] = "seen",
+    processes: Processes = None,
+) -> None:
+    """Replay past sessions: every combination of what is listed; flat rows in RUN/results.csv.
+
+    An interrupted run goes on where it stopped when it is started again with the same options.
+    """
+    import nextquery as nq
+    from nextquery import replay as experiments
+    from nextquery.checks import one_of
+
+    one_of(protocol, "protocol", ("anchored", "stream"))
+    pool = nq.ArmPool.open(pool_folder)
+    past = experiments.PastSessions.of_pool(pool)
+    with Stages() as stages:
+        if protocol == "anchored":
+            grid = experiments.Options(
+                anchors=anchors,
+                rounds=rounds,
+                selections=selection,
+                policies=policy or ["lin-ucb"],
+                k=k,
+                epsilon=epsilon,
+                reading=reading,
+                alpha=alpha,
+                schedule=schedule,
+                seeds=seed,
+                encoder=encoder_name(pool),
+            )
+            experiments.run_grid(pool, past, to, grid, progress_of(stages), processes=processes)
+        else:
+            chosen = {"policies": policy} if policy else {}
+            stream = experiments.StreamOptions(
+                sessions=sessions,
+                warm=warm,
+                selection=one("selection", selection),
+                k=one("k", k),
+                epsilon=one("epsilon", epsilon),
+                reading=one("reading", reading),
+                pool=arms,
+                seed=one("seed", seed),
+                **chosen,
+            )
+            experiments.run_stream(pool, past, to, stream, progress_of(stages), processes=processes)
+    out().print(str(to), markup=False, soft_wrap=True)
+    err().print(f"next: nextquery report {to}", markup=False)
+
+
+def one(name: str, values: list[Any]) -> Any:
+    """The only value of an option that the stream takes once."""
+    from nextquery.errors import InvalidInput
+
+    if len(values) != 1:
+        raise InvalidInput(f"the stream takes one --{name}; received {len(values)}: {values}.")
+    return values[0]
+
+
+def encoder_name(pool: "ArmPool") -> str:
+    """The name of a pool's encoder, for the results; empty where it has none."""
+    return "" if pool.encoder is None else pool.encoder.name
+
+
+def progress_of(stages: Stages) -> "Progress":
+    """What a run calls when a piece is done, shown as one bar for each kind of piece."""
+
+    def tell(done: int, total: int, words: str) -> None:
+        stages(stage_of(words), done / total)
+
+    return tell
+
+
+def stage_of(words: str) -> str:
+    """The bar that a piece belongs to.
+
+    >>> stage_of("stream select 3"), stage_of("random 10 lin-ts")
+    ('stream: select candidates', 'anchored: play')
+    """
+    if words.startswith("stream"):
+        selecting = words.startswith("stream select ")
+        return "stream: select candidates" if selecting else "stream: recommend and learn"
+    return "anchored: select candidates" if words.startswith("select ") else "anchored: play"

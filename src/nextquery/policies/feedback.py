@@ -1,0 +1,89 @@
+"""FeedbackUCB: one model per arm, and arms never tried in the order that failures suggest."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.checks import number
+from nextquery.policies.base import Choice, Context, Floats, Policy, State
+from nextquery.policies.disjoint import DisjointRidge
+from nextquery.policies.lin_ucb import TIE
+from nextquery.policies.ridge import Ridge
+from nextquery.select.base import Candidates
+
+
+class FeedbackUCB(Policy):
+    """The disjoint LinUCB, whose ties are broken by relevance feedback (after Rocchio 1971).
+
+    What was recommended in vain says something of its neighbours. A ridge model over the arms'
+    vectors starts as similarity to the anchor and learns what rewards differed from it: the
+    expected reward of an arm is sim + xᵀw, with w = A⁻¹ Σ x (r − sim), A = λI + Σ xxᵀ. Arms of
+    equal score, so above all those never tried, are tried in this order, then by preference.
+    Made for one anchor at a time: w is not kept apart by anchor.
+
+    Parameters
+    ----------
+    alpha : weight of the disjoint model's bonus, at least 0; 0.3 as published.
+    ridge : of the disjoint model, above 0.
+    feedback : λ > 0, how slowly similarity is given up; as many failures as this nearby weigh as
+        much as the similarity itself.
+
+    >>> from nextquery import ArmPool, Context, MaxUtility
+    >>> rows = [[1, 0, 0], [3, 1, 0], [3, 1.1, 0], [3, 0, 1.2]]
+    >>> pool = ArmPool.from_vectors(["a", "b", "c", "d"], rows)
+    >>> candidates = MaxUtility(k=3).select(pool, [1, 0, 0], exclude=[0])
+    >>> policy, context = FeedbackUCB(feedback=1.0), Context(anchor=[1, 0, 0])
+    >>> first = policy.choose(candidates, context)
+    >>> policy.update(first, 0)
+    >>> first.arm, policy.choose(candidates, context).arm  # not 2, which is so much like 1
+    (1, 3)
+    """
+
+    def __init__(
+        self, alpha: float = 0.3, ridge: float = 1.0, feedback: float = 30.0, *, seed: int = 0
+    ) -> None:
+        super().__init__(seed=seed)
+        self.alpha = number(alpha, "alpha", low=0)
+        self.ridge = number(ridge, "ridge", low=0, above_low=True)
+        self.feedback = number(feedback, "feedback", low=0, above_low=True)
+        self._own, self._shared = DisjointRidge(self.ridge), Ridge(self.feedback)
+
+    def _features(self, candidates: Candidates, context: Context) -> Floats:
+        """The arm's vector and its similarity: what a late update needs of the anchor."""
+        return np.column_stack([candidates.vectors.astype(np.float64), candidates.similarities])
+
+    def _scores(self, candidates: Candidates, features: Floats) -> Floats:
+        if not len(candidates):
+            return np.empty(0)
+        means, widths = self._own.means_and_widths(candidates.arms)
+        return means + self.alpha * widths
+
+    def _probabilities(
+        self, candidates: Candidates, features: Floats, scores: Floats, rng: np.random.Generator
+    ) -> Floats:
+        best = np.flatnonzero(scores >= scores.max() - TIE)
+        expected = features[best, -1] + self._shared.means(features[best, :-1])
+        best = best[expected >= expected.max() - TIE]
+        first = np.lexsort((candidates.arms[best], -candidates.preferences[best]))[0]
+        probabilities = np.zeros(len(candidates))
+        probabilities[best[first]] = 1.0
+        return probabilities
+
+    def _correct(self, choice: Choice, old: float | None, new: float | None) -> None:
+        self._own.replace(choice.arm, old, new)
+        x, similarity = choice.features[:-1], float(choice.features[-1])
+        before = None if old is None else old - similarity
+        after = None if new is None else new - similarity
+        self._shared.replace(x, before, after)
+
+    def _state(self) -> State:
+        shared = {f"shared_{name}": array for name, array in self._shared.state().items()}
+        return {**self._own.state(), **shared}
+
+    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self._own.restore(state)
+        prefix = "shared_"
+        mine = {n.removeprefix(prefix): a for n, a in state.items() if n.startswith(prefix)}
+        self._shared.restore(mine)

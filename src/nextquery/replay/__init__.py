@@ -1,0 +1,21 @@
+"""Replay: the experiments of the paper on past sessions, and the report they end in."""
+
+from nextquery.replay.cells import Options
+from nextquery.replay.grid import run_grid
+from nextquery.replay.held_out import refit
+from nextquery.replay.report import report
+from nextquery.replay.reproduce import reproduce
+from nextquery.replay.sessions import PastSessions
+from nextquery.replay.stream import StreamOptions
+from nextquery.replay.stream_results import run_stream
+
+__all__ = [
+    "Options",
+    "PastSessions",
+    "StreamOptions",
+    "refit",
+    "report",
+    "reproduce",
+    "run_grid",
+    "run_stream",
+]

@@ -1,0 +1,69 @@
+"""The candidate sets of all anchors, selected once and shared by every policy."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.arms.pool import ArmPool
+from nextquery.replay.seeds import generator
+from nextquery.replay.sessions import Anchors, Ids, PastSessions
+from nextquery.select import Candidates, Selector
+
+_BATCH = 128  # anchors selected for at once: fixed, because every batch has its own generator
+_WIDE_BATCH = 8  # the same where a threshold may let half the pool in, and its vectors with it
+
+
+class CandidateSets(NamedTuple):
+    """Set i is ``arms[offsets[i]:offsets[i + 1]]``, best first by (−preference, id).
+
+    `targets` marks the arms that a recommendation would be rewarded for.
+    """
+
+    arms: Ids
+    offsets: Ids
+    targets: NDArray[np.bool_]
+
+    def covered(self) -> NDArray[np.bool_]:
+        """Which anchors have anything to find: the others cost 1 in every round."""
+        found = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.targets)])
+        return np.diff(found[self.offsets]) > 0
+
+    def floor(self) -> float:
+        """1 − coverage: the least per-round regret that any policy can reach."""
+        return 1.0 - float(np.mean(self.covered()))
+
+
+def select_sets(
+    pool: ArmPool, sessions: PastSessions, anchors: Anchors, selector: Selector, seed: int
+) -> CandidateSets:
+    """The candidate set of every anchor, its own arm excluded, in batches over the pool.
+
+    >>> from nextquery import MaxUtility
+    >>> pool = ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [3, 1], [0, 1]])
+    >>> past = PastSessions(np.array([0, 1]), np.array([0, 2]), np.zeros(1))
+    >>> anchors = Anchors(np.array([0]), np.array([0]))
+    >>> sets = select_sets(pool, past, anchors, MaxUtility(k=2), seed=0)
+    >>> sets.arms.tolist(), sets.targets.tolist(), sets.floor()
+    ([1, 2], [True, False], 0.0)
+    """
+    batch = _BATCH if selector.k is not None else _WIDE_BATCH
+    chosen: list[Ids] = []
+    for start in range(0, len(anchors.arms), batch):
+        mine = anchors.arms[start : start + batch]
+        rng = generator(seed, "selection", start)
+        found = selector.select_many(pool, pool.rows(mine), list(mine[:, None]), rng)
+        chosen += [_arms_of(candidates) for candidates in found]
+    sizes = [len(arms) for arms in chosen]
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
+    arms = np.concatenate([np.empty(0, np.int64), *chosen])
+    targets = [
+        np.isin(mine, sessions.of(session))
+        for mine, session in zip(chosen, anchors.sessions.tolist(), strict=True)
+    ]
+    return CandidateSets(arms, offsets, np.concatenate([np.empty(0, np.bool_), *targets]))
+
+
+def _arms_of(candidates: Candidates) -> Ids:
+    """The arms alone: the vectors of a wide set are looked up when they are needed."""
+    return candidates.arms.copy()

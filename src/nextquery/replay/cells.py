@@ -1,0 +1,130 @@
+"""What a grid consists of: one cell per setting and policy, each with a name of its own."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import NamedTuple
+
+from nextquery.checks import number, one_of, whole_number
+from nextquery.errors import InvalidInput
+from nextquery.preference import READINGS
+from nextquery.replay.names import has_size, policy_named, selector_named, with_alpha
+from nextquery.select import Bump
+
+SCHEDULES = ("none", "bump")
+_ROUNDS = (1, 2, 3, 5, 7, 10, 15, 20, 25, 35, 50, 75, 100, 150, 200, 250)
+
+
+@dataclass(frozen=True)
+class Options:
+    """A grid of anchored experiments: every combination of what is listed.
+
+    Parameters
+    ----------
+    anchors : how many sessions are sampled, at least 1 (100 in the paper).
+    rounds : T, at least 1 (1000 in the paper).
+    selections, policies : names, see `nextquery.replay.names`; variants like ``lin-ucb@ridge=2``.
+    k, epsilon, reading : of the selection. alpha : of the policies that have one.
+    schedule : ``none``, or ``bump``: C starts with ten arms and grows to k (Algorithm 2).
+    seeds : each draws its own anchors.
+    encoder : the name written beside the results.
+    held_out : draw anchors only from so many sessions at the end of the log, which the encoder
+        has not seen (see `nextquery.replay.held_out`); 0: from all.
+
+    >>> len(Options(k=(10, 250), policies=("lin-ucb", "random")).cells())
+    4
+    """
+
+    anchors: int = 100
+    rounds: int = 1000
+    selections: Sequence[str] = ("max-utility",)
+    policies: Sequence[str] = ("lin-ucb",)
+    k: Sequence[int] = (250,)
+    epsilon: Sequence[float] = (0.5,)
+    reading: Sequence[str] = ("example",)
+    alpha: Sequence[float] = (0.3,)
+    schedule: Sequence[str] = ("none",)
+    seeds: Sequence[int] = (0,)
+    encoder: str = ""
+    held_out: int = 0
+
+    def __post_init__(self) -> None:
+        whole_number(self.anchors, "anchors", at_least=1)
+        whole_number(self.rounds, "rounds", at_least=1)
+        whole_number(self.held_out, "held_out", at_least=0)
+        for name, values in asdict(self).items():
+            if isinstance(values, Sequence) and not isinstance(values, str) and not values:
+                raise InvalidInput(f"{name} is empty: a grid needs at least one value of each.")
+        self.cells()
+
+    def cells(self) -> list["Cell"]:
+        """The cells in a fixed order, none twice."""
+        found: dict[Cell, None] = {}
+        axes = (self.selections, self.reading, self.k, self.epsilon, self.schedule, self.seeds)
+        for selection, reading, k, epsilon, schedule, seed in product(*axes):
+            size = k if has_size(selection) else None
+            drawn = (seed, self.anchors, self.held_out)
+            setting = Setting(selection, reading, size, epsilon, *drawn).checked()
+            for policy, alpha in product(self.policies, self.alpha):
+                name = with_alpha(policy, number(alpha, "alpha", low=0))
+                cell = Cell(setting, name, one_of(schedule, "schedule", SCHEDULES), self.rounds)
+                found[cell.checked()] = None
+        return list(found)
+
+
+class Setting(NamedTuple):
+    """What decides the candidate sets."""
+
+    selection: str
+    reading: str
+    k: int | None
+    epsilon: float
+    seed: int
+    anchors: int
+    held_out: int
+
+    def checked(self) -> "Setting":
+        """Itself, or an error that says which value cannot be."""
+        one_of(self.reading, "reading", READINGS)
+        whole_number(self.seed, "seed", at_least=0)
+        selector_named(self.selection, k=self.k or 1, epsilon=self.epsilon, reading=self.reading)
+        return self
+
+
+class Cell(NamedTuple):
+    """One curve: a setting, the policy that plays in it, and for how long."""
+
+    setting: Setting
+    policy: str
+    schedule: str
+    rounds: int
+
+    def checked(self) -> "Cell":
+        """Itself, or an error that says which value cannot be."""
+        policy_named(self.policy)
+        best_first = self.setting.selection.partition("@")[0] == "max-utility"
+        if self.schedule != "none" and not best_first:
+            raise InvalidInput(
+                f"schedule {self.schedule!r} adds the best arms (Algorithm 2), so it needs the "
+                f"selection max-utility; received {self.setting.selection!r}."
+            )
+        return self
+
+    def growth(self) -> Bump | None:
+        """How C grows; None: it is whole from the start."""
+        return Bump(peak=self.setting.k) if self.schedule == "bump" else None
+
+    @property
+    def alpha(self) -> float | None:
+        """α of the policy, if it has one."""
+        value: float | None = policy_named(self.policy).get_params().get("alpha")
+        return value
+
+
+def recorded_rounds(rounds: int) -> list[int]:
+    """The rounds at which regret is written down: dense at the start, then every fifty.
+
+    >>> recorded_rounds(12)
+    [1, 2, 3, 5, 7, 10, 12]
+    """
+    return sorted({t for t in (*_ROUNDS, *range(300, rounds + 1, 50), rounds) if t <= rounds})

@@ -1,0 +1,97 @@
+"""What all figures share: colours that everyone can tell apart, and labels beside their lines."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# Okabe and Ito (2008): eight colours that the colour-blind can tell apart.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+YELLOW, BLUE, RED, PINK = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
+GREY = "#777777"
+CYCLE = (BLUE, RED, GREEN, PINK, ORANGE, SKY, BLACK)
+STYLES: tuple[Any, ...] = ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 1)), ":", "-")
+_SETTINGS: Any = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "lines.linewidth": 1.6,
+    "svg.hashsalt": "nextquery",
+    "savefig.dpi": 200,
+}
+
+
+def new_figure(
+    panels: int = 1, *, width: float = 6.6, height: float = 3.6
+) -> tuple[Any, list[Any]]:
+    """A figure with panels side by side that share their y axis."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(_SETTINGS):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        axes = figure.subplots(1, panels, sharey=True, squeeze=False)[0]
+    return figure, list(axes)
+
+
+def save(figure: Any, folder: Path, stem: str) -> None:
+    """The figure as PNG and SVG; the same figure gives the same bytes."""
+    import matplotlib as mpl
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context(_SETTINGS):
+        figure.savefig(folder / f"{stem}.png", metadata={"Software": None})
+        figure.savefig(folder / f"{stem}.svg", metadata={"Date": None, "Creator": None})
+
+
+def regret_axes(axes: Any, last_round: int, *, title: str = "") -> None:
+    """Rounds on a logarithmic axis from 1, per-round regret from below the lowest curve to 1."""
+    axes.set_xscale("log")
+    axes.set_xlim(1, last_round)
+    ticks = [t for t in (1, 10, 100, 1000, 10000) if t <= last_round]
+    axes.set_xticks(ticks, [f"{t:,}" for t in ticks])
+    axes.set_xlabel("round t")
+    axes.grid(axis="y", color="#e5e5e5", linewidth=0.6)
+    axes.set_axisbelow(True)
+    if title:
+        axes.set_title(title, loc="left", fontsize=9, fontweight="bold")
+
+
+def label_ends(
+    axes: Any, labels: Sequence[tuple[float, str, str]], *, gap: float = 0.045, size: float = 8
+) -> None:
+    """Write each label at the right edge beside the end of its line, moved apart where crowded.
+
+    `labels` are (y of the line's end, text, colour); `gap` is the least distance, as a share of
+    the axis. A thin leader joins a label that had to move to its line.
+    """
+    low, high = axes.get_ylim()
+    order = sorted(labels, key=lambda label: label[0])
+    wanted = [(y - low) / (high - low) for y, _, _ in order]
+    here = axes.transAxes
+    for (_, text, colour), own, place in zip(order, wanted, apart(wanted, gap), strict=True):
+        leader = axes.plot([1.01, 1.05], [own, place], transform=here, clip_on=False)
+        leader[0].set(color=colour, linewidth=0.5)
+        axes.text(1.06, place, text, transform=here, color=colour, fontsize=size, va="center")
+
+
+def apart(wanted: Sequence[float], gap: float) -> list[float]:
+    """Places at least `gap` apart, as near to the wanted ones as their order allows.
+
+    Least squares under the constraint: neighbours that collide are pooled and share their mean.
+    None lies below 0, the foot of the axis.
+
+    >>> [round(place, 3) for place in apart([0.5, 0.5, 0.9], 0.1)]
+    [0.45, 0.55, 0.9]
+    """
+    shifted = np.asarray(wanted, np.float64) - gap * np.arange(len(wanted))
+    pools: list[tuple[float, int]] = []
+    for value in shifted.tolist():
+        pools.append((value, 1))
+        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
+            (b, n), (a, m) = pools.pop(), pools.pop()
+            pools.append(((a * m + b * n) / (m + n), m + n))
+    flat = [mean for mean, count in pools for _ in range(count)]
+    return [max(value, 0.0) + gap * at for at, value in enumerate(flat)]

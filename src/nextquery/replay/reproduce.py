@@ -1,0 +1,78 @@
+"""`reproduce`: every figure and table of the paper, on any log, in one call."""
+
+import os
+from pathlib import Path
+
+from nextquery.arms.pool import ArmPool
+from nextquery.replay.cells import Options
+from nextquery.replay.grid import run_grid
+from nextquery.replay.report import report
+from nextquery.replay.sessions import PastSessions
+from nextquery.replay.stream import StreamOptions
+from nextquery.replay.stream_results import run_stream
+from nextquery.replay.work import Progress
+
+ALGORITHMS = (
+    *("lin-ucb-published", "lin-ucb", "lin-ucb-shared"),
+    *("lin-ts", "most-similar", "random"),
+)
+
+
+def reproduce(
+    pool: ArmPool,
+    sessions: PastSessions,
+    out: str | os.PathLike[str],
+    *,
+    anchors: int = 300,
+    rounds: int = 1000,
+    stream_sessions: int = 500,
+    encoder: str = "",
+    held_out: int = 0,
+    seed: int = 0,
+    processes: int | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Run the paper's whole evaluation and write the report; returns the HTML page.
+
+    Parameters
+    ----------
+    anchors : sessions sampled for the protocol `anchored` (100 in the paper).
+    rounds : T (1000 in the paper).
+    stream_sessions : the last sessions of the log, scored in the protocol `stream`; as many
+        before them warm the bandits up. 0 leaves the stream out.
+    encoder : the name of the vectors, written beside the results.
+    held_out : how many sessions at the end of the log the encoder has not seen; anchors are drawn
+        from them alone. 0: from all sessions, right only for an encoder that learns from none.
+    """
+    common = {"anchors": anchors, "rounds": rounds, "held_out": held_out}
+    grids = paper_grids(**common, encoder=encoder, seed=seed)
+    run_grid(pool, sessions, out, grids, progress, processes=processes)
+    if stream_sessions:
+        options = StreamOptions(sessions=stream_sessions, warm=stream_sessions, seed=seed)
+        run_stream(pool, sessions, out, options, progress, processes=processes)
+    return report(out)
+
+
+def paper_grids(
+    *, anchors: int, rounds: int, encoder: str = "", held_out: int = 0, seed: int = 0
+) -> list[Options]:
+    """The grids behind Figures 2, 3 and 4, and Algorithm 2's growing set.
+
+    >>> len({cell for grid in paper_grids(anchors=100, rounds=1000) for cell in grid.cells()})
+    34
+    """
+
+    def grid(**axes: object) -> Options:
+        size = {"anchors": anchors, "rounds": rounds, "held_out": held_out}
+        common = {**size, "encoder": encoder, "seeds": (seed,)}
+        return Options(**{**common, **axes})  # type: ignore[arg-type]
+
+    published, ours = "lin-ucb-published", "lin-ucb"
+    readings = ("example", "defined", "joint")
+    return [
+        grid(selections=("max-utility", "random"), policies=ALGORITHMS),
+        grid(selections=("zooming",), policies=(published,)),
+        grid(k=(10, 100, 250, 500), policies=(published, ours)),
+        grid(epsilon=(0.2, 0.4, 0.5, 0.6, 0.9), reading=readings, policies=(published,)),
+        grid(schedule=("bump",), policies=(ours,)),
+    ]

@@ -1,0 +1,143 @@
+"""The result files of a run: flat rows that any tool can read."""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nextquery.replay.anchored import Finished
+from nextquery.replay.metrics import bands
+
+COLUMNS = [
+    "protocol",
+    "selection",
+    "policy",
+    "reading",
+    "k",
+    "epsilon",
+    "alpha",
+    "schedule",
+    "encoder",
+    "seed",
+    "round",
+    "regret",
+    "per_round_regret",
+    "ci_low",
+    "ci_high",
+    "floor",
+    "anchors",
+]
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file in one step: a reader sees the old one or the new one, whole."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a CSV file; numbers keep six digits after the point, None is empty."""
+    stream = io.StringIO(newline="")
+    writer = csv.DictWriter(stream, columns, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: _plain(value) for name, value in row.items()})
+    write_atomically(path, stream.getvalue().encode())
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    with open(path, encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file for people and machines."""
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    write_atomically(path, text.encode())
+
+
+def described(result: Finished, encoder: str) -> dict[str, Any]:
+    """The columns that say which cell a row belongs to."""
+    cell, setting = result.cell, result.cell.setting
+    return {
+        "protocol": "anchored",
+        "selection": setting.selection,
+        "policy": cell.policy,
+        "reading": setting.reading,
+        "k": setting.k,
+        "epsilon": f"{setting.epsilon:g}",
+        "alpha": None if cell.alpha is None else f"{cell.alpha:g}",
+        "schedule": cell.schedule,
+        "encoder": encoder,
+        "seed": setting.seed,
+    }
+
+
+def rows_of(result: Finished, encoder: str) -> Iterator[dict[str, Any]]:
+    """The rows of `results.csv` for one cell: R(t) and R(t)/t with its band, and the floor."""
+    regrets = result.regrets
+    mean, low, high = bands(regrets / result.recorded, result.cell.setting.seed)
+    for at, t in enumerate(result.recorded.tolist()):
+        yield {
+            **described(result, encoder),
+            "round": t,
+            "regret": float(regrets[:, at].mean()),
+            "per_round_regret": float(mean[at]),
+            "ci_low": float(low[at]),
+            "ci_high": float(high[at]),
+            "floor": 1.0 - float(result.covered.mean()),
+            "anchors": len(regrets),
+        }
+
+
+def write_anchors(path: Path, results: Iterable[Finished], encoder: str) -> None:
+    """`anchors.parquet`: every anchor's regret, for paired comparisons."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tables = []
+    for result in results:
+        anchors, rounds = result.rewards.shape
+        columns: dict[str, Any] = {
+            "anchor": np.repeat(np.arange(anchors), rounds),
+            "session": np.repeat(result.sessions, rounds),
+            "round": np.tile(result.recorded, anchors),
+            "regret": result.regrets.ravel(),
+            "per_round_regret": (result.regrets / result.recorded).ravel(),
+            "floor": np.repeat(1.0 - result.covered, rounds),
+        }
+        said = described(result, encoder)
+        said = {**said, "epsilon": float(said["epsilon"])}
+        said["alpha"] = None if said["alpha"] is None else float(said["alpha"])
+        kinds = {
+            "k": pa.int64(),
+            "epsilon": pa.float64(),
+            "alpha": pa.float64(),
+            "seed": pa.int64(),
+        }
+        repeated = {
+            name: pa.array([value], kinds.get(name, pa.string())).take(
+                pa.array(np.zeros(anchors * rounds, np.int64))
+            )
+            for name, value in said.items()
+        }
+        tables.append(pa.table({**repeated, **columns}))
+    buffer = io.BytesIO()
+    pq.write_table(pa.concat_tables(tables), buffer, compression="zstd")
+    write_atomically(path, buffer.getvalue())
+
+
+def _plain(value: Any) -> Any:
+    if value is None:
+        return ""
+    return f"{value:.6f}" if isinstance(value, float) else value

@@ -1,0 +1,94 @@
+"""`run_stream`'s result files: how well each recommender foresaw the next query, step by step."""
+
+import io
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nextquery.arms.pool import ArmPool
+from nextquery.replay.grid import cost, update_run
+from nextquery.replay.results import write_atomically, write_rows
+from nextquery.replay.sessions import Ids, PastSessions
+from nextquery.replay.stream import Steps, StreamOptions, follow
+from nextquery.replay.stream_policies import uses_selection
+from nextquery.replay.work import Progress, begin
+
+COLUMNS = [
+    *("protocol", "selection", "policy", "pool", "m", "seed", "step"),
+    *("hit_at_m", "mrr", "per_round_regret", "foreseen", "wasted"),
+]
+SIZES = (1, 2, 3, 5, 10, 20)
+_POINTS = 10  # how many moments of the stream are written down
+
+
+def run_stream(
+    pool: ArmPool,
+    sessions: PastSessions,
+    out: str | os.PathLike[str],
+    options: StreamOptions,
+    progress: Progress | None = None,
+    *,
+    processes: int | None = None,
+) -> Path:
+    """Run the protocol `stream` and write ``stream.csv`` and ``stream_steps.parquet`` into `out`.
+
+    It resumes like `run_grid`, and gives the same bytes whatever the number of processes.
+    """
+    began = time.perf_counter()
+    work = begin(pool, sessions, out)
+    steps, ranks = follow(work, options, processes, progress)
+    rows = (row for name, found in ranks.items() for row in rows_of(name, found, options))
+    write_rows(work.out / "stream.csv", COLUMNS, rows)
+    _write_steps(work.out / "stream_steps.parquet", steps, ranks)
+    said = {"options": asdict(options), "steps": int(steps.scored.sum())}
+    update_run(work, {"stream": {**said, **cost(began, processes)}})
+    return work.out
+
+
+def rows_of(name: str, ranks: Ids, options: StreamOptions) -> Iterator[dict[str, Any]]:
+    """The rows of one recommender: averages over the steps so far, for every m.
+
+    `foreseen` is the share of next queries among the m recommended, `wasted` the share of
+    recommended queries that were not asked next; `per_round_regret` counts the first alone.
+    """
+    hit = ranks > 0
+    reciprocal = np.where(hit, 1.0 / np.maximum(ranks, 1), 0.0)
+    for step in sorted({round(len(ranks) * at / _POINTS) for at in range(1, _POINTS + 1)} - {0}):
+        for m in SIZES:
+            foreseen = float(np.mean(hit[:step] & (ranks[:step] <= m)))
+            yield {
+                "protocol": "stream",
+                "selection": options.selection if uses_selection(name) else "none",
+                "policy": name,
+                "pool": options.pool,
+                "m": m,
+                "seed": options.seed,
+                "step": step,
+                "hit_at_m": foreseen,
+                "mrr": float(reciprocal[:step].mean()),
+                "per_round_regret": 1.0 - float(np.mean(ranks[:step] == 1)),
+                "foreseen": foreseen,
+                "wasted": 1.0 - foreseen / m,
+            }
+
+
+def _write_steps(path: Path, steps: Steps, ranks: dict[str, Ids]) -> None:
+    """Every step's rank (0: not among the first 20), for paired comparisons."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    count = int(steps.scored.sum())
+    columns = {
+        "policy": pa.array(np.repeat(list(ranks), count)),
+        "step": np.tile(np.arange(1, count + 1), len(ranks)),
+        "session": np.tile(steps.session[steps.scored], len(ranks)),
+        "rank": np.concatenate(list(ranks.values())),
+    }
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(columns), buffer, compression="zstd")
+    write_atomically(path, buffer.getvalue())

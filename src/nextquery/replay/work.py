@@ -1,0 +1,145 @@
+"""What a run works on, its finished pieces on disk, and the processes that make them.
+
+A finished piece is a folder of its own, written in one step. So a run that was killed and started
+again does only what is missing, and since a piece depends on nothing but its own options and the
+data, the results are the same bytes whatever the number of processes or the order of pieces.
+"""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from nextquery import folders
+from nextquery.arms.pool import ArmPool
+from nextquery.errors import NotAFolder
+from nextquery.replay.sessions import PastSessions, checked
+
+Progress = Callable[[int, int, str], None]
+KIND, VERSION = "nextquery replay piece", 1
+
+
+class Piece(NamedTuple):
+    """Something to be done once: its section of the run, words for people, and what decides it."""
+
+    section: str
+    words: str
+    options: Any
+
+
+class Work(NamedTuple):
+    """What every process needs to know."""
+
+    pool: ArmPool
+    sessions: PastSessions
+    out: Path
+    data: str
+
+    def folder(self, piece: Piece) -> Path:
+        """Where a piece lies: a readable name, made unique by a hash of all that decides it."""
+        described = json.dumps([piece, self.data])
+        digest = hashlib.sha256(described.encode()).hexdigest()[:16]
+        readable = "".join(c if c.isalnum() else "-" for c in piece.words)
+        return self.out / piece.section / f"{readable}-{digest}"
+
+    def is_done(self, piece: Piece) -> bool:
+        """Whether the piece was finished, by this run or one before."""
+        try:
+            folders.read(self.folder(piece), kind=KIND, version=VERSION)
+        except NotAFolder:
+            return False
+        return True
+
+    def load(self, piece: Piece) -> dict[str, Any]:
+        """The arrays of a finished piece."""
+        folder = folders.read(self.folder(piece), kind=KIND, version=VERSION)
+        return {name.removesuffix(".npy"): np.array(folder.array(name)) for name in folder.files}
+
+    def keep(self, piece: Piece, arrays: Mapping[str, Any]) -> None:
+        """Write the arrays of a finished piece, all of them or nothing."""
+        parts: dict[str, folders.Part] = {f"{name}.npy": array for name, array in arrays.items()}
+        meta = {"words": piece.words, "options": repr(piece.options), "data": self.data}
+        folders.write(self.folder(piece), kind=KIND, version=VERSION, parts=parts, meta=meta)
+
+
+def begin(pool: ArmPool, sessions: PastSessions, out: str | os.PathLike[str]) -> Work:
+    """Check the data and make the folder of a run."""
+    past = checked(sessions, pool)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()  # results of other data must never be taken for these
+    for array in (pool.vectors, pool.removed, *past):
+        digest.update(np.ascontiguousarray(array).data)
+    return Work(pool, past, folder, digest.hexdigest())
+
+
+def default_processes() -> int:
+    """As many as this process may use cores."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def do(
+    work: Work,
+    pieces: Sequence[Piece],
+    task: Callable[[Work, Piece], None],
+    processes: int | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Do the pieces that are not done yet. `task` must write its piece with `Work.keep`."""
+    missing = [piece for piece in pieces if not work.is_done(piece)]
+    ended = _ended(work, missing, task, processes or default_processes())
+    for done, piece in enumerate(ended, start=1):
+        if progress is not None:
+            progress(done, len(missing), piece.words)
+
+
+def _ended(
+    work: Work, pieces: Sequence[Piece], task: Callable[[Work, Piece], None], processes: int
+) -> Iterator[Piece]:
+    """The pieces as they end; an error in any of them stops the run."""
+    if processes == 1 or len(pieces) < 2:
+        for piece in pieces:
+            with threadpool_limits(1):
+                task(work, piece)
+            yield piece
+        return
+    # A forked child shares the pool's memory; where forking is not safe the pool is sent over.
+    how = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    with ProcessPoolExecutor(min(processes, len(pieces)), how, _start, (work,)) as executor:
+        futures = {executor.submit(_run, task, piece): piece for piece in pieces}
+        try:
+            for future in as_completed(futures):
+                future.result()
+                yield futures[future]
+        except BaseException:
+            executor.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+_here: list[Work] = []  # in a worker process: what it works on
+
+
+def _start(work: Work) -> None:
+    _here[:] = [work]
+
+
+def _run(task: Callable[[Work, Piece], None], piece: Piece) -> None:
+    with threadpool_limits(1):  # processes share the cores; and sums do not depend on threads
+        task(_here[0], piece)
+
+
+def words_of(parts: Iterable[object]) -> str:
+    """Words for people, from a few values.
+
+    >>> words_of(["max-utility", 250, None])
+    'max-utility 250'
+    """
+    return " ".join(str(part) for part in parts if part is not None)

@@ -1,0 +1,147 @@
+"""Grids: the same bytes whatever the way there, and nothing done twice."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from nextquery import replay
+from nextquery.errors import InvalidInput
+from nextquery.replay import anchored, work
+from nextquery.replay.results import COLUMNS, read_rows
+from tests.replay.worlds import small_world
+
+GRID = replay.Options(
+    anchors=12,
+    rounds=30,
+    selections=("max-utility", "random", "zooming", "threshold", "sampled"),
+    policies=("lin-ucb", "lin-ucb-published", "lin-ts", "most-similar"),
+    k=(5, 8),
+    seeds=(0, 1),
+)
+
+
+def files(out: Path) -> tuple[bytes, bytes]:
+    return (out / "results.csv").read_bytes(), (out / "anchors.parquet").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pool, past = small_world()
+    return replay.run_grid(pool, past, tmp_path_factory.mktemp("run"), GRID, processes=1)
+
+
+def test_processes_and_the_order_of_cells_change_nothing(
+    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, past = small_world()
+    two = replay.run_grid(pool, past, tmp_path / "two", GRID, processes=2)
+    assert files(two) == files(uninterrupted)
+    ended = work._ended
+
+    def backwards(on: Any, pieces: Any, task: Any, processes: int) -> Any:
+        return ended(on, pieces[::-1], task, processes)
+
+    monkeypatch.setattr(work, "_ended", backwards)
+    back = replay.run_grid(pool, past, tmp_path / "back", GRID, processes=1)
+    assert files(back) == files(uninterrupted)
+
+
+def test_a_killed_run_goes_on_and_repeats_nothing(
+    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, past = small_world()
+    done = itertools.count(1)
+
+    def killed(*_: object) -> None:
+        if next(done) == 30:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replay.run_grid(pool, past, tmp_path, GRID, killed, processes=1)
+    assert not (tmp_path / "results.csv").exists()
+    before = {path.name for path in (tmp_path / "cells").iterdir()}
+    again: list[Any] = []
+    play = anchored._play
+
+    def counted(on: Any, piece: Any) -> None:
+        again.append(piece)
+        play(on, piece)
+
+    monkeypatch.setattr(anchored, "_play", counted)
+    replay.run_grid(pool, past, tmp_path, GRID, processes=1)
+    assert before
+    assert len(again) == len(GRID.cells()) - len(before)
+    assert files(tmp_path) == files(uninterrupted)
+
+
+def test_a_finished_run_started_again_does_nothing(uninterrupted: Path) -> None:
+    calls: list[object] = []
+    before = files(uninterrupted)
+    replay.run_grid(*small_world(), uninterrupted, GRID, lambda *told: calls.append(told))
+    assert calls == []
+    assert files(uninterrupted) == before
+
+
+def test_the_columns_are_those_of_the_architecture(uninterrupted: Path) -> None:
+    rows = read_rows(uninterrupted / "results.csv")
+    assert list(rows[0]) == COLUMNS
+    assert {row["protocol"] for row in rows} == {"anchored"}
+    assert {row["k"] for row in rows if row["selection"] == "zooming"} == {""}
+    assert {row["alpha"] for row in rows if row["policy"] == "most-similar"} == {""}
+    for row in rows:
+        low, mean, high = (float(row[c]) for c in ("ci_low", "per_round_regret", "ci_high"))
+        assert low <= mean <= high
+        assert mean >= float(row["floor"]) - 1e-6
+        assert float(row["regret"]) == pytest.approx(mean * int(row["round"]), abs=1e-4)
+
+
+def test_anchors_average_to_the_results(uninterrupted: Path) -> None:
+    table = pq.read_table(uninterrupted / "anchors.parquet").to_pydict()
+    names = ("selection", "policy", "k", "seed", "round")
+    sums: dict[tuple[Any, ...], list[float]] = {}
+    for *key, regret in zip(*(table[name] for name in names), table["regret"], strict=True):
+        sums.setdefault(tuple(str("" if v is None else v) for v in key), []).append(regret)
+    for row in read_rows(uninterrupted / "results.csv"):
+        mine = sums[tuple(row[name] for name in names)]
+        assert np.mean(mine) == pytest.approx(float(row["regret"]), abs=1e-6)
+        assert len(mine) == int(row["anchors"])
+
+
+def test_run_json_says_what_was_run(uninterrupted: Path) -> None:
+    said = json.loads((uninterrupted / "run.json").read_text())
+    assert said["anchored"]["options"][0]["rounds"] == 30
+    assert said["data"]["arms"] == 60
+    assert said["anchored"]["peak_bytes_main"] > 1 << 20
+    assert "numpy" in said["versions"]
+
+
+def test_other_data_in_the_same_folder_is_never_mixed_up(tmp_path: Path) -> None:
+    options = replay.Options(anchors=5, rounds=5, k=(4,))
+    pool, past = small_world()
+    first = files(replay.run_grid(pool, past, tmp_path, options, processes=1))
+    other = past._replace(arms=(past.arms + 1) % len(pool))
+    assert files(replay.run_grid(pool, other, tmp_path, options, processes=1)) != first
+    assert files(replay.run_grid(pool, past, tmp_path, options, processes=1)) == first
+
+
+@pytest.mark.parametrize(
+    ("wrong", "answer"),
+    [
+        ({"selections": ("nearest",)}, "max-utility"),
+        ({"policies": ("lin-ucb@beta=1",)}, "beta"),
+        ({"k": ()}, "empty"),
+        ({"reading": ("literal",)}, "example"),
+        ({"schedule": ("bump",), "selections": ("random",)}, "Algorithm 2"),
+        ({"rounds": 0}, "at least 1"),
+    ],
+)
+def test_wrong_options_are_answered_before_anything_runs(
+    wrong: dict[str, Any], answer: str
+) -> None:
+    with pytest.raises(InvalidInput, match=answer):
+        replay.Options(**wrong)
