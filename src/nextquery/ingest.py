@@ -61,8 +61,8 @@ def ingest(
     out : the pool folder.
     options : how to read, clean and protect the log.
     encoder : ``auto``, the name of an encoder, or the folder of a saved one.
-    hold_out : the encoder does not learn from so many sessions drawn at random, nor from as many
-        of the newest, so that replays on them tell the truth. Their queries are arms all the same.
+    hold_out : the encoder does not learn from so many of the newest sessions (at most half of
+        them), so that replays on these tell the truth. Their queries are arms all the same.
     progress : called with the stage and the share of it that is done (None: just begun).
     """
     target, options = Path(out), options or LogOptions()
@@ -73,7 +73,8 @@ def ingest(
     work = target.parent / f".{target.name}.work"
     made_from = _fingerprint(log, options)
     texts, origin, old = _prepared(log, options, work, made_from, said)
-    origin = replace(origin, held_out=_held_out(origin.sessions.size, hold_out))
+    held_out = min(whole_number(hold_out, "hold_out", at_least=0), origin.sessions.size // 2)
+    origin = replace(origin, held_out=held_out)
     resumed = ["prepare"] if old else []
     fitted, old = _fitted(encoder, texts, origin, options, work, made_from, said)
     resumed += ["fit"] if old else []
@@ -111,7 +112,6 @@ def _prepared(
         done.session_arms,
         done.session_offsets,
         done.session_times,
-        np.zeros(len(done.session_times), np.bool_),
         done.k_anonymous,
         done.report.to_dict(),
     )
@@ -133,14 +133,12 @@ def _fitted(
 ) -> tuple[Encoder, bool]:
     if (Path(name) / folders.MANIFEST).exists():
         return Encoder.load(name), False
-    sessions = origin.sessions.take(np.flatnonzero(~origin.held_out))
+    sessions = origin.sessions.take(np.arange(origin.sessions.size - origin.held_out))
     encoder = encoder_by_name(
         name, n_sessions=sessions.size, n_texts=len(texts), profile=options.profile
     )
-    known = hashlib.sha256(origin.held_out.tobytes()).hexdigest()
-    made_from = (
-        f"{made_from} {known} {json.dumps(encoder.get_params(), sort_keys=True)} {encoder.name}"
-    )
+    params = json.dumps(encoder.get_params(), sort_keys=True)
+    made_from = f"{made_from} {origin.held_out} {encoder.name} {params}"
     folder = _finished(work / "fitted", _FITTED, made_from)
     if folder is not None:
         return Encoder.of(folder), True
@@ -181,20 +179,11 @@ def _encoded(texts: TextColumn, origin: Origin, encoder: Encoder, progress: Prog
         session_arms=sessions.arms,
         session_offsets=sessions.offsets,
         session_times=np.asarray(origin.session_times)[stay],
-        held_out=origin.held_out[stay],
+        held_out=int((stay >= origin.sessions.size - origin.held_out).sum()),
         report=report,
     )
     names = [texts[i] for i in kept.tolist()]
     return ArmPool.from_vectors(names, vectors[kept], origin=origin, encoder=encoder)
-
-
-def _held_out(sessions: int, hold_out: int) -> NDArray[np.bool_]:
-    """Which sessions the encoder does not see: some at random, and the newest."""
-    count = min(whole_number(hold_out, "hold_out", at_least=0), sessions)
-    held_out = np.zeros(sessions, np.bool_)
-    held_out[np.random.default_rng(0).choice(sessions, count, replace=False)] = True
-    held_out[sessions - count :] = True
-    return held_out
 
 
 def _without(origin: Origin, placed: NDArray[np.bool_]) -> tuple[Sessions, NDArray[np.intp]]:

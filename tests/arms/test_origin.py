@@ -15,9 +15,9 @@ def origin() -> Origin:
         np.array([0, 1]),
         np.array([0, 2]),
         np.array([np.nan]),
-        np.array([True]),
         False,
         {"options": {"profile": "text", "skip": ["lower-case"], "max_chars": 50}},
+        held_out=1,
     )
 
 
@@ -35,7 +35,7 @@ def test_a_pool_keeps_its_log(tmp_path: Path) -> None:
     assert not again.origin.k_anonymous
     assert again.origin.sessions.arms.tolist() == [0, 1]
     assert np.isnan(again.origin.session_times[0])
-    assert again.origin.held_out.tolist() == [True]
+    assert again.origin.held_out == 1
 
 
 def test_queries_are_cleaned_as_the_log_was() -> None:

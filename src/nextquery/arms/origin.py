@@ -22,7 +22,6 @@ _ARRAYS = (
     "session_arms",
     "session_offsets",
     "session_times",
-    "held_out",
 )
 
 
@@ -36,9 +35,9 @@ class Origin:
     session_arms: NDArray[np.int64]
     session_offsets: NDArray[np.int64]
     session_times: NDArray[np.float64]  #: unix seconds of each session's start, or NaN
-    held_out: NDArray[np.bool_]  #: the sessions from which the encoder has not learnt
     k_anonymous: bool
     report: Mapping[str, Any] = field(default_factory=dict)  #: what ingest did, as JSON
+    held_out: int = 0  #: from so many of the newest sessions the encoder has not learnt
 
     @property
     def sessions(self) -> Sessions:
@@ -57,7 +56,11 @@ class Origin:
 
     def meta(self) -> dict[str, Any]:
         """What a manifest says of the log."""
-        return {"k_anonymous": self.k_anonymous, "report": dict(self.report)}
+        return {
+            "k_anonymous": self.k_anonymous,
+            "report": dict(self.report),
+            "held_out": self.held_out,
+        }
 
     def parts(self) -> dict[str, Part]:
         """What a folder keeps of the log."""

@@ -13,6 +13,9 @@ from rich.markup import escape
 from nextquery.cli.ingest import ingest
 from nextquery.cli.output import err, exit_code
 from nextquery.cli.recommend import recommend
+from nextquery.cli.replay import replay
+from nextquery.cli.report import report
+from nextquery.cli.reproduce import reproduce
 from nextquery.cli.stats import stats
 from nextquery.errors import NextqueryError
 
@@ -23,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (ingest, stats, recommend):
+for verb in (ingest, stats, recommend, replay, report, reproduce):
     app.command()(verb)
 
 

@@ -20,7 +20,8 @@ def ingest(
         ),
     ] = "auto",
     hold_out: Annotated[
-        int, typer.Option(help="Sessions from which the encoder does not learn, for replays.")
+        int,
+        typer.Option(help="Newest sessions from which the encoder does not learn, for replays."),
     ] = 0,
     session: o.Session = None,
     user: o.User = None,

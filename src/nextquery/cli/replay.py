@@ -70,6 +70,7 @@ def replay(
                 schedule=schedule,
                 seeds=seed,
                 encoder=encoder_name(pool),
+                held_out=held_out_of(pool),
             )
             experiments.run_grid(pool, past, to, grid, progress_of(stages), processes=processes)
         else:
@@ -102,6 +103,11 @@ def one(name: str, values: list[Any]) -> Any:
 def encoder_name(pool: "ArmPool") -> str:
     """The name of a pool's encoder, for the results; empty where it has none."""
     return "" if pool.encoder is None else pool.encoder.name
+
+
+def held_out_of(pool: "ArmPool") -> int:
+    """How many of the newest sessions the pool's encoder has not seen."""
+    return 0 if pool.origin is None else pool.origin.held_out
 
 
 def progress_of(stages: Stages) -> "Progress":

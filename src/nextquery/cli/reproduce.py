@@ -7,7 +7,7 @@ import typer
 
 from nextquery.cli import log_options as o
 from nextquery.cli.output import Stages, err, out
-from nextquery.cli.replay import Processes, Run, encoder_name, progress_of
+from nextquery.cli.replay import Processes, Run, encoder_name, held_out_of, progress_of
 
 if TYPE_CHECKING:
     from nextquery.arms import ArmPool
@@ -19,14 +19,14 @@ def reproduce(
         str, typer.Argument(help="A log, a pool that ingest wrote, or sample for the built-in log.")
     ] = "sample",
     encoder: Annotated[
-        str, typer.Option(help="Of the vectors: auto, static, projected, tuned, lsa or sentence.")
+        str, typer.Option(help="As in ingest; a pool keeps the one it was made with.")
     ] = "auto",
-    held_out: Annotated[
+    hold_out: Annotated[
         int,
         typer.Option(
             min=0,
-            help="Last sessions that the encoder does not see; anchors come from them. 0: replay a "
-            "pool with its own vectors, which may have seen every answer.",
+            help="Newest sessions that the encoder of a LOG does not see; anchors come from them. "
+            "(A pool was made with its own.)",
         ),
     ] = 1000,
     anchors: Annotated[int, typer.Option(min=1, help="Sampled sessions; 100 in the paper.")] = 300,
@@ -44,22 +44,16 @@ def reproduce(
     from nextquery import replay
 
     with Stages() as stages:
-        pool = _pool(log, to, encoder if not held_out else "static", stages)
-        past, name = replay.PastSessions.of_pool(pool), encoder_name(pool)
-        if held_out:
-            stages("fit on earlier sessions", None)
-            kept = to / f"encoder-{encoder}-{held_out}"
-            pool, past, name = replay.refit(pool, past, held_out, encoder, keep_in=kept)
-            stages("fit on earlier sessions", 1.0)
+        pool = _pool(log, to, encoder, hold_out, stages)
         page = replay.reproduce(
             pool,
-            past,
+            replay.PastSessions.of_pool(pool),
             to,
             anchors=anchors,
             rounds=rounds,
             stream_sessions=stream,
-            encoder=name,
-            held_out=held_out,
+            encoder=encoder_name(pool),
+            held_out=held_out_of(pool),
             seed=seed,
             processes=processes,
             progress=progress_of(stages),
@@ -68,7 +62,7 @@ def reproduce(
     err().print(f"figures and tables: {page.parent}", markup=False, soft_wrap=True)
 
 
-def _pool(log: str, to: Path, encoder: str, stages: Stages) -> "ArmPool":
+def _pool(log: str, to: Path, encoder: str, hold_out: int, stages: Stages) -> "ArmPool":
     """The pool given, or one made of the log, once, inside the folder of the run."""
     from nextquery.arms import ArmPool
     from nextquery.ingest import ingest
@@ -76,4 +70,5 @@ def _pool(log: str, to: Path, encoder: str, stages: Stages) -> "ArmPool":
     for made in (Path(log), to / "pool"):
         if (made / "manifest.json").exists():
             return ArmPool.open(made)
-    return ingest(o.source([log]), to / "pool", encoder=encoder, progress=stages).pool
+    source = o.source([log])
+    return ingest(source, to / "pool", encoder=encoder, hold_out=hold_out, progress=stages).pool

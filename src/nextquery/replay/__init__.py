@@ -2,7 +2,6 @@
 
 from nextquery.replay.cells import Options
 from nextquery.replay.grid import run_grid
-from nextquery.replay.held_out import refit
 from nextquery.replay.report import report
 from nextquery.replay.reproduce import reproduce
 from nextquery.replay.sessions import PastSessions
@@ -13,7 +12,6 @@ __all__ = [
     "Options",
     "PastSessions",
     "StreamOptions",
-    "refit",
     "report",
     "reproduce",
     "run_grid",

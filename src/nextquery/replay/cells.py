@@ -29,7 +29,7 @@ class Options:
     seeds : each draws its own anchors.
     encoder : the name written beside the results.
     held_out : draw anchors only from so many sessions at the end of the log, which the encoder
-        has not seen (see `nextquery.replay.held_out`); 0: from all.
+        has not seen (`ingest` with ``hold_out``); 0: from all.
 
     >>> len(Options(k=(10, 250), policies=("lin-ucb", "random")).cells())
     4
