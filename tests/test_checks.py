@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nextquery.checks import number, one_of, whole_number
+from nextquery.checks import installed, number, one_of, whole_number
 from nextquery.errors import InvalidInput
 
 
@@ -31,3 +31,11 @@ def test_an_open_bound_is_open() -> None:
 def test_unknown_names_are_answered_with_the_known() -> None:
     with pytest.raises(InvalidInput, match="one of shared, disjoint; received 'both'"):
         one_of("both", "model", ("shared", "disjoint"))
+
+
+def test_a_missing_extra_is_named_with_the_command() -> None:
+    installed("replay", "json")
+    with pytest.raises(
+        InvalidInput, match=r"needs no_such_module.*pip install 'nextquery\[replay\]'"
+    ):
+        installed("replay", "json", "no_such_module")

@@ -1,5 +1,6 @@
 """Checks of options: each answers with the value received and the values allowed."""
 
+import importlib.util
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -29,6 +30,16 @@ def number(
         most = "" if high == math.inf else f" and at most {high:g}"
         raise InvalidInput(f"{name} must be a number {least}{most}; received {value!r}.")
     return float(value)
+
+
+def installed(extra: str, *modules: str) -> None:
+    """Refuse, with the command to type, when the modules of an extra are not installed."""
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    if missing:
+        raise InvalidInput(
+            f"this needs {' and '.join(missing)}, which the extra {extra!r} brings: "
+            f"pip install 'nextquery[{extra}]'"
+        )
 
 
 def one_of(value: Any, name: str, allowed: Iterable[str]) -> str:

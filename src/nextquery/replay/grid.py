@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from nextquery.arms.pool import ArmPool
+from nextquery.checks import installed
 from nextquery.replay.anchored import run_cells
 from nextquery.replay.cells import Cell, Options
 from nextquery.replay.describe import describe
@@ -41,6 +42,7 @@ def run_grid(
     ``similar_arms.csv``. `progress` is called with the
     number of tasks done, their total, and the name of the last one.
     """
+    installed("replay", "pyarrow")
     began = time.perf_counter()
     grids = [options] if isinstance(options, Options) else list(options)
     work = begin(pool, sessions, out)

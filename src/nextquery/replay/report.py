@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from nextquery.checks import installed
 from nextquery.errors import NotAFolder
 from nextquery.replay import figures, stream_report, tables
 from nextquery.replay.curves import read_curves
@@ -28,6 +29,7 @@ CAPTIONS = {
 
 def report(run: str | os.PathLike[str]) -> Path:
     """Write ``report.md``, ``report.html`` and ``figures/`` into the folder of a run."""
+    installed("replay", "matplotlib", "pyarrow")
     folder = Path(run)
     said = _run(folder)
     blocks: list[Block] = [Heading("Replay of the paper's experiments", 1)]

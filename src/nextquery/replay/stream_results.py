@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nextquery.arms.pool import ArmPool
+from nextquery.checks import installed
 from nextquery.replay.grid import cost, update_run
 from nextquery.replay.results import write_atomically, write_rows
 from nextquery.replay.sessions import Ids, PastSessions
@@ -39,6 +40,7 @@ def run_stream(
 
     It resumes like `run_grid`, and gives the same bytes whatever the number of processes.
     """
+    installed("replay", "pyarrow")
     began = time.perf_counter()
     work = begin(pool, sessions, out)
     steps, ranks = follow(work, options, processes, progress)
