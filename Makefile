@@ -19,8 +19,9 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-reproduce: .venv/ready  ## the paper's numbers, beside ours
+reproduce: .venv/ready  ## the paper's numbers, then its whole evaluation on the built-in sample
 	$(BIN)/python examples/paper_numbers.py
+	$(BIN)/nextquery reproduce sample --out runs/sample
 
 bench: .venv/bench-ready  ## speed, beside the peers and the physical floor
 	$(BIN)/python -m benchmarks.nearest
