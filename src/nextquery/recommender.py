@@ -84,6 +84,11 @@ class Recommender:
         repeat: bool = False,
         add_arms: bool = False,
     ) -> None:
+        for thing, kind, name in ((selector, Selector, "selector"), (policy, Policy, "policy")):
+            if not isinstance(thing, kind):
+                raise InvalidInput(f"{name} must be a {kind.__name__} object; received {thing!r}.")
+        if encoder is not None and not callable(getattr(encoder, "encode", None)):
+            raise InvalidInput(f"encoder must have a method encode(texts); received {encoder!r}.")
         if schedule is not None and selector.k is None:
             raise InvalidInput(
                 f"a schedule sets the number of candidates, and {type(selector).__name__} has "

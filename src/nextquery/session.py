@@ -72,19 +72,33 @@ class Session:
 
     def accept(self, choice: Choice) -> None:
         """The person ran this recommendation; those above it in its slate were passed over."""
-        slate = self._close(choice)
+        slate = self._waiting(choice)
         place = [entry.id for entry in slate].index(choice.id)
         for entry in slate[:place]:
-            self.recommender.policy.update(entry, 0.0)
+            if entry.id in self._open:
+                self.recommender.policy.update(entry, 0.0)
         self.recommender.policy.update(slate[place], 1.0)
+        self._close(slate)
         arm = choice.arm
         self._move(Place(choice.text, arm, self.recommender.pool.rows([arm])[0]))
 
-    def ignore(self, choice: Choice, issued: str | None = None) -> None:
-        """The person did not want this; `issued` is the query typed instead, if any."""
+    def ignore(self, choice: Choice | Sequence[Choice], issued: str | None = None) -> None:
+        """The person did not want this; `issued` is the query typed instead, if any.
+
+        Of a whole slate only the first entry counts as a failure: nobody knows how far the others
+        were read. Of one entry, that entry does, and the rest of its slate still waits.
+        """
         place = None if issued is None else self.recommender.place(issued)
-        self._close(choice)
-        self.recommender.policy.update(choice, 0.0)
+        if isinstance(choice, Choice):
+            self._waiting(choice)
+            ignored, closed = choice, [choice]
+        else:
+            if not choice:
+                raise InvalidInput("an empty slate was shown to nobody and cannot be ignored.")
+            closed = self._waiting(choice[0])
+            ignored = choice[0]
+        self.recommender.policy.update(ignored, 0.0)
+        self._close(closed)
         if place is not None:
             self._move(place)
 
@@ -94,15 +108,17 @@ class Session:
         hidden = rec.hidden(self._anchor, [*self.history, *self._shown])
         old = self._candidates
         if rec.schedule is not None:
+            anew = self._moved and rec.reselects
             size = grown(rec.schedule, rec.schedule.start if old is None else len(old), self.trial)
-            kept = old.arms if old is not None and not (self._moved and rec.reselects) else ()
+            kept = rec.pool.alive(old.arms) if old is not None and not anew else ()
             if old is None or self._moved or size > len(old):
                 old = self._select(hidden, size, kept)
         elif old is None or (self._moved and rec.reselects):
             old = self._select(hidden, None, ())
         elif self._moved:
-            old = self._select(hidden, len(old) if rec.selector.k else None, old.arms)
-        fresh = old.take(~np.isin(old.arms, hidden))
+            kept = rec.pool.alive(old.arms)
+            old = self._select(hidden, len(old) if rec.selector.k else None, kept)
+        fresh = old.take(~np.isin(old.arms, hidden) & np.isin(old.arms, rec.pool.alive(old.arms)))
         if not len(fresh) and rec.schedule is None and len(old):
             old = fresh = self._select(hidden, None, ())  # all of C was shown: look further
         self._candidates, self._moved = old, False
@@ -112,16 +128,19 @@ class Session:
         rec = self.recommender
         return rec.selector.select(rec.pool, self._anchor.vector, hidden, rec.rng, k=k, keep=keep)
 
-    def _close(self, choice: Choice) -> list[Choice]:
+    def _waiting(self, choice: Choice) -> list[Choice]:
+        """The slate of a choice that was not answered yet."""
         slate = self._open.get(choice.id)
         if slate is None:
             raise InvalidInput(
                 f"choice {choice.id!r} is not waiting for an answer in session {self.id}: it was "
                 "answered already, or comes from another session."
             )
-        for entry in slate:
-            del self._open[entry.id]
         return slate
+
+    def _close(self, slate: Sequence[Choice]) -> None:
+        for entry in slate:
+            self._open.pop(entry.id, None)
 
     def _move(self, place: Place) -> None:
         """The arm now playing becomes the query that was accepted, or typed."""

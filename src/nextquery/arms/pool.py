@@ -156,6 +156,8 @@ class ArmPool:
 
     def index_of(self, text: str) -> int | None:
         """The id of the arm with this text, or None."""
+        if not isinstance(text, str):
+            raise InvalidInput(f"the text of an arm is a text; received {text!r}.")
         return next((i for i in self._texts.ids_of(text) if not self._is_removed(i)), None)
 
     def add(self, texts: Sequence[str], vectors: ArrayLike) -> Ids:
@@ -172,6 +174,11 @@ class ArmPool:
     def remove(self, ids: Iterable[int]) -> None:
         """Take arms out of every later answer; their ids are not given again."""
         self._removed = np.union1d(self._removed, self._ids(ids, "ids"))
+
+    def alive(self, ids: Iterable[int]) -> Ids:
+        """Those of the ids that were not removed, in their order."""
+        wanted = self._ids(ids, "ids", keep_order=True)
+        return wanted[~np.isin(wanted, self._removed)]
 
     def rows(self, ids: Iterable[int]) -> Vectors:
         """The vectors of a few arms, in the order of `ids`."""
@@ -209,7 +216,9 @@ class ArmPool:
         if one:
             return found[0][0].ids, found[0][0].similarities
         ids, similarities = [row[0].ids for row in found], [row[0].similarities for row in found]
-        if ids and len({len(row) for row in ids}) == 1:
+        if not ids:
+            return np.empty((0, k), np.int64), np.empty((0, k))
+        if len({len(row) for row in ids}) == 1:
             return np.stack(ids), np.stack(similarities)
         return ids, similarities
 
@@ -268,6 +277,8 @@ class ArmPool:
         return place < len(self._removed) and self._removed[place] == arm
 
     def _ids(self, ids: Iterable[int], what: str, *, keep_order: bool = False) -> Ids:
+        if not isinstance(ids, Iterable):
+            raise InvalidInput(f"{what} must be several ids; received {ids!r}. Wrap it: [{ids!r}].")
         given = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids))
         if given.size == 0:
             return NO_IDS

@@ -51,7 +51,7 @@ def find(columns: Sequence[str], mapped: Mapping[str, str | None], where: str) -
 
 def require(found: Mapping[str, str], columns: Sequence[str], where: str) -> None:
     """Refuse a log without queries, or whose queries cannot be put into sessions."""
-    shown = ", ".join(repr(column) for column in columns[:20]) or "none"
+    shown = _listed(columns)
     if "query" not in found:
         raise InvalidInput(
             f"{where}: no column holds the queries. Columns found: {shown}. Name it with "
@@ -74,11 +74,17 @@ def _named(columns: Sequence[str], wanted: str, role: str, where: str) -> str:
         for column in columns:
             if same(column, wanted):
                 return column
-    shown = ", ".join(repr(column) for column in columns[:20]) or "none"
+    shown = _listed(columns)
     raise InvalidInput(
         f"{where}: there is no column {wanted!r} for the {role}. Columns found: {shown}. "
         f"Change {role}=… (--{role} NAME)."
     )
+
+
+def _listed(columns: Sequence[str]) -> str:
+    """The columns for a message; what is no name may be a query in a file without a header."""
+    names = [c if re.fullmatch(r"[A-Za-z_][\w.-]{0,39}", c) else "…" for c in columns[:20]]
+    return ", ".join(repr(name) for name in names) or "none"
 
 
 def _plain(name: str) -> str:

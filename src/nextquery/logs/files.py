@@ -38,8 +38,10 @@ class LogFile:
         return "".join(f"[{c}]" if c in "*?[" else c for c in str(self.path))
 
     def first_bytes(self) -> str:
-        """The start of the file, for messages."""
-        return repr(self.start[:48])
+        """The start of the file, for messages; of text not a word: it may be somebody's query."""
+        start = self.start[:48]
+        binary = any(byte < 32 and byte not in b"\t\r\n" for byte in start) or not start.strip()
+        return repr(start[:16]) if binary else "are text"
 
 
 def find(log: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[LogFile]:

@@ -108,6 +108,7 @@ def _sessions(engine: Engine, log: Log, options: LogOptions, *, private: bool) -
     engine.stage("read")
     read.create(engine)
     sources = _read(engine, log, options)
+    sessions.forget_placeholders(engine)
     faults = malformed.finish(engine, sources)
     by_user = bool(engine.value("SELECT count(person) FROM log WHERE bad IS NULL"))
     timed = bool(engine.value("SELECT count(secs) FROM log WHERE bad IS NULL"))

@@ -18,7 +18,7 @@ from nextquery.logs.engine import Engine
 from nextquery.logs.options import LogOptions
 from nextquery.logs.patterns import KEPT, PATTERNS, RAW, seen_in, suspicious, verdict
 from nextquery.logs.rules import cleaning
-from nextquery.logs.sessions import without_repeats
+from nextquery.logs.sessions import NOBODY, without_repeats
 
 BLOCKLIST, MIN_USERS = "blocklist", "min-users"
 
@@ -65,9 +65,11 @@ def gates(engine: Engine, options: LogOptions, *, min_users: int, by_user: bool)
         "FROM spellings WHERE private GROUP BY tid"
     )
     _blocked(engine, options)
+    least = min_users if min_users > 1 else 0  # who asks for one user asks for no protection
     engine.run(
         "CREATE TABLE issued AS SELECT tid, count(*) AS users FROM "
-        f"(SELECT DISTINCT tid, {'who' if by_user else 'visit'} FROM steps WHERE NOT private) "
+        f"(SELECT DISTINCT tid, {'who' if by_user else 'visit'} FROM steps "
+        f"WHERE NOT private AND who <> {NOBODY}) "
         "GROUP BY tid"
     )
     engine.run(
@@ -85,7 +87,7 @@ def gates(engine: Engine, options: LogOptions, *, min_users: int, by_user: bool)
         "coalesce(i.users, 0) AS users, CASE WHEN b.wide IS NOT NULL THEN b.wide "
         "WHEN u.first_pos IS NULL THEN b.why "
         f"WHEN blocked.tid IS NOT NULL THEN '{BLOCKLIST}' "
-        f"WHEN i.users < {min_users} THEN '{MIN_USERS}' END AS why "
+        f"WHEN coalesce(i.users, 0) < {least} THEN '{MIN_USERS}' END AS why "
         "FROM used u LEFT JOIN seen s USING (tid) LEFT JOIN issued i USING (tid) "
         "LEFT JOIN bearers b USING (tid) LEFT JOIN blocked USING (tid)"
     )

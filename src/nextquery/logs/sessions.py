@@ -8,13 +8,26 @@ is what the row rules and `repeats` leave of it; ``kept(visit)`` are the session
 from nextquery.logs.engine import Engine
 from nextquery.logs.options import LogOptions
 
+NOBODY = -1  #: stands for the user of rows that name none
+_NO_USER = (
+    *("null", "(null)", "none", "nil", "nan", "n/a", "na", "-", "undefined"),
+    *("unknown", "anonymous", "anon", "guest", "\\n"),
+)
+
+
+def forget_placeholders(engine: Engine) -> None:
+    """A user called "null" or "anonymous" is no user."""
+    names = ", ".join(f"'{name}'" for name in _NO_USER)
+    engine.run(f"UPDATE log SET person = NULL WHERE lower(person) IN ({names})")
+
 
 def place(engine: Engine, options: LogOptions, *, by_user: bool) -> None:
     """Give every usable row its session and its user, as numbers.
 
     A session id counts per user, since some logs number each user's sessions from 1. Rows without
     an id are cut from the user's other such rows where more than `gap_minutes` pass; rows that
-    cleaning will drop still show that the user was there. Rows without a user count as one user.
+    cleaning will drop still show that the user was there. Rows without a user are cut together, as
+    if one person had typed them, but nobody vouches for them.
     """
     engine.run(
         "CREATE TABLE visits AS SELECT session, person, min(rowid) AS visit FROM log "
@@ -24,7 +37,7 @@ def place(engine: Engine, options: LogOptions, *, by_user: bool) -> None:
         "CREATE TABLE people AS SELECT person, min(rowid) AS who FROM log "
         "WHERE bad IS NULL GROUP BY person"
     )
-    who = "p.who" if by_user else "0::BIGINT"
+    who = f"CASE WHEN p.person IS NULL THEN {NOBODY} ELSE p.who END" if by_user else "0::BIGINT"
     people = "JOIN people p ON p.person IS NOT DISTINCT FROM l.person" if by_user else ""
     engine.run(
         f"CREATE TABLE placed AS SELECT l.rowid AS pos, v.visit, {who} AS who, l.secs, s.tid, "

@@ -35,6 +35,15 @@ class Context:
     history: tuple[int, ...] = ()
     trial: int = 1
 
+    def __post_init__(self) -> None:
+        anchor = np.asarray(self.anchor)
+        if anchor.ndim != 1 or anchor.dtype.kind not in "fiu" or not np.isfinite(anchor).all():
+            raise InvalidInput(
+                "the anchor of a context is one row of finite numbers; received "
+                f"{anchor.dtype} of shape {anchor.shape}: {anchor.ravel()[:4]}."
+            )
+        whole_number(self.trial, "trial", at_least=1)
+
 
 @dataclass(frozen=True, eq=False)
 class Choice:
