@@ -42,7 +42,7 @@ def simulate(rec: nq.Recommender, real: list[int], *, show: bool) -> tuple[int, 
             left.remove(wanted[0].arm)
             session.accept(wanted[0])
         elif slate:
-            session.ignore(slate[0], issued=texts[left.pop(0)])
+            session.ignore(slate, issued=texts[left.pop(0)])
         if not left or (step == 3 and show):
             return step + 1, hits
     return len(real) - 1, hits
@@ -58,7 +58,7 @@ def talk(rec: nq.Recommender) -> None:
         elif typed.isdigit() and 1 <= int(typed) <= len(slate):
             session.accept(slate[int(typed) - 1])
         elif slate:
-            session.ignore(slate[0], issued=typed)
+            session.ignore(slate, issued=typed)
         slate = session.recommend(SHOWN)
         for number, choice in enumerate(slate, start=1):
             print(f"  {number}. {choice.text[:100]}   (score {choice.score:.3f})")

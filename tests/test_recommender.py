@@ -45,6 +45,7 @@ def play(rec: nq.Recommender, rounds: int, seed: int = 5) -> list[tuple[int, flo
     return said[:rounds]
 
 
+ANY: Any = nq.Recommender  # what a type checker would refuse is tried all the same
 POLICIES = [
     nq.LinUCB(),
     nq.LinUCB(model="disjoint", prior=None),
@@ -139,6 +140,9 @@ def test_warm_start_positives_must_be_candidates() -> None:
             lambda rec: nq.Recommender(rec.pool, nq.Zooming(), nq.LinUCB(), schedule=nq.Bump(2)),
             "Zooming has none to set",
         ),
+        (lambda rec: ANY(rec.pool, nq.LinUCB(), nq.Zooming()), "must be a Selector"),
+        (lambda rec: ANY(rec.pool, nq.Zooming(), nq.LinUCB), "must be a Policy"),
+        (lambda rec: ANY(rec.pool, nq.Zooming(), nq.LinUCB(), "static"), "a method encode"),
         (
             lambda rec: nq.Recommender(rec.pool, nq.Zooming(), nq.LinUCB(), exploration=-1),
             "exploration must be a number",

@@ -174,3 +174,43 @@ def test_choices_say_who_they_are(pool: nq.ArmPool) -> None:
     slate = rec.start("q1").recommend(2)
     assert [choice.id for choice in slate] == ["s2-1-1", "s2-1-2"]
     assert [choice.text for choice in slate] == [pool.texts[c.arm] for c in slate]
+
+
+@pytest.mark.parametrize("options", [{}, {"schedule": nq.Bump(peak=30, start=8)}])
+def test_a_removed_arm_is_gone_from_the_very_next_answer(options: dict[str, Any]) -> None:
+    pool = big_pool()
+    session = recommender(pool, k=20, **options).start("q1")
+    session.recommend()
+    for turn in range(4):
+        assert session.candidates is not None
+        gone = session.candidates.arms.tolist()
+        pool.remove(gone)
+        slate = session.recommend(5)
+        assert slate
+        assert not {choice.arm for choice in slate} & set(gone)
+        if turn % 2:
+            session.accept(slate[0])
+
+
+def test_a_whole_slate_is_ignored_as_a_failure_of_its_first_entry(pool: nq.ArmPool) -> None:
+    rec = recommender(pool)
+    session = rec.start("q0")
+    slate = session.recommend(5)
+    session.ignore(slate, issued="q7")
+    assert rewards(rec) == {slate[0].arm: (1, 0.0)}
+    assert session.query == "q7"
+    with pytest.raises(InvalidInput, match="answered already"):
+        session.accept(slate[1])
+    with pytest.raises(InvalidInput, match="empty slate"):
+        session.ignore([])
+
+
+def test_one_entry_is_ignored_and_the_others_still_wait(pool: nq.ArmPool) -> None:
+    rec = recommender(pool)
+    session = rec.start("q0")
+    slate = session.recommend(3)
+    session.ignore(slate[0])
+    session.accept(slate[1])
+    assert rewards(rec) == {slate[0].arm: (1, 0.0), slate[1].arm: (1, 1.0)}
+    with pytest.raises(InvalidInput, match="answered already"):
+        session.ignore(slate[2])

@@ -2,8 +2,9 @@
 
 Each finished stage is kept in a working folder beside the pool (``.POOL.work``) until the pool
 stands, so a run that was interrupted goes on where it stopped. The stages are named after what
-they were made from: another log, option or version starts anew. The working folder holds nothing
-that the privacy rules removed.
+they were made from: another log, option or version starts anew. The stages hold nothing that the
+privacy rules removed. (While DuckDB works it may spill raw rows into the same folder. They are
+deleted on every way out but a kill -9, and then by the next ingest to the same place.)
 """
 
 import hashlib

@@ -87,7 +87,8 @@ class Recommender:
         for thing, kind, name in ((selector, Selector, "selector"), (policy, Policy, "policy")):
             if not isinstance(thing, kind):
                 raise InvalidInput(f"{name} must be a {kind.__name__} object; received {thing!r}.")
-        if encoder is not None and not callable(getattr(encoder, "encode", None)):
+        encodes = callable(getattr(encoder, "encode", None)) and not isinstance(encoder, str)
+        if encoder is not None and not encodes:
             raise InvalidInput(f"encoder must have a method encode(texts); received {encoder!r}.")
         if schedule is not None and selector.k is None:
             raise InvalidInput(

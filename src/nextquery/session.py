@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from nextquery.arms.pool import NO_IDS
 from nextquery.checks import whole_number
 from nextquery.errors import InvalidInput
 from nextquery.policies.base import Choice, Context
@@ -104,23 +105,23 @@ class Session:
 
     def _fresh_candidates(self) -> Candidates:
         """C, grown or selected anew as the rules say, less what must not be shown."""
-        rec = self.recommender
+        rec, old = self.recommender, self._candidates
         hidden = rec.hidden(self._anchor, [*self.history, *self._shown])
-        old = self._candidates
+        kept = NO_IDS if old is None else rec.pool.alive(old.arms)
+        if self._moved and rec.reselects:
+            kept = NO_IDS
+        size = rec.selector.k
         if rec.schedule is not None:
-            anew = self._moved and rec.reselects
-            size = grown(rec.schedule, rec.schedule.start if old is None else len(old), self.trial)
-            kept = rec.pool.alive(old.arms) if old is not None and not anew else ()
-            if old is None or self._moved or size > len(old):
-                old = self._select(hidden, size, kept)
-        elif old is None or (self._moved and rec.reselects):
-            old = self._select(hidden, None, ())
-        elif self._moved:
-            kept = rec.pool.alive(old.arms)
-            old = self._select(hidden, len(old) if rec.selector.k else None, kept)
-        fresh = old.take(~np.isin(old.arms, hidden) & np.isin(old.arms, rec.pool.alive(old.arms)))
+            before = rec.schedule.start if old is None else len(old)
+            size = grown(rec.schedule, before, self.trial)
+        elif old is not None and not self._moved:
+            size = None  # C stays as it is for this anchor
+        if old is None or self._moved or (size is not None and size > len(kept)):
+            old = self._select(hidden, size, kept)
+            kept = old.arms
+        fresh = old.take(np.isin(old.arms, kept) & ~np.isin(old.arms, hidden))
         if not len(fresh) and rec.schedule is None and len(old):
-            old = fresh = self._select(hidden, None, ())  # all of C was shown: look further
+            old = fresh = self._select(hidden, rec.selector.k, ())  # all was shown: look further
         self._candidates, self._moved = old, False
         return fresh
 

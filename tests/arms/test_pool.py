@@ -31,7 +31,7 @@ def test_shapes_of_nearest(pool: nq.ArmPool) -> None:
     ids, similarities = pool.nearest(pool.vectors[:2], 40, exclude=[[1, 2], []])
     assert [len(row) for row in ids] == [38, 40]
     assert isinstance(similarities, list)
-    assert len(pool.nearest(np.empty((0, 8)), 3)[0]) == 0
+    assert pool.nearest(np.empty((0, 8)), 3)[0].shape == (0, 3)
 
 
 def test_non_contiguous_and_other_types_of_input(pool: nq.ArmPool) -> None:
@@ -167,6 +167,8 @@ def test_a_bad_addition_adds_nothing(pool: nq.ArmPool) -> None:
         (lambda p: p.nearest(np.ones((2, 8)), 3, exclude=[1]), "one sequence of ids per anchor"),
         (lambda p: p.nearest(np.ones(8), 3, at_least=np.nan), "received NaN"),
         (lambda p: p.remove([-1]), "no arm -1"),
+        (lambda p: p.remove(3), r"Wrap it: \[3\]"),
+        (lambda p: p.index_of(3), "is a text; received 3"),
     ],
 )
 def test_bad_questions_are_answered(pool: nq.ArmPool, call: Any, message: str) -> None:

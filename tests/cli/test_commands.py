@@ -91,6 +91,7 @@ def test_stats_of_a_log_and_of_its_pool(pool: Path) -> None:
         (["recommend", "{pool}", "cat", "--reading", "x"], 3, "example, defined, joint"),
         (["stats", "{tmp}"], 4, "not a nextquery pool"),
         (["fly"], 2, "fly"),
+        (["ingest", "{log}", "--out", "/proc/nowhere/p", "--encoder", "lsa"], 4, "/proc/nowhere"),
     ],
 )
 def test_mistakes_are_answered_in_words(
@@ -125,7 +126,13 @@ def test_interrupted_leaves_the_old_pool(pool: Path, tmp_path: Path) -> None:
         "--out",
         str(tmp_path / "pool"),
     ]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    # A shell that starts jobs in the background makes them ignore SIGINT: undo that.
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if line.startswith("collect"):

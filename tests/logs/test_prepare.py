@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +130,15 @@ def test_what_a_killed_process_left_is_swept_by_the_next(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Jobs that a shell starts in the background ignore SIGINT: undo that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 def test_ctrl_c_is_ctrl_c_and_leaves_nothing(tmp_path: Path) -> None:
     long = "CREATE TABLE t AS SELECT count(*) FROM range(1000000) a, range(1000000) b"
     for progress in (None, lambda stage, done: None):

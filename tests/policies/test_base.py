@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import nextquery as nq
+from nextquery.errors import InvalidInput
 
 
 def test_a_choice_survives_json_bit_for_bit() -> None:
@@ -30,3 +31,11 @@ def test_the_mix_is_part_of_the_propensity(pool: nq.ArmPool) -> None:
     best = int(candidates.arms[0])
     assert seen.pop(best) == pytest.approx(0.8 + 0.02)
     assert list(seen.values()) == pytest.approx([0.02] * 9)
+
+
+@pytest.mark.parametrize("anchor", [[1.0, np.nan], [np.inf, 0.0], [[1.0, 0.0]], ["a"]])
+def test_a_context_is_checked(anchor: list[object]) -> None:
+    with pytest.raises(InvalidInput, match="finite numbers"):
+        nq.Context(anchor)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="trial"):
+        nq.Context([1.0], trial=0)

@@ -6,12 +6,14 @@ cannot be read or written, 130 interrupted.
 
 import signal
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
 from nextquery.cli.ingest import ingest
-from nextquery.cli.output import err, exit_code
+from nextquery.cli.output import BAD_FILES, err, exit_code
 from nextquery.cli.recommend import recommend
 from nextquery.cli.replay import replay
 from nextquery.cli.report import report
@@ -32,14 +34,34 @@ for verb in (ingest, stats, recommend, replay, report, reproduce):
 
 def main() -> None:
     """Run a command; errors raised on purpose are said in words, without a trace."""
-    signal.signal(signal.SIGTERM, _end)
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _end)
     try:
         app()
     except NextqueryError as error:
         err().print(f"[bold red]error:[/bold red] {escape(str(error))}", soft_wrap=True)
         sys.exit(exit_code(error))
+    except OSError as error:
+        err().print(f"[bold red]error:[/bold red] {escape(str(error))}", soft_wrap=True)
+        sys.exit(BAD_FILES)
 
 
-def _end(*_: object) -> None:
-    """Asked to stop: leave through the ways out that clean up."""
-    sys.exit(128 + signal.SIGTERM)
+def _end(number: int, _: object) -> None:
+    """Asked to stop, or left by the terminal: go through the ways out that clean up."""
+    sys.exit(128 + number)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"nextquery {version('nextquery')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say it and stop.")
+    ] = False,
+) -> None:
+    """Learn from a query log, and from clicks, which query to recommend next."""
