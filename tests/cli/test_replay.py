@@ -1,0 +1,107 @@
+"""`replay`, `report` and `reproduce` as a researcher meets them."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nextquery.ingest import ingest
+from tests.logs_for_tests import pets
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "nextquery", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("replay")
+    ingest(pets(folder / "log.tsv", users=60), folder / "pool", encoder="lsa", hold_out=20)
+    return folder / "pool"
+
+
+GRID = ("--anchors", "8", "--rounds", "60", "-k", "5", "-k", "12", "--policy", "lin-ucb")
+
+
+def test_a_grid_and_its_report(pool: Path, tmp_path: Path) -> None:
+    done = run("replay", str(pool), "--out", str(tmp_path / "run"), *GRID, "--policy", "random")
+    assert done.returncode == 0, done.stderr
+    with open(tmp_path / "run" / "results.csv") as stream:
+        rows = list(csv.DictReader(stream))
+    assert {(row["policy"], row["k"]) for row in rows} == {
+        (policy, k) for policy in ("lin-ucb", "random") for k in ("5", "12")
+    }
+    assert {row["protocol"] for row in rows} == {"anchored"}
+    said = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert said["anchored"]["options"][0]["held_out"] == 20
+    made = run("report", str(tmp_path / "run"))
+    assert made.returncode == 0, made.stderr
+    page = (tmp_path / "run" / "report.html").read_text()
+    for fetched in ('src="http', "src='http", "url(http", "<link", "<script"):
+        assert fetched not in page  # one page that needs nothing from elsewhere
+    assert "held out" in page
+
+
+def test_killed_half_way_it_gives_the_same_results(pool: Path, tmp_path: Path) -> None:
+    """SIGKILL in the middle of the run; the second start ends with the same bytes."""
+    options = [*GRID, "--policy", "lin-ts", "--policy", "lin-ucb-published", "--processes", "1"]
+    whole = run("replay", str(pool), "--out", str(tmp_path / "whole"), *options)
+    assert whole.returncode == 0, whole.stderr
+    target = tmp_path / "killed"
+    command = [sys.executable, "-m", "nextquery", "replay", str(pool), "--out", str(target)]
+    with subprocess.Popen([*command, *options], stderr=subprocess.DEVNULL) as process:
+        until = time.monotonic() + 120
+        while not list((target / "cells").glob("*")) and time.monotonic() < until:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    assert not (target / "results.csv").exists()
+    again = run("replay", str(pool), "--out", str(target), *options)
+    assert again.returncode == 0, again.stderr
+    for name in ("results.csv", "anchors.parquet"):
+        assert (target / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_reproduce_makes_every_figure_and_table(tmp_path: Path) -> None:
+    log = pets(tmp_path / "log.tsv", users=60)
+    small = ["--anchors", "6", "--rounds", "40", "--stream", "10", "--hold-out", "20"]
+    out = ["--out", str(tmp_path / "run"), "--encoder", "lsa"]
+    done = run("reproduce", str(log), *out, *small)
+    assert done.returncode == 0, done.stderr
+    figures = {path.name for path in (tmp_path / "run" / "figures").iterdir()}
+    for number in (1, 2, 3, 4):
+        assert {f"figure-{number}.png", f"figure-{number}.svg"} <= figures
+    assert "prefetch.png" in figures
+    text = (tmp_path / "run" / "report.md").read_text()
+    for heading in ("Table 1", "The data", "Example sessions", "Final regrets", "Paired"):
+        assert heading in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--protocol", "dream"], "anchored, stream"),
+        (["--policy", "wizard"], "lin-ucb-published"),
+        (["--policy", "lin-ucb@power=3"], "no parameter 'power'"),
+        (["--selection", "magic"], "max-utility"),
+        (["--protocol", "stream", "-k", "5", "-k", "6"], "one --k"),
+    ],
+)
+def test_mistakes_are_answered_in_words(
+    pool: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    done = run("replay", str(pool), "--out", str(tmp_path / "run"), *arguments)
+    assert done.returncode == 3, done.stderr
+    assert message in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+
+
+def test_report_of_what_is_no_run(tmp_path: Path) -> None:
+    done = run("report", str(tmp_path))
+    assert done.returncode == 4
+    assert "run.json" in done.stderr
