@@ -79,7 +79,7 @@ def main() -> None:
     learnt = rec.warm_start(past)
     print(f"{len(pool):,} arms; learnt {learnt:,} successes from {len(past)} past sessions")
     print("\nOne simulated user:")
-    simulate(rec, sessions[0], show=True)
+    simulate(rec, sessions[-1], show=True)
     print(f"\n{users} simulated users:")
     slates = hits = 0
     for number, session in enumerate(sessions[:users], start=1):

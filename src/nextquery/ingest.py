@@ -207,7 +207,7 @@ def _finished(path: Path, kind: str, made_from: str) -> folders.Folder | None:
 
 def _fingerprint(log: Any, options: LogOptions) -> str:
     """What the stages are made from: the files as they are, the options, and this version."""
-    said = {k: v for k, v in options.to_dict().items() if k not in ("threads", "memory_limit")}
+    said = options.to_dict()
     if options.blocklist is not None and Path(options.blocklist).is_file():
         said["blocklist"] = hashlib.sha256(Path(options.blocklist).read_bytes()).hexdigest()
     if isinstance(log, str) and log.startswith("irds:"):

@@ -103,7 +103,11 @@ def _plan(files: list[str] | str, to: Path, profile: str, encoder: str) -> None:
             f"reading {len(found)} file{'s' * (len(found) > 1)}, {size(total)} on disk",
             markup=False,
         )
-    old = ", replacing the old pool once the new one is whole" if to.exists() else ""
+    old = (
+        ", replacing the old pool once the new one is whole"
+        if (to / "manifest.json").exists()
+        else ""
+    )
     say(
         f"plan: clean ({profile}), protect, fit the encoder ({encoder}; tuned takes minutes on a "
         f"large log), encode, write {to}{old}",

@@ -132,9 +132,19 @@ def size(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+_TABLE2 = (
+    "queries (original)",
+    "queries (pre-processed)",
+    "sessions",
+    "average queries per session",
+    "distinct queries",
+)
+
+
 def report_tables(report: Mapping[str, Any]) -> list[Table]:
     """The report of an ingest or of stats, as tables."""
-    tables = [table("The log (Table 2)", ["", "count"], report["table2"].items(), numbers=[1])]
+    counts = sorted(report["table2"].items(), key=lambda row: _TABLE2.index(row[0]))
+    tables = [table("The log (Table 2)", ["", "count"], counts, numbers=[1])]
     rules = [(r["name"], r["does"], r["removed"], r["option"]) for r in report["rules"] if r["on"]]
     tables.append(
         table("Cleaning", ["rule", "what it does", "rows removed", "option"], rules, numbers=[2])

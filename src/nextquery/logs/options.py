@@ -67,6 +67,11 @@ class LogOptions:
             whole_number(self.min_users, "min_users", at_least=1)
         if self.threads is not None:
             whole_number(self.threads, "threads", at_least=1)
+        if self.blocklist is not None and not Path(self.blocklist).is_file():
+            raise InvalidInput(
+                f"cannot read the blocklist {self.blocklist}: there is no such file. Give a UTF-8 "
+                "text file with one query per line."
+            )
         if self.format is not None:
             one_of(self.format, "format", FORMATS)
         if not re.fullmatch(r"(?i)\s*\d+(\.\d+)?\s*[kmgt]i?b\s*", self.memory_limit):
@@ -97,6 +102,7 @@ class LogOptions:
     def to_dict(self) -> dict[str, Any]:
         """For reports and for telling whether two runs are the same; JSON."""
         said = asdict(self)
+        del said["threads"], said["memory_limit"]  # no arm or session depends on them
         said["skip"] = list(self.skip)
         said["blocklist"] = None if self.blocklist is None else str(self.blocklist)
         return said

@@ -176,6 +176,10 @@ class Policy(ABC):
         """The constructor's arguments."""
         return params_of(self)
 
+    def __repr__(self) -> str:
+        said = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({said})"
+
     @abstractmethod
     def _probabilities(
         self,

@@ -124,6 +124,10 @@ class Selector(ABC):
         """The constructor's arguments."""
         return params_of(self)
 
+    def __repr__(self) -> str:
+        said = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({said})"
+
     def _candidates(self, request: "Request", sums: Sums, i: int, found: Found) -> Candidates:
         arms, similarities = found
         if len(kept := request.keep[i]):
