@@ -62,6 +62,8 @@ _DNI = (
 )
 _NIR = f"(97 - left({_DIGITS}, 13)::BIGINT % 97) = right({_DIGITS}, 2)::BIGINT"
 
+_NAMED = r"\b(?:api[_-]?key|secret|token|session(?:_?id)?)['\"]?"
+
 PATTERNS: tuple[Pattern, ...] = (
     Pattern(
         "url-secret",
@@ -168,8 +170,10 @@ PATTERNS: tuple[Pattern, ...] = (
             r"-----BEGIN [A-Z ]*PRIVATE KEY",
             r"\b(?:password|passwd|pwd|passwort|contraseña|mot de passe)['\"]? ?[:=] ?\S+",
             r"\bmy (?:password|passcode|pin|pwd) (?:is|was) \S+",
-            r"\b(?:api[_-]?key|secret|token|session(?:_?id)?|auth)['\"]? ?[:=] ?[\w.~+/-]{8,}",
-            r"\bbasic [a-z0-9+/]{12,}={0,2}(?:\s|$)",
+            # A secret has a digit in it, a title with a colon ("Token: a survey") has none.
+            rf"{_NAMED} ?[:=] ?[\w.~+/-]*\d[\w.~+/-]{{5,}}",
+            rf"{_NAMED} ?[:=] ?[\w.~+/-]{{5,}}\d",
+            r"\bbasic [a-z0-9+/]{8,}={1,2}(?:\s|$)",
             r"\bidentified by '[^']+'",
         ),
     ),
