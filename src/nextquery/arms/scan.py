@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
-_BLOCK = 8192  # arms in one product
+_BLOCK = 16384  # arms in one product
 _ANCHORS = 256  # anchors in one product
 _BUDGET = 1 << 23  # proposals held at once, over all anchors
 _PAIRS = 8192  # exact scores computed at once
@@ -275,9 +275,10 @@ class _Summing:
         """Add one block; it is clipped in place."""
         clipped = np.maximum(products, 0, out=products)
         self.total += clipped.sum(axis=1)
-        surely = clipped > np.float32(self.epsilon + self.delta)
-        self.similar += np.multiply(clipped, surely).sum(axis=1)
-        perhaps = (clipped >= np.float32(self.epsilon - self.delta)) & (clipped > 0) & ~surely
-        row, column = np.nonzero(perhaps)
-        exact = self.blocks.score(column + first, self.anchors, row)
-        np.add.at(self.similar, row, np.where(exact >= self.epsilon, np.maximum(exact, 0), 0))
+        near = np.flatnonzero(clipped >= np.float32(self.epsilon - self.delta))
+        row, column = np.divmod(near, clipped.shape[1])
+        value = clipped.ravel()[near].astype(np.float64)
+        unsure = np.flatnonzero((value <= self.epsilon + self.delta) & (value > 0))
+        value[unsure] = self.blocks.score(column[unsure] + first, self.anchors, row[unsure])
+        value[value < self.epsilon] = 0
+        self.similar += np.bincount(row, value, minlength=len(self.similar))
