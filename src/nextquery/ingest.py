@@ -72,7 +72,7 @@ def ingest(
         one_of(encoder, "encoder", (AUTO, *ENCODERS))
     said: Progress = progress or (lambda stage, done: None)
     work = target.parent / f".{target.name}.work"
-    made_from = _fingerprint(log, options)
+    made_from = fingerprint(log, options)
     texts, origin, old = _prepared(log, options, work, made_from, said)
     held_out = min(whole_number(hold_out, "hold_out", at_least=0), origin.sessions.size // 2)
     origin = replace(origin, held_out=held_out)
@@ -205,7 +205,7 @@ def _finished(path: Path, kind: str, made_from: str) -> folders.Folder | None:
     return folder if folder.meta["made_from"] == made_from else None
 
 
-def _fingerprint(log: Any, options: LogOptions) -> str:
+def fingerprint(log: Any, options: LogOptions) -> str:
     """What the stages are made from: the files as they are, the options, and this version."""
     said = options.to_dict()
     if options.blocklist is not None and Path(options.blocklist).is_file():

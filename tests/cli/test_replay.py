@@ -77,6 +77,9 @@ def test_reproduce_makes_every_figure_and_table(tmp_path: Path) -> None:
     for number in (1, 2, 3, 4):
         assert {f"figure-{number}.png", f"figure-{number}.svg"} <= figures
     assert "prefetch.png" in figures
+    other = run("reproduce", "sample", *out, *small)
+    assert other.returncode == 3
+    assert "another log" in other.stderr
     text = (tmp_path / "run" / "report.md").read_text()
     for heading in ("Table 1", "The data", "Example sessions", "Final regrets", "Paired"):
         assert heading in text
@@ -90,6 +93,9 @@ def test_reproduce_makes_every_figure_and_table(tmp_path: Path) -> None:
         (["--policy", "lin-ucb@power=3"], "no parameter 'power'"),
         (["--selection", "magic"], "max-utility"),
         (["--protocol", "stream", "-k", "5", "-k", "6"], "one --k"),
+        (["--protocol", "stream", "--alpha", "2"], "no --alpha"),
+        (["--protocol", "stream", "--arms", "all", "--policy", "lin-ucb-memory"], "asked later"),
+        (["-k", "0"], "k must be a whole number of at least 1"),
     ],
 )
 def test_mistakes_are_answered_in_words(

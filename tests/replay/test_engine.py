@@ -107,3 +107,10 @@ def test_a_policy_the_engine_cannot_play_is_refused() -> None:
 
 
 NOTHING = CandidateSets(np.empty(0, np.int64), np.zeros(2, np.int64), np.empty(0, np.bool_))
+
+
+def test_the_floor_of_a_growing_set_counts_what_it_reaches() -> None:
+    """A target beyond the last size of the set can never be played, so it is not covered."""
+    sets = CandidateSets(np.arange(4), np.array([0, 4]), np.array([False, False, False, True]))
+    assert sets.covered().tolist() == [True]
+    assert sets.covered(3).tolist() == [False]

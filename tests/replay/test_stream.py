@@ -140,12 +140,41 @@ def test_popularity_counts_what_came_before() -> None:
     assert ranker.rank(step([3], before=6), 1).tolist() == [2]
 
 
-def test_wrong_options_say_what_is_allowed(tmp_path: Path) -> None:
-    pool, past = small_world()
+def test_wrong_options_say_what_is_allowed() -> None:
     with pytest.raises(InvalidInput, match="seen, all"):
         replay.StreamOptions(pool="some")
     with pytest.raises(InvalidInput, match="threshold"):
         replay.StreamOptions(selection="zooming")
-    options = replay.StreamOptions(5, 0, policies=("markov",), k=5)
     with pytest.raises(InvalidInput, match="n-gram"):
-        replay.run_stream(pool, past, tmp_path, options, processes=1)
+        replay.StreamOptions(5, 0, policies=("markov",), k=5)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("lin-ucb-memory@nonsense=1", "no parameter 'nonsense'"),
+        ("lin-ucb-shared@foo=1", "no parameter 'foo'"),
+        ("n-gram@learning=off", "has no variants"),
+        ("most-similar@top=3", "has no variants"),
+    ],
+)
+def test_a_variant_that_would_change_nothing_is_refused(name: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        replay.StreamOptions(5, 0, policies=(name,))
+
+
+def test_memory_must_not_see_which_arms_are_yet_to_come() -> None:
+    with pytest.raises(InvalidInput, match="asked later"):
+        replay.StreamOptions(5, 0, policies=("lin-ucb-memory",), pool="all")
+
+
+def test_variants_of_the_memory_bandit_differ(tmp_path: Path) -> None:
+    pool, past = small_world(sessions=60)
+    names = ("lin-ucb-memory", "lin-ucb-memory@alpha=50")
+    options = replay.StreamOptions(40, 10, policies=names, k=12)
+    found = replay.run_stream(pool, past, tmp_path, options, processes=1)
+    table = pq.read_table(tmp_path / "stream_steps.parquet").to_pydict()
+    ranks = [r for r, name in zip(table["rank"], table["policy"], strict=True) if name == names[0]]
+    other = [r for r, name in zip(table["rank"], table["policy"], strict=True) if name == names[1]]
+    assert found.exists()
+    assert ranks != other

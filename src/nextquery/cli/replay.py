@@ -52,6 +52,9 @@ def replay(
     import nextquery as nq
     from nextquery import replay as experiments
     from nextquery.checks import one_of
+    from nextquery.errors import InvalidInput
+    from nextquery.replay.stream import STREAM_POLICIES
+    from nextquery.replay.stream_policies import MEMORY
 
     one_of(protocol, "protocol", ("anchored", "stream"))
     pool = nq.ArmPool.open(pool_folder)
@@ -74,7 +77,14 @@ def replay(
             )
             experiments.run_grid(pool, past, to, grid, progress_of(stages), processes=processes)
         else:
-            chosen = {"policies": policy} if policy else {}
+            unused = {"alpha": alpha != [0.3], "schedule": schedule != ["none"]}
+            for name in (name for name, given in unused.items() if given):
+                raise InvalidInput(
+                    f"the stream has no --{name}; give it in a policy's name, like "
+                    "lin-ucb-shared@alpha=0.1, or use --protocol anchored."
+                )
+            plain = [n for n in STREAM_POLICIES if arms == "seen" or not n.startswith(MEMORY)]
+            chosen = {"policies": policy or plain}
             stream = experiments.StreamOptions(
                 sessions=sessions,
                 warm=warm,

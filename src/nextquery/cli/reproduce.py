@@ -64,11 +64,27 @@ def reproduce(
 
 def _pool(log: str, to: Path, encoder: str, hold_out: int, stages: Stages) -> "ArmPool":
     """The pool given, or one made of the log, once, inside the folder of the run."""
-    from nextquery.arms import ArmPool
-    from nextquery.ingest import ingest
+    import json
 
-    for made in (Path(log), to / "pool"):
-        if (made / "manifest.json").exists():
-            return ArmPool.open(made)
+    from nextquery.arms import ArmPool
+    from nextquery.errors import InvalidInput
+    from nextquery.ingest import fingerprint, ingest
+    from nextquery.logs import LogOptions
+    from nextquery.replay.results import write_atomically
+
+    if (Path(log) / "manifest.json").exists():
+        return ArmPool.open(log)
     source = o.source([log])
+    made_from = [fingerprint(source, LogOptions()), encoder, hold_out]
+    said = to / "made_from.json"
+    if said.exists():
+        if json.loads(said.read_text(encoding="utf-8")) != made_from:
+            raise InvalidInput(
+                f"{to} holds a run on another log, encoder or number of held-out sessions. Give "
+                "the options it was started with, or name another --out."
+            )
+        if (to / "pool" / "manifest.json").exists():
+            return ArmPool.open(to / "pool")
+    to.mkdir(parents=True, exist_ok=True)
+    write_atomically(said, json.dumps(made_from).encode())
     return ingest(source, to / "pool", encoder=encoder, hold_out=hold_out, progress=stages).pool

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nextquery.replay.candidates import CandidateSets, select_sets
 from nextquery.replay.cells import Cell, Setting, recorded_rounds
-from nextquery.replay.engine import Game, play, rewards_at
+from nextquery.replay.engine import Game, allowed_sizes, play, rewards_at
 from nextquery.replay.names import policy_named, selector_named
 from nextquery.replay.sessions import draw_anchors
 from nextquery.replay.work import Piece, Progress, Work, do, words_of
@@ -78,5 +78,7 @@ def _play(work: Work, piece: Piece) -> None:
     recorded = np.array(recorded_rounds(cell.rounds))
     played = play(game, policy_named(cell.policy), cell.policy, setting.seed)
     rewards = rewards_at(game, played, recorded)
-    result = Finished(cell, anchors.sessions, sets.covered(), recorded, rewards)
+    largest = int(np.diff(sets.offsets).max(initial=0))
+    reached = int(allowed_sizes(largest, game)[-1])  # a growing set may end before k
+    result = Finished(cell, anchors.sessions, sets.covered(reached), recorded, rewards)
     work.keep(piece, {name: getattr(result, name) for name in Finished._fields[1:]})

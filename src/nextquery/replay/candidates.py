@@ -24,9 +24,15 @@ class CandidateSets(NamedTuple):
     offsets: Ids
     targets: NDArray[np.bool_]
 
-    def covered(self) -> NDArray[np.bool_]:
-        """Which anchors have anything to find: the others cost 1 in every round."""
-        found = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.targets)])
+    def covered(self, at_most: int | None = None) -> NDArray[np.bool_]:
+        """Which anchors have anything to find (among their first `at_most` arms).
+
+        The others cost 1 in every round.
+        """
+        sizes = np.diff(self.offsets)
+        place = np.arange(len(self.arms)) - np.repeat(self.offsets[:-1], sizes)
+        within = self.targets if at_most is None else self.targets & (place < at_most)
+        found = np.concatenate([np.zeros(1, np.int64), np.cumsum(within)])
         return np.diff(found[self.offsets]) > 0
 
     def floor(self) -> float:

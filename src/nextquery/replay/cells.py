@@ -52,6 +52,8 @@ class Options:
         whole_number(self.anchors, "anchors", at_least=1)
         whole_number(self.rounds, "rounds", at_least=1)
         whole_number(self.held_out, "held_out", at_least=0)
+        for k in self.k:
+            whole_number(k, "k", at_least=1)
         for name, values in asdict(self).items():
             if isinstance(values, Sequence) and not isinstance(values, str) and not values:
                 raise InvalidInput(f"{name} is empty: a grid needs at least one value of each.")

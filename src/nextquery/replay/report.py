@@ -63,6 +63,8 @@ def _anchored(folder: Path) -> list[Block]:
     blocks += [
         Heading("Paired differences", 3),
         Paragraph(
+            "Max-utility selection, reading “example”, ε = 0.5, no schedule, k = 250 (or the "
+            "largest k run), the first seed; all cells are in the table below. "
             "On the same anchors and candidates; negative means that the first has less regret. "
             "Anchors differ far more than algorithms, so only these intervals can tell two good "
             "algorithms apart."
@@ -84,7 +86,8 @@ def _stream(folder: Path) -> list[Block]:
         Heading("Sessions in order of time (protocol “stream”)"),
         Paragraph(
             "Every step recommends for the query now running; the session's real next query is "
-            "the answer. The regret counts the first recommendation alone."
+            "the answer. The regret counts the first recommendation alone; MRR counts ranks up to "
+            "20."
         ),
         stream_report.stream_table(folder),
         Heading("Paired differences in hit@10", 3),

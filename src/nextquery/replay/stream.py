@@ -21,12 +21,32 @@ from nextquery.replay.names import has_size, selector_named
 from nextquery.replay.rankers import Step
 from nextquery.replay.seeds import generator
 from nextquery.replay.sessions import Ids, PastSessions
-from nextquery.replay.stream_policies import LEARNING_OFF, WEIGHTS_OFF, ranker_named
+from nextquery.replay.stream_policies import (
+    LEARNING_OFF,
+    MEMORY,
+    WEIGHTS_OFF,
+    check_name,
+    ranker_named,
+)
 from nextquery.replay.work import Piece, Progress, Work, do, words_of
 
 POOLS = ("seen", "all")
 LONGEST = 20  # how many recommendations are ranked at each step
 _BATCH = 256  # steps selected for at once
+
+
+STREAM_POLICIES = (
+    "lin-ucb-memory",
+    f"lin-ucb-memory@{LEARNING_OFF}",
+    f"lin-ucb-memory@{WEIGHTS_OFF}",
+    "lin-ucb-shared",
+    f"lin-ucb-shared@{LEARNING_OFF}",
+    "lin-ts",
+    "most-similar",
+    "popularity",
+    "similarity-support",
+    "n-gram",
+)
 
 
 @dataclass(frozen=True)
@@ -45,18 +65,7 @@ class StreamOptions:
 
     sessions: int = 500
     warm: int = 500
-    policies: Sequence[str] = (
-        "lin-ucb-memory",
-        f"lin-ucb-memory@{LEARNING_OFF}",
-        f"lin-ucb-memory@{WEIGHTS_OFF}",
-        "lin-ucb-shared",
-        f"lin-ucb-shared@{LEARNING_OFF}",
-        "lin-ts",
-        "most-similar",
-        "popularity",
-        "similarity-support",
-        "n-gram",
-    )
+    policies: Sequence[str] = STREAM_POLICIES
     selection: str = "max-utility"
     k: int = 250
     epsilon: float = 0.5
@@ -68,6 +77,14 @@ class StreamOptions:
         whole_number(self.sessions, "sessions", at_least=1)
         whole_number(self.warm, "warm", at_least=0)
         one_of(self.pool, "pool", POOLS)
+        for name in self.policies:
+            check_name(name)
+            if self.pool == "all" and name.partition("@")[0] == MEMORY:
+                raise InvalidInput(
+                    f"{name} cannot run with pool='all' (--arms all): it sees how often an arm was "
+                    "asked, and an arm never asked before is one that is asked later. Use the arms "
+                    "seen, or other policies."
+                )
         selector_named(self.selection, k=self.k, epsilon=self.epsilon, reading=self.reading)
         if not has_size(self.selection):
             raise InvalidInput(
@@ -163,7 +180,8 @@ def _policy_piece(options: StreamOptions, name: str) -> Piece:
 def _options_of(piece: Piece) -> tuple[StreamOptions, Any]:
     sessions, warm, selection, k, epsilon, reading, pool, seed, what = piece.options
     chosen = {"selection": selection, "k": k, "epsilon": epsilon, "reading": reading}
-    return StreamOptions(sessions=sessions, warm=warm, pool=pool, seed=seed, **chosen), what
+    whom = {"sessions": sessions, "warm": warm, "policies": (), "pool": pool, "seed": seed}
+    return StreamOptions(**whom, **chosen), what
 
 
 def _select(work: Work, piece: Piece) -> None:

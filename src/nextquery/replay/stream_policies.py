@@ -26,6 +26,7 @@ from nextquery.replay.rankers import (
 )
 
 LEARNING_OFF, WEIGHTS_OFF = "learning=off", "weights=off"
+MEMORY = "lin-ucb-memory"
 RIVALS: dict[str, Callable[[SessionMemory], Ranker]] = {
     "popularity": Popularity,
     "similarity-support": SimilarityAndSupport,
@@ -42,24 +43,54 @@ def ranker_named(
     rng: np.random.Generator,
 ) -> Ranker:
     """A new recommender by its name in the results."""
-    plain, _, variant = name.partition("@")
-    parts = [part for part in variant.split(",") if part]
-    frozen = frozen_at if {LEARNING_OFF, WEIGHTS_OFF} & set(parts) else None
-    forgets = frozen_at if LEARNING_OFF in parts else None
-    rest = ",".join(part for part in parts if part not in (LEARNING_OFF, WEIGHTS_OFF))
+    check_name(name)
+    plain, off, rest = _parsed(name)
+    frozen = frozen_at if off else None
     if plain in RIVALS:
         return RIVALS[plain](memory)
     if plain == "most-similar":
         return MostSimilarFirst()
-    if plain == "lin-ucb-memory":
-        policy = LinUCB(alpha=0.1, ridge=1.0, model="shared", features="arm", prior="preference")
+    if plain == MEMORY:
+        forgets = frozen_at if LEARNING_OFF in off else None
+        policy = _memory_policy(rest)
         return MemoryBandit(
             pool, policy, memory, memory_frozen_at=forgets, rng=rng, frozen_at=frozen
         )
-    if plain not in POLICIES:
-        known = ", ".join([*POLICIES, "lin-ucb-memory", *RIVALS])
-        raise InvalidInput(f"policy must be one of {known}; received {name!r}.")
     return Bandit(pool, policy_named(plain + ("@" + rest) * bool(rest)), rng, frozen_at=frozen)
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that stands for no recommender, or a variant that would change nothing."""
+    plain, off, rest = _parsed(name)
+    if plain in RIVALS or plain == "most-similar":
+        if off or rest:
+            raise InvalidInput(f"{name!r}: in the stream {plain} has no variants. Use {plain!r}.")
+    elif plain == MEMORY:
+        _memory_policy(rest)
+    elif plain in POLICIES:
+        policy_named(plain + ("@" + rest) * bool(rest))
+    else:
+        known = ", ".join([*POLICIES, MEMORY, *RIVALS])
+        raise InvalidInput(f"policy must be one of {known}; received {name!r}.")
+
+
+def _parsed(name: str) -> tuple[str, list[str], str]:
+    """The plain name, what is switched off, and the other parameters of the variant."""
+    plain, _, variant = name.partition("@")
+    parts = [part for part in variant.split(",") if part]
+    off = [part for part in parts if part in (LEARNING_OFF, WEIGHTS_OFF)]
+    return plain, off, ",".join(part for part in parts if part not in off)
+
+
+def _memory_policy(variant: str) -> LinUCB:
+    usual = (
+        "lin-ucb-shared@features=arm,alpha=0.1"
+        if "alpha=" not in variant
+        else ("lin-ucb-shared@features=arm")
+    )
+    policy = policy_named(f"{usual},{variant}" if variant else usual)
+    assert isinstance(policy, LinUCB)
+    return policy
 
 
 def uses_selection(name: str) -> bool:

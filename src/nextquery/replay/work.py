@@ -10,6 +10,8 @@ import json
 import multiprocessing
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -129,6 +131,14 @@ _here: list[Work] = []  # in a worker process: what it works on
 
 def _start(work: Work) -> None:
     _here[:] = [work]
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def _run(task: Callable[[Work, Piece], None], piece: Piece) -> None:
