@@ -223,12 +223,11 @@ class _Search:
         assert self.k is not None
         row, ids, product = self._gather()
         sure = (product >= (self.low + self.delta)[row]) & (product < (self.high - self.delta)[row])
-        key = np.where(sure, product, -np.inf)
-        order = np.lexsort((-key, row))
+        key = np.where(sure, product, np.float32(-np.inf))
         counts = np.bincount(row, minlength=len(self.low))
         kth = np.cumsum(counts) - counts + self.k - 1
         enough = np.flatnonzero(counts >= self.k)
-        best = key[order[kth[enough]]].astype(np.float64) - 2 * self.delta
+        best = _sorted_in_rows(row, key)[kth[enough]].astype(np.float64) - 2 * self.delta
         self.threshold[enough] = np.maximum(self.threshold[enough], best)
         keep = product >= self.threshold.astype(np.float32)[row]
         self.proposals, self.pending = [(row[keep], ids[keep], product[keep])], int(keep.sum())
@@ -282,3 +281,20 @@ class _Summing:
         value[unsure] = self.blocks.score(column[unsure] + first, self.anchors, row[unsure])
         value[value < self.epsilon] = 0
         self.similar += np.bincount(row, value, minlength=len(self.similar))
+
+
+def _sorted_in_rows(row: NDArray[np.intp], key: Vectors) -> Vectors:
+    """The keys by (row, −key), sorted as whole numbers: many times faster than a lexsort.
+
+    The bits of a float32, with the sign turned into an offset, order as the number does.
+
+    >>> _sorted_in_rows(np.array([1, 0, 1]), np.array([-2, 5, 3], np.float32)).tolist()
+    [5.0, 3.0, -2.0]
+    """
+    sign = np.uint32(1 << 31)
+    bits = key.view(np.uint32)
+    rising = np.where(bits & sign, ~bits, bits | sign)
+    both = row.astype(np.uint64) << np.uint64(32) | (~rising).astype(np.uint64)
+    both.sort()
+    rising = ~both.astype(np.uint32)  # the lower half
+    return np.where(rising & sign, rising & ~sign, ~rising).view(np.float32)
