@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.arms.pool import NO_IDS
+from nextquery.arms.ids import NO_IDS
 from nextquery.checks import whole_number
 from nextquery.errors import InvalidInput
 from nextquery.policies.base import Choice, Context

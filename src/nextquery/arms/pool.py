@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nextquery import folders
 from nextquery.arms import storage
+from nextquery.arms.ids import NO_IDS, checked_ids
 from nextquery.arms.origin import Origin
 from nextquery.arms.rows import Rows
 from nextquery.arms.scan import Band, Blocks, Floats, Found, Ids, Sums, Vectors, scan
@@ -19,7 +20,6 @@ from nextquery.errors import InvalidInput
 from nextquery.vectors import unit_rows
 
 KIND, VERSION = "nextquery pool", 1
-NO_IDS = np.empty(0, np.int64)
 
 
 class ArmPool:
@@ -277,20 +277,7 @@ class ArmPool:
         return place < len(self._removed) and self._removed[place] == arm
 
     def _ids(self, ids: Iterable[int], what: str, *, keep_order: bool = False) -> Ids:
-        if not isinstance(ids, Iterable):
-            raise InvalidInput(f"{what} must be several ids; received {ids!r}. Wrap it: [{ids!r}].")
-        given = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids))
-        if given.size == 0:
-            return NO_IDS
-        if given.ndim != 1 or given.dtype.kind not in "iu":
-            raise InvalidInput(f"{what} must be whole numbers, the ids of arms; got {given!r}.")
-        bad = (given < 0) | (given >= self.rows_in_all)
-        if bad.any():
-            raise InvalidInput(
-                f"{what}: there is no arm {given[bad][0]}; ids go from 0 to {self.rows_in_all - 1}."
-            )
-        wanted = given.astype(np.int64)
-        return wanted if keep_order else np.unique(wanted)
+        return checked_ids(ids, what, self.rows_in_all, keep_order=keep_order)
 
 
 def _matched(
