@@ -112,7 +112,12 @@ def test_mistakes_are_answered_in_words(
     assert sorted(os.listdir(tmp_path)) == ["empty.tsv"]  # nothing is left half-written
 
 
-def test_interrupted_leaves_the_old_pool(pool: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_interrupted_leaves_the_old_pool(
+    pool: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     log = tmp_path / "log.tsv.gz"
     shutil.copy(datasets.path(), log)
     shutil.copytree(pool, tmp_path / "pool")
@@ -138,10 +143,11 @@ def test_interrupted_leaves_the_old_pool(pool: Path, tmp_path: Path) -> None:
             if line.startswith("collect"):
                 break
         time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         said = process.stderr.read()
-        assert process.wait(timeout=60) == 130, said
-    assert "untouched" in said
+        assert process.wait(timeout=60) == code, said
+    assert "untouched" in said or number != signal.SIGINT
+    assert not list((tmp_path / ".pool.work").glob(".nextquery-scratch-*"))
     assert sorted(os.listdir(tmp_path / "pool")) == before
 
 

@@ -67,6 +67,26 @@ def test_killed_half_way_it_gives_the_same_results(pool: Path, tmp_path: Path) -
         assert (target / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+def test_workers_end_when_their_parent_is_killed(pool: Path, tmp_path: Path) -> None:
+    target = tmp_path / "run"
+    command = [sys.executable, "-m", "nextquery", "replay", str(pool), "--out", str(target)]
+    many = ["--anchors", "20", "--rounds", "4000", "--policy", "lin-ts", "--processes", "2"]
+    seeds = [word for seed in range(12) for word in ("--seed", str(seed))]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen([*command, *many, *seeds], stdout=quiet, stderr=quiet) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        until = time.monotonic() + 120
+        while not list((target / "candidates").glob("*")) and time.monotonic() < until:
+            time.sleep(0.05)
+        workers = [Path(f"/proc/{pid}") for pid in children.read_text().split()]
+        process.send_signal(signal.SIGKILL)
+    assert len(workers) >= 2
+    until = time.monotonic() + 60
+    while any(worker.exists() for worker in workers) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert not any(worker.exists() for worker in workers)
+
+
 def test_reproduce_makes_every_figure_and_table(tmp_path: Path) -> None:
     log = pets(tmp_path / "log.tsv", users=60)
     small = ["--anchors", "6", "--rounds", "40", "--stream", "10", "--hold-out", "20"]
