@@ -118,12 +118,32 @@ def test_an_opened_pool_is_mapped_not_read(tmp_path: Path) -> None:
         "assert pool.texts[-1] == 'query number 199999'\n"
         "assert len(pool) == 200_000 and pool.dim == 128\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+        # From here on: room for one mapping of the files and 128 MiB of work, no more.
+        "pool.nearest(np.ones(128), 10)\n"
+        "del pool\n"
+        "pages = int(open('/proc/self/statm').read().split()[0])\n"
+        "room = pages * resource.getpagesize() + 130_000_000 + (128 << 20)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (room, room))\n"
+        "pool = nq.ArmPool.open(sys.argv[1])\n"
+        "anchors = np.random.default_rng(1).normal(size=(600, 128))\n"
+        "assert pool.nearest(anchors, 250)[0].shape == (600, 250)\n"
+        "assert pool.nearest(anchors[0], 250)[0].shape == (250,)\n"
     )
     result = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True
     )
     assert result.returncode == 0, result.stderr
     assert int(result.stdout) < 8_000  # kilobytes; the vectors alone are 100,000
+
+
+def test_importing_compiles_nothing_and_starts_no_threads() -> None:
+    code = (
+        "import sys, threading, nextquery as nq\n"
+        "nq.ArmPool, nq.MaxUtility, nq.LinUCB, nq.Recommender\n"
+        "assert 'numba' not in sys.modules and 'torch' not in sys.modules\n"
+        "assert threading.active_count() == 1\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nextquery.arms.scan import Ids
+from nextquery.arms.kernels import Ids
 from nextquery.errors import InvalidInput
 
 NO_IDS: Ids = np.empty(0, np.int64)

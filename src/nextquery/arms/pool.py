@@ -9,10 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from nextquery import folders
 from nextquery.arms import storage
+from nextquery.arms.blocks import Blocks
+from nextquery.arms.codes import FEW, Codes
 from nextquery.arms.ids import NO_IDS, checked_ids
+from nextquery.arms.kernels import Floats, Ids, Vectors
 from nextquery.arms.origin import Origin
 from nextquery.arms.rows import Rows
-from nextquery.arms.scan import Band, Blocks, Floats, Found, Ids, Sums, Vectors, scan
+from nextquery.arms.scan import Band, Found, Sums, scan
 from nextquery.arms.texts import Texts, checked
 from nextquery.checks import whole_number
 from nextquery.encode.base import Encoder
@@ -41,8 +44,9 @@ class ArmPool:
         *,
         origin: Origin | None = None,
         encoder: Encoder | None = None,
+        codes: Codes | None = None,
     ) -> None:
-        self._texts, self._rows = texts, Rows(stored)
+        self._texts, self._rows = texts, Rows(stored, codes)
         self.origin = origin
         self._encoder = encoder
         self._removed = np.asarray(removed, np.int64)  # sorted
@@ -78,7 +82,8 @@ class ArmPool:
         said = folder.meta.get("log")
         origin = None if said is None else Origin.of(folder, said)
         removed = np.array(folder.array("removed.npy"))
-        pool = cls(Texts.of(folder), folder.array("vectors.npy"), removed, origin=origin)
+        vectors, codes = folder.array("vectors.npy"), Codes.open(folder)
+        pool = cls(Texts.of(folder), vectors, removed, origin=origin, codes=codes)
         pool._folder = folder
         return pool
 
@@ -232,7 +237,10 @@ class ArmPool:
     ) -> tuple[list[list[Found]], Sums | None]:
         """The pass behind `nearest` and every selection: see `nextquery.arms.scan`."""
         hidden = self.excluded(exclude, len(anchors))
-        return scan(self._blocks(), anchors, bands, exclude=hidden, epsilon=epsilon)
+        # Codes are too coarse for the sums.
+        codes = self._rows.codes() if epsilon is None and len(anchors) <= FEW else None
+        blocks = Blocks(self._rows.segments(), self._removed, codes)
+        return scan(blocks, anchors, bands, exclude=hidden, epsilon=epsilon)
 
     def products(self, anchor: Vectors) -> Vectors:
         """Float32 products of every row with one anchor: within `scan.error_bound` of the score."""

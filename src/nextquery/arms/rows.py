@@ -1,8 +1,13 @@
 """Rows that only grow: a stored part, perhaps memory-mapped, and what was added since."""
 
+import threading
+
 import numpy as np
 
-from nextquery.arms.scan import Vectors
+from nextquery.arms.codes import SMALLEST, Codes
+from nextquery.arms.kernels import Vectors
+
+_PATIENCE = 16  # scans of the rows themselves that cost about what coding them does
 
 
 class Rows:
@@ -14,8 +19,9 @@ class Rows:
     (3, [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     """
 
-    def __init__(self, stored: Vectors) -> None:
+    def __init__(self, stored: Vectors, codes: Codes | None = None) -> None:
         self.stored = stored
+        self._codes, self._asked, self._lock = codes, 0, threading.Lock()
         self.added = 0  # rows since then
         self._buffer = np.empty((0, stored.shape[1]), np.float32)  # with room for more
 
@@ -36,6 +42,18 @@ class Rows:
             self._buffer = grown
         self._buffer[self.added : needed] = rows
         self.added = needed
+
+    def codes(self) -> Codes | None:
+        """The coded copy of the stored rows, for a scan that would use it.
+
+        Where none was saved it is made in memory, once the scans without it have cost as much.
+        """
+        if self._codes is None and len(self.stored) >= SMALLEST:
+            with self._lock:
+                self._asked += 1
+                if self._codes is None and self._asked > _PATIENCE:
+                    self._codes = Codes.of(self.stored)
+        return self._codes
 
     def segments(self) -> list[Vectors]:
         """The rows as they lie in memory, in order."""

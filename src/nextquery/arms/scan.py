@@ -1,26 +1,33 @@
 """The exact top-k kernel: which arms are nearest, and what the whole pool sums to.
 
-One pass over the vectors in blocks. A float32 matrix product *proposes* arms: it is off by at most
-`error_bound(d)`, so every arm that could belong to the answer is kept. The few proposed arms are
-then scored by `similarity`, the one definition of a score, and ordered by (−similarity, id). So
-block size, batch size and threads cannot change the answer. Memory is bounded by `_BUDGET` beyond
-the answer itself.
+One pass over the vectors in blocks that fit a cache, several threads each taking the next block.
+A product, of float32 rows or of their coded copy, *proposes* arms: it is off by at most a known
+slack, so every arm that could belong to the answer is kept. The few proposed arms are then scored
+by `kernels.score`, the one definition of a score, and ordered by (−similarity, id). So block size,
+batch size, codes and threads cannot change the answer. Memory is bounded by `_BUDGET` beyond the
+answer itself.
 """
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
-Vectors = NDArray[np.float32]
-Ids = NDArray[np.int64]
+from nextquery.arms import kernels
+from nextquery.arms.blas import one_thread_each
+from nextquery.arms.blocks import Block, Blocks
+from nextquery.arms.codes import coded_anchors
+from nextquery.arms.kernels import Floats, Ids, Vectors
+from nextquery.compiled import compiled
 
-_BLOCK = 16384  # arms in one product
+_PRODUCTS = 1 << 18  # products held by a thread at once: as many as its cache takes
 _ANCHORS = 256  # anchors in one product
-_BUDGET = 1 << 23  # proposals held at once, over all anchors
-_PAIRS = 8192  # exact scores computed at once
+_BUDGET = 1 << 22  # proposals held at once by a thread, over all anchors
+_SINGLY = 12  # up to so many anchors, one product after the other beats one of all
+_SHORTEST, _LONGEST, _LONGEST_OF_ONE = 1 << 10, 1 << 12, 1 << 15  # arms in a block
 
 
 class Band(NamedTuple):
@@ -45,30 +52,8 @@ class Sums(NamedTuple):
     similar: Floats
 
 
-def similarity(rows: Vectors, anchors: Vectors) -> Floats:
-    """The similarity of each row with its anchor: the one definition of a score.
-
-    Products of two float32 numbers are exact in float64; they are added in order of the
-    coordinates, one by one. So equal rows score equal, whatever stands around them.
-
-    >>> row = np.array([[0.6, 0.8]], np.float32)
-    >>> similarity(row, row).round(6).tolist()
-    [1.0]
-    """
-    rows, anchors = np.broadcast_arrays(rows, anchors)
-    if rows.shape[-1] == 0:
-        return np.zeros(rows.shape[:-1])
-    flat_rows, flat_anchors = rows.reshape(-1, rows.shape[-1]), anchors.reshape(-1, rows.shape[-1])
-    out = np.empty(len(flat_rows))
-    for start in range(0, len(out), _PAIRS):
-        part = slice(start, start + _PAIRS)
-        products = flat_rows[part].astype(np.float64) * flat_anchors[part]
-        out[part] = np.add.accumulate(products, axis=1)[:, -1]
-    return out.reshape(rows.shape[:-1])
-
-
 def error_bound(d: int) -> float:
-    """How far a float32 product of two unit rows may lie from `similarity`, in any order of sums.
+    """How far a float32 product of two unit rows may lie from the score, in any order of sums.
 
     |f − s| ≤ γ·Σ|xᵢyᵢ| ≤ γ with γ = d·u / (1 − d·u), u = 2⁻²⁴ (Higham 2002, section 3.1). Two
     units more for rows whose length is 1 only to float32, two for a bound rounded to float32.
@@ -78,7 +63,7 @@ def error_bound(d: int) -> float:
 
 
 def scan(
-    blocks: "Blocks",
+    blocks: Blocks,
     anchors: Vectors,
     bands: Sequence[Band],
     *,
@@ -96,63 +81,72 @@ def scan(
     totals, similars = np.zeros(b), np.zeros(b)
     for start in range(0, b, step):
         part = slice(start, min(start + step, b))
-        chunk = np.ascontiguousarray(anchors[part])
-        searches = [_Search(band, part, b, blocks, chunk) for band in bands]
-        hidden = _Hidden(exclude[part])
-        sums = None if epsilon is None else _Summing(blocks, chunk, epsilon)
-        for first, rows in blocks:
-            products = chunk @ rows.T
-            products[:, blocks.removed_in(first, len(rows))] = -np.inf
-            hidden.hide(products, first)
-            for search in searches:
-                search.look(products, first)
-            if sums is not None:
-                sums.add(products, first)
-        results = [search.finish() for search in searches]
-        found.extend([list(row) for row in zip(*results, strict=True)] or [[] for _ in chunk])
+        chunk = _Chunk(blocks, anchors[part], exclude[part], epsilon)
+        results, sums = chunk.scan([_Search.of(band, part, b, chunk) for band in bands])
+        found.extend(
+            [list(row) for row in zip(*results, strict=True)] or [[] for _ in exclude[part]]
+        )
         if sums is not None:
-            totals[part], similars[part] = sums.total, sums.similar
+            totals[part], similars[part] = sums
     return found, None if epsilon is None else Sums(totals, similars)
 
 
-class Blocks:
-    """The pool's rows as a kernel wants them: blocks of at most `_BLOCK`, and who was removed."""
+class _Chunk:
+    """A few anchors, and one pass over all blocks for them."""
 
-    def __init__(self, segments: Sequence[Vectors], removed: Ids) -> None:
-        self.segments = [segment for segment in segments if len(segment)]
-        self.starts = np.cumsum([0, *(len(segment) for segment in self.segments)])
-        self.count = int(self.starts[-1])
-        self.removed = removed  # sorted
+    def __init__(
+        self, blocks: Blocks, anchors: Vectors, exclude: Sequence[Ids], epsilon: float | None
+    ) -> None:
+        self.blocks, self.anchors = blocks, np.ascontiguousarray(anchors)
+        self.hidden, self.epsilon = _Hidden(exclude), epsilon
+        self.coded = coded_anchors(self.anchors) if blocks.has_codes else None
+        longest = _LONGEST if len(anchors) > 1 else _LONGEST_OF_ONE
+        self.width = max(_SHORTEST, min(longest, _PRODUCTS // max(1, len(anchors))))
+        self.slack = error_bound(anchors.shape[1])
 
-    def __iter__(self) -> Iterator[tuple[int, Vectors]]:
-        for start, segment in zip(self.starts, self.segments, strict=False):
-            for offset in range(0, len(segment), _BLOCK):
-                yield int(start) + offset, segment[offset : offset + _BLOCK]
+    def scan(self, searches: list["_Search"]) -> tuple[list[list[Found]], Sums | None]:
+        """What each search finds, and the sums."""
+        sums = None if self.epsilon is None else _Summing(self, self.epsilon)
+        cut = list(self.blocks.cut(self.width))
+        waiting = iter(cut)
+        lock = threading.Lock()
 
-    def removed_in(self, first: int, length: int) -> Ids:
-        """The removed rows of one block, counted from its first."""
-        low, high = np.searchsorted(self.removed, (first, first + length))
-        return self.removed[low:high] - first
+        def work() -> list[_Search]:
+            mine = [search.alone() for search in searches]
+            buffer = np.empty(len(self.anchors) * self.width, np.float32)
+            while True:
+                with lock:
+                    block = next(waiting, None)
+                if block is None:
+                    return mine
+                self._look(block, buffer, mine, sums)
 
-    def rows(self, ids: Ids) -> Vectors:
-        """The vectors of `ids`, in their order."""
-        if len(self.segments) == 1:
-            return self.segments[0][ids]
-        out = np.empty((len(ids), self.segments[0].shape[1] if self.segments else 0), np.float32)
-        which = np.searchsorted(self.starts, ids, side="right") - 1
-        for number, segment in enumerate(self.segments):
-            mine = np.flatnonzero(which == number)
-            out[mine] = segment[ids[mine] - self.starts[number]]
-        return out
+        with one_thread_each() as threads:
+            done = _together([work] * max(1, min(threads, len(cut))))
+            found = [
+                search.finish([mine[number] for mine in done])
+                for number, search in enumerate(searches)
+            ]
+        return found, None if sums is None else sums.finish()
 
-    def score(self, ids: Ids, anchors: Vectors, row: NDArray[np.intp] | None = None) -> Floats:
-        """Exact similarities of `ids` with one anchor, or with ``anchors[row]`` pair by pair."""
-        out = np.empty(len(ids))
-        for start in range(0, len(ids), _PAIRS):
-            part = slice(start, start + _PAIRS)
-            against = anchors if row is None else anchors[row[part]]
-            out[part] = similarity(self.rows(ids[part]), against)
-        return out
+    def _look(
+        self, block: Block, buffer: Vectors, searches: list["_Search"], sums: "_Summing | None"
+    ) -> None:
+        b, width = len(self.anchors), block.last - block.first
+        products, slack = buffer[: b * width].reshape(b, width), self.slack
+        if self.coded is not None and block.codes is not None:
+            slack = block.codes.multiply(block.place, self.coded, products)
+        elif b <= _SINGLY:
+            for anchor, out in zip(self.anchors, products, strict=True):
+                np.matmul(block.rows, anchor, out=out)
+        else:
+            np.matmul(self.anchors, block.rows.T, out=products)
+        products[:, self.blocks.removed_in(block)] = -np.inf
+        self.hidden.hide(products, block.first)
+        for search in searches:
+            search.look(products, block.first, slack)
+        if sums is not None:
+            sums.add(products, block)
 
 
 class _Hidden:
@@ -170,76 +164,59 @@ class _Hidden:
 
 
 class _Search:
-    """The proposals of one band for a chunk of anchors, kept few by a rising threshold."""
+    """The proposals of one band for a chunk of anchors, kept few by a rising floor.
 
-    def __init__(self, band: Band, part: slice, of: int, blocks: Blocks, anchors: Vectors) -> None:
-        self.k, self.blocks, self.anchors = band.k, blocks, anchors
-        self.low = np.broadcast_to(np.asarray(band.low, np.float64), of)[part]
-        self.high = np.broadcast_to(np.asarray(band.high, np.float64), of)[part]
-        self.delta = error_bound(anchors.shape[1])
-        self.threshold = self.low - self.delta
-        self.limit = np.inf if band.k is None else 2 * band.k * len(anchors)
-        self.proposals = [(np.empty(0, np.intp), np.empty(0, np.int64), np.empty(0, np.float32))]
-        self.pending = 0
+    An arm whose score cannot reach `floor`, or lies outside of the band, is not proposed.
+    """
 
-    def look(self, products: Vectors, first: int) -> None:
+    def __init__(self, k: int | None, low: Floats, high: Floats, chunk: _Chunk) -> None:
+        self.k, self.low, self.high, self.chunk = k, low, high, chunk
+        self.floor = low.copy()
+        self.limit = 0 if k is None else 2 * k * len(low)
+        self.proposals = _Proposals.empty(self.limit + 2 * chunk.width)
+        self.used = 0
+
+    @classmethod
+    def of(cls, band: Band, part: slice, of: int, chunk: _Chunk) -> "_Search":
+        """The search of a band, whose bounds are one for all anchors or one for each."""
+        low = np.broadcast_to(np.asarray(band.low, np.float64), of)[part]
+        high = np.broadcast_to(np.asarray(band.high, np.float64), of)[part]
+        return cls(None if band.k is None else min(band.k, chunk.blocks.count), low, high, chunk)
+
+    def alone(self) -> "_Search":
+        """The same search, for one thread."""
+        return _Search(self.k, self.low, self.high, self.chunk)
+
+    def look(self, products: Vectors, first: int, slack: float) -> None:
         """Propose the arms of one block that may yet be among the k best of the band."""
-        passes = self._passes(products)
-        if np.count_nonzero(passes) > self.limit:
-            self._raise_threshold(products)
-            passes = self._passes(products)
-        flat = np.flatnonzero(passes)
-        row, column = np.divmod(flat, products.shape[1])
-        self.proposals.append((row, column + first, products.ravel()[flat]))
-        self.pending += len(flat)
-        if self.pending > self.limit:
+        row, most = 0, (self.high + slack).astype(np.float32)
+        while row < len(products):
+            least = np.maximum((self.floor - slack).astype(np.float32), _LOWEST)
+            row, self.used = compiled(kernels.propose, any_order=True)(
+                products, least, most, first, slack, row, *self.proposals, self.used
+            )
+            if row < len(products):
+                self._make_room(products.shape[1])
+        if self.used > self.limit:
             self._tighten()
 
-    def _passes(self, products: Vectors) -> NDArray[np.bool_]:
-        passes = products >= self.threshold.astype(np.float32)[:, None]
-        if np.any(self.threshold == -np.inf):
-            passes &= products > -np.inf
-        if np.any(self.high < np.inf):
-            passes &= products <= (self.high + self.delta).astype(np.float32)[:, None]
-        return passes
-
-    def _raise_threshold(self, products: Vectors) -> None:
-        """The k-th best sure arm of this block alone already rules most of it out."""
-        width = products.shape[1]
-        if self.k is None or self.k > width:
-            return
-        low, high = self.low + self.delta, self.high - self.delta
-        sure = (products >= low[:, None]) & (products < high[:, None])
-        key = np.where(sure, products, np.float32(-np.inf))
-        kth = np.partition(key, width - self.k, axis=1)[:, width - self.k]
-        np.maximum(self.threshold, kth.astype(np.float64) - 2 * self.delta, out=self.threshold)
+    def _make_room(self, width: int) -> None:
+        self._tighten()
+        if self.k is not None and not self.proposals.room(self.used, width):
+            self._settled()  # more near-ties than the products can tell apart
+        if not self.proposals.room(self.used, width):
+            self.proposals = self.proposals.grown(2 * self.used + width)
 
     def _tighten(self) -> None:
-        """Raise each anchor's threshold to its k-th best *sure* proposal, drop what is below it.
+        if self.k is not None:
+            self.used = compiled(kernels.tighten)(
+                *self.proposals, self.used, self.k, self.low, self.high, self.floor
+            )
 
-        A proposal is sure when it lies in the band whatever its rounding. The k-th best sure one
-        is at least p − δ in truth, and an arm that good is proposed at p − 2δ or above.
-        """
-        assert self.k is not None
-        row, ids, product = self._gather()
-        sure = (product >= (self.low + self.delta)[row]) & (product < (self.high - self.delta)[row])
-        key = np.where(sure, product, np.float32(-np.inf))
-        counts = np.bincount(row, minlength=len(self.low))
-        kth = np.cumsum(counts) - counts + self.k - 1
-        enough = np.flatnonzero(counts >= self.k)
-        best = _sorted_in_rows(row, key)[kth[enough]].astype(np.float64) - 2 * self.delta
-        self.threshold[enough] = np.maximum(self.threshold[enough], best)
-        keep = product >= self.threshold.astype(np.float32)[row]
-        self.proposals, self.pending = [(row[keep], ids[keep], product[keep])], int(keep.sum())
-        if self.pending > self.limit:  # more near-ties than float32 can tell apart
-            row, ids, exact = self._settle()
-            self.proposals = [(row, ids, exact.astype(np.float32))]
-            self.pending = len(row)
-
-    def _settle(self) -> tuple[NDArray[np.intp], Ids, Floats]:
+    def _settle(self) -> tuple[NDArray[np.int32], Ids, Floats]:
         """Score the proposals by definition; the k best of the band by (row, −similarity, id)."""
-        row, ids, _ = self._gather()
-        exact = self.blocks.score(ids, self.anchors, row)
+        row, ids = self.proposals.rows[: self.used], self.proposals.ids[: self.used]
+        exact = self.chunk.blocks.score(ids, self.chunk.anchors, row)
         inside = np.flatnonzero((exact >= self.low[row]) & (exact < self.high[row]))
         order = inside[np.lexsort((ids[inside], -exact[inside], row[inside]))]
         counts = np.bincount(row[order], minlength=len(self.low))
@@ -247,54 +224,96 @@ class _Search:
         order = order if self.k is None else order[rank < self.k]
         return row[order], ids[order], exact[order]
 
-    def _gather(self) -> tuple[NDArray[np.intp], Ids, Vectors]:
-        row, ids, product = (np.concatenate(parts) for parts in zip(*self.proposals, strict=True))
-        return row, ids, product
-
-    def finish(self) -> list[Found]:
-        """The answer, one `Found` per anchor."""
-        if self.k is not None:
-            self._tighten()
+    def _settled(self) -> None:
+        """Keep the exact scores of the best as new proposals."""
         row, ids, exact = self._settle()
-        ends = np.cumsum(np.bincount(row, minlength=len(self.anchors)))[:-1]
+        self.used = len(row)
+        self.proposals.rows[: len(row)], self.proposals.ids[: len(row)] = row, ids
+        self.proposals.products[: len(row)] = exact
+        self.proposals.slacks[: len(row)] = 2.0**-23  # a score rounded to float32
+
+    def finish(self, threads: Sequence["_Search"]) -> list[Found]:
+        """The answer from what every thread proposed, one `Found` per anchor."""
+        self.proposals = _Proposals.joined([s.proposals.first(s.used) for s in threads])
+        self.used = len(self.proposals.ids)
+        self._tighten()
+        row, ids, exact = self._settle()
+        ends = np.cumsum(np.bincount(row, minlength=len(self.low)))[:-1]
         return [
             Found(*pair) for pair in zip(np.split(ids, ends), np.split(exact, ends), strict=True)
         ]
 
 
+class _Proposals(NamedTuple):
+    """Arms that may belong to the answer: room for some, of which the first are used."""
+
+    rows: NDArray[np.int32]  # the anchor's place in the chunk
+    ids: Ids
+    products: Vectors
+    slacks: Vectors
+
+    @classmethod
+    def empty(cls, size: int) -> "_Proposals":
+        floats = np.empty(size, np.float32), np.empty(size, np.float32)
+        return cls(np.empty(size, np.int32), np.empty(size, np.int64), *floats)
+
+    def room(self, used: int, width: int) -> bool:
+        return used + width <= len(self.ids)
+
+    def first(self, used: int) -> "_Proposals":
+        return _Proposals(
+            self.rows[:used], self.ids[:used], self.products[:used], self.slacks[:used]
+        )
+
+    def grown(self, size: int) -> "_Proposals":
+        return _Proposals.joined([self, _Proposals.empty(size - len(self.ids))])
+
+    @classmethod
+    def joined(cls, parts: Sequence["_Proposals"]) -> "_Proposals":
+        return cls(*(np.concatenate([part[i] for part in parts]) for i in range(4)))
+
+
 class _Summing:
-    """Σ and Σ≥ from the products; arms too near ε for float32 to judge are scored exactly."""
+    """Σ and Σ≥ from the products; arms too near ε for float32 to judge are scored exactly.
 
-    def __init__(self, blocks: Blocks, anchors: Vectors, epsilon: float) -> None:
-        self.blocks, self.anchors, self.epsilon = blocks, anchors, epsilon
-        self.delta = error_bound(anchors.shape[1])
-        self.total, self.similar = np.zeros(len(anchors)), np.zeros(len(anchors))
-
-    def add(self, products: Vectors, first: int) -> None:
-        """Add one block; it is clipped in place."""
-        clipped = np.maximum(products, 0, out=products)
-        self.total += clipped.sum(axis=1)
-        near = np.flatnonzero(clipped >= np.float32(self.epsilon - self.delta))
-        row, column = np.divmod(near, clipped.shape[1])
-        value = clipped.ravel()[near].astype(np.float64)
-        unsure = np.flatnonzero((value <= self.epsilon + self.delta) & (value > 0))
-        value[unsure] = self.blocks.score(column[unsure] + first, self.anchors, row[unsure])
-        value[value < self.epsilon] = 0
-        self.similar += np.bincount(row, value, minlength=len(self.similar))
-
-
-def _sorted_in_rows(row: NDArray[np.intp], key: Vectors) -> Vectors:
-    """The keys by (row, −key), sorted as whole numbers: many times faster than a lexsort.
-
-    The bits of a float32, with the sign turned into an offset, order as the number does.
-
-    >>> _sorted_in_rows(np.array([1, 0, 1]), np.array([-2, 5, 3], np.float32)).tolist()
-    [5.0, 3.0, -2.0]
+    Every block has its own sums, added up in order of the blocks: threads change no bit.
     """
-    sign = np.uint32(1 << 31)
-    bits = key.view(np.uint32)
-    rising = np.where(bits & sign, ~bits, bits | sign)
-    both = row.astype(np.uint64) << np.uint64(32) | (~rising).astype(np.uint64)
-    both.sort()
-    rising = ~both.astype(np.uint32)  # the lower half
-    return np.where(rising & sign, rising & ~sign, ~rising).view(np.float32)
+
+    def __init__(self, chunk: _Chunk, epsilon: float) -> None:
+        self.chunk, self.epsilon = chunk, epsilon
+        near = (epsilon - chunk.slack, epsilon + chunk.slack) if epsilon > 0 else (1.0, 0.0)
+        self.below = max(np.float32(near[0]), np.float32(np.nextafter(0, 1, dtype=np.float32)))
+        self.above = np.float32(near[1])
+        self.parts: dict[int, tuple[Floats, Floats]] = {}
+
+    def add(self, products: Vectors, block: Block) -> None:
+        """Add one block."""
+        total, similar = np.empty(len(products)), np.empty(len(products))
+        unsure = compiled(kernels.add_up, any_order=True)(
+            products, self.below, self.above, total, similar
+        )
+        if unsure:
+            near = np.flatnonzero((products >= self.below) & (products <= self.above))
+            row, column = np.divmod(near, products.shape[1])
+            exact = self.chunk.blocks.score(column + block.first, self.chunk.anchors, row)
+            exact[exact < self.epsilon] = 0
+            similar += np.bincount(row, exact, minlength=len(similar))
+        self.parts[block.first] = total, similar
+
+    def finish(self) -> Sums:
+        """The sums over all blocks."""
+        none = np.zeros(len(self.chunk.anchors))
+        in_order = [self.parts[first] for first in sorted(self.parts)]
+        return Sums(sum((t for t, _ in in_order), none), sum((s for _, s in in_order), none))
+
+
+_LOWEST = np.float32(np.finfo(np.float32).min)  # what is removed or hidden is below it
+
+
+def _together(tasks: Sequence[Callable[[], list[_Search]]]) -> list[list[_Search]]:
+    """Run tasks at the same time, one of them here."""
+    if len(tasks) == 1:
+        return [tasks[0]()]
+    with ThreadPoolExecutor(len(tasks) - 1) as others:
+        waiting = [others.submit(task) for task in tasks[1:]]
+        return [tasks[0](), *(task.result() for task in waiting)]

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from nextquery.arms import codes
 from nextquery.arms.origin import Origin
 from nextquery.arms.rows import Rows
 from nextquery.arms.texts import Texts
@@ -12,10 +13,14 @@ from nextquery.folders import Folder, Part
 
 
 def arms_parts(folder: Folder | None, texts: Texts, rows: Rows) -> dict[str, Part]:
-    """Texts and vectors: the files they lie in, or, when arms were added, their content."""
+    """Texts, vectors and their copy: files they lie in or, after additions, their content."""
+    names = ("vectors.npy", *Texts.FILES)
     if folder is not None and not rows.added:
-        return {name: folder.file(name) for name in ("vectors.npy", *Texts.FILES)}
-    return {"vectors.npy": np.ascontiguousarray(rows.whole()), **texts.parts()}
+        coded = codes.FILES if codes.FILES[0] in folder else ()
+        return {name: folder.file(name) for name in (*names, *coded)}
+    vectors = np.ascontiguousarray(rows.whole())
+    coded_parts = codes.Codes.of(vectors).parts() if len(vectors) >= codes.SMALLEST else {}
+    return {"vectors.npy": vectors, **texts.parts(), **coded_parts}
 
 
 def log_parts(

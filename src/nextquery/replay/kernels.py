@@ -4,26 +4,13 @@ They do, in the same order, what the policies of the library do, and draw the sa
 `uniforms` and `normals` hold what the anchor's generator would have given. `sizes[t]` is how many
 of the candidates (best first) may be played in round t, so that a set can grow (Algorithm 2).
 
-Compiled on first use, and cached on disk: importing this module costs nothing.
+They run as `nextquery.compiled` makes them: importing this module costs nothing.
 """
-
-from collections.abc import Callable
-from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-
-
-@cache
-def compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """The machine code of a kernel."""
-    import numba
-
-    machine: Callable[..., Any] = numba.njit(cache=True, nogil=True)(kernel)
-    return machine
 
 
 def disjoint(

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from nextquery.arms.scan import Band, Found, Ids, Sums
+from nextquery.arms.kernels import Ids
+from nextquery.arms.scan import Band, Found, Sums
 from nextquery.checks import one_of, whole_number
 from nextquery.errors import InvalidInput
 from nextquery.optimize import lazy_greedy

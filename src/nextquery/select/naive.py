@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from nextquery.arms.scan import Band, Found, Ids, Sums, error_bound
+from nextquery.arms.kernels import Ids
+from nextquery.arms.scan import Band, Found, Sums, error_bound
 from nextquery.checks import number, whole_number
 from nextquery.preference import Mass, of_mass
 from nextquery.select.base import Floats, Request, Selector

@@ -1,0 +1,88 @@
+"""The pool's rows as the scan wants them: cut into blocks, with who was removed."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.arms import kernels
+from nextquery.arms.codes import Codes
+from nextquery.arms.kernels import Floats, Ids, Vectors
+from nextquery.compiled import compiled
+
+_STRIDE = 7919  # blocks are visited scattered, so that arms sorted by topic come mixed
+
+
+class Block(NamedTuple):
+    """The arms from `first` up to `last`, all of one segment, where they lie at `place`."""
+
+    first: int
+    last: int
+    rows: Vectors
+    codes: Codes | None
+    place: slice
+
+
+class Blocks:
+    """Rows by id in one or more segments, the first of which may have a coded copy."""
+
+    def __init__(
+        self, segments: Sequence[Vectors], removed: Ids, codes: Codes | None = None
+    ) -> None:
+        coded = zip(segments, [codes, *[None] * len(segments)], strict=False)
+        kept = [(_read_only(segment), code) for segment, code in coded if len(segment)]
+        self.segments = [segment for segment, _ in kept]
+        self.codes = [code for _, code in kept]
+        self.starts = np.cumsum([0, *(len(segment) for segment in self.segments)])
+        self.count = int(self.starts[-1])
+        self.removed = removed  # sorted
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether any rows have a coded copy."""
+        return any(codes is not None for codes in self.codes)
+
+    def cut(self, width: int) -> Iterator[Block]:
+        """All rows in blocks of at most `width`, in a scattered order."""
+        blocks = []
+        for start, segment, codes in zip(self.starts, self.segments, self.codes, strict=False):
+            for offset in range(0, len(segment), width):
+                place = slice(offset, min(offset + width, len(segment)))
+                first = int(start) + offset
+                last = int(start) + place.stop
+                blocks.append(Block(first, last, segment[place], codes, place))
+        order = np.argsort(np.arange(len(blocks)) * _STRIDE % max(1, len(blocks)), kind="stable")
+        yield from (blocks[i] for i in order)
+
+    def removed_in(self, block: Block) -> Ids:
+        """The removed rows of one block, counted from its first."""
+        low, high = np.searchsorted(self.removed, (block.first, block.last))
+        return self.removed[low:high] - block.first
+
+    def rows(self, ids: Ids) -> Vectors:
+        """The vectors of `ids`, in their order."""
+        if len(self.segments) == 1:
+            return self.segments[0][ids]
+        out = np.empty((len(ids), self.segments[0].shape[1] if self.segments else 0), np.float32)
+        which = np.searchsorted(self.starts, ids, side="right") - 1
+        for number, segment in enumerate(self.segments):
+            mine = np.flatnonzero(which == number)
+            out[mine] = segment[ids[mine] - self.starts[number]]
+        return out
+
+    def score(self, ids: Ids, anchors: Vectors, row: NDArray[np.integer] | None = None) -> Floats:
+        """Exact similarities of `ids` with one anchor, or with ``anchors[row]`` pair by pair."""
+        out = np.zeros(len(ids))
+        many = np.ascontiguousarray(np.atleast_2d(anchors))
+        against = np.zeros(len(ids), np.int32) if row is None else row.astype(np.int32, copy=False)
+        for start, segment in zip(self.starts, self.segments, strict=False):
+            compiled(kernels.score)(segment, ids, start, many, against, out)
+        return out
+
+
+def _read_only(segment: Vectors) -> Vectors:
+    """One kind of array for the compiled code, mapped or not."""
+    view = np.asarray(segment).view()
+    view.flags.writeable = False
+    return view
