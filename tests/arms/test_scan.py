@@ -17,7 +17,8 @@ from nextquery.arms import codes as coding
 from nextquery.arms import scan as scanning
 from nextquery.arms.blocks import Blocks
 from nextquery.arms.codes import Codes
-from nextquery.arms.scan import Band, error_bound, scan
+from nextquery.arms.scan import scan
+from nextquery.arms.search import Band, error_bound
 from nextquery.vectors import unit_rows
 
 NO_IDS = np.empty(0, np.int64)

@@ -8,14 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nextquery import folders
-from nextquery.arms import storage
+from nextquery.arms import gpu, storage
 from nextquery.arms.blocks import Blocks
 from nextquery.arms.codes import FEW, Codes
 from nextquery.arms.ids import NO_IDS, checked_ids
 from nextquery.arms.kernels import Floats, Ids, Vectors
 from nextquery.arms.origin import Origin
 from nextquery.arms.rows import Rows
-from nextquery.arms.scan import Band, Found, Sums, scan
+from nextquery.arms.scan import Sums, scan
+from nextquery.arms.search import Band, Found, as_arrays
 from nextquery.arms.texts import Texts, checked
 from nextquery.checks import whole_number
 from nextquery.encode.base import Encoder
@@ -51,6 +52,7 @@ class ArmPool:
         self._encoder = encoder
         self._removed = np.asarray(removed, np.int64)  # sorted
         self._folder: folders.Folder | None = None
+        self._there: tuple[tuple[int, int, str], gpu.DeviceArms] | None = None
 
     @classmethod
     def from_vectors(
@@ -201,12 +203,15 @@ class ArmPool:
         exclude: Sequence[Any] = (),
         at_least: ArrayLike | None = None,
         below: ArrayLike | None = None,
+        *,
+        device: str = "auto",
     ) -> tuple[Any, Any]:
         """The k most similar arms, exactly: ids and similarities by (−similarity, id).
 
         Of one vector: two arrays. Of a matrix: two (b, k) arrays, or two lists of arrays where
         rows differ in length; `exclude` is then one sequence of ids per row. Only arms with
-        ``at_least <= similarity < below`` count.
+        ``at_least <= similarity < below`` count. `device` is ``cpu``, ``cuda``, or ``auto``: a GPU
+        for large batches where there is one. It changes no answer.
         """
         whole_number(k, "k", at_least=1)
         given = np.asarray(vectors)
@@ -217,15 +222,19 @@ class ArmPool:
         )
         if np.isnan(np.asarray(band.low, float)).any() or np.isnan(np.asarray(band.high)).any():
             raise InvalidInput("at_least and below must be numbers; received NaN.")
-        found, _ = self.scan(matrix, [band], exclude=[exclude] if one else exclude)
-        if one:
-            return found[0][0].ids, found[0][0].similarities
-        ids, similarities = [row[0].ids for row in found], [row[0].similarities for row in found]
-        if not ids:
-            return np.empty((0, k), np.int64), np.empty((0, k))
-        if len({len(row) for row in ids}) == 1:
-            return np.stack(ids), np.stack(similarities)
-        return ids, similarities
+        hidden = self.excluded([exclude] if one else exclude, len(matrix))
+        if gpu.wanted(device, len(matrix), self.rows_in_all) and below is None:
+            found = self._on_gpu(device).nearest(matrix, k, hidden, band.low)
+        else:
+            found = [row[0] for row in self.scan(matrix, [band], exclude=hidden)[0]]
+        return (found[0].ids, found[0].similarities) if one else as_arrays(found, k)
+
+    def _on_gpu(self, device: str) -> gpu.DeviceArms:
+        """The arms as they are now on a GPU, copied there once."""
+        state = (self.rows_in_all, len(self._removed), device)
+        if self._there is None or self._there[0] != state:
+            self._there = state, gpu.DeviceArms(self.vectors, self._removed, gpu.first(device))
+        return self._there[1]
 
     def scan(
         self,

@@ -14,13 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from nextquery.arms import kernels
 from nextquery.arms.blas import one_thread_each
 from nextquery.arms.blocks import Block, Blocks
 from nextquery.arms.codes import coded_anchors
 from nextquery.arms.kernels import Floats, Ids, Vectors
+from nextquery.arms.search import Band, Found, Search, error_bound
 from nextquery.compiled import compiled
 
 _PRODUCTS = 1 << 18  # products held by a thread at once: as many as its cache takes
@@ -30,36 +30,11 @@ _SINGLY = 12  # up to so many anchors, one product after the other beats one of 
 _SHORTEST, _LONGEST, _LONGEST_OF_ONE = 1 << 10, 1 << 12, 1 << 15  # arms in a block
 
 
-class Band(NamedTuple):
-    """Keep the `k` best arms whose similarity lies in [low, high); `k=None` keeps them all."""
-
-    k: int | None
-    low: ArrayLike = -np.inf
-    high: ArrayLike = np.inf
-
-
-class Found(NamedTuple):
-    """Arms in order (−similarity, id), with their similarities."""
-
-    ids: Ids
-    similarities: Floats
-
-
 class Sums(NamedTuple):
     """Per anchor: Σ and Σ≥ of the clipped similarities over the arms scanned."""
 
     total: Floats
     similar: Floats
-
-
-def error_bound(d: int) -> float:
-    """How far a float32 product of two unit rows may lie from the score, in any order of sums.
-
-    |f − s| ≤ γ·Σ|xᵢyᵢ| ≤ γ with γ = d·u / (1 − d·u), u = 2⁻²⁴ (Higham 2002, section 3.1). Two
-    units more for rows whose length is 1 only to float32, two for a bound rounded to float32.
-    """
-    unit = 2.0**-24
-    return (d + 4) * unit / (1 - (d + 4) * unit)
 
 
 def scan(
@@ -82,7 +57,7 @@ def scan(
     for start in range(0, b, step):
         part = slice(start, min(start + step, b))
         chunk = _Chunk(blocks, anchors[part], exclude[part], epsilon)
-        results, sums = chunk.scan([_Search.of(band, part, b, chunk) for band in bands])
+        results, sums = chunk.scan([Search.of(band, part, b, chunk) for band in bands])
         found.extend(
             [list(row) for row in zip(*results, strict=True)] or [[] for _ in exclude[part]]
         )
@@ -104,14 +79,14 @@ class _Chunk:
         self.width = max(_SHORTEST, min(longest, _PRODUCTS // max(1, len(anchors))))
         self.slack = error_bound(anchors.shape[1])
 
-    def scan(self, searches: list["_Search"]) -> tuple[list[list[Found]], Sums | None]:
+    def scan(self, searches: list[Search]) -> tuple[list[list[Found]], Sums | None]:
         """What each search finds, and the sums."""
         sums = None if self.epsilon is None else _Summing(self, self.epsilon)
         cut = list(self.blocks.cut(self.width))
         waiting = iter(cut)
         lock = threading.Lock()
 
-        def work() -> list[_Search]:
+        def work() -> list[Search]:
             mine = [search.alone() for search in searches]
             buffer = np.empty(len(self.anchors) * self.width, np.float32)
             while True:
@@ -130,7 +105,7 @@ class _Chunk:
         return found, None if sums is None else sums.finish()
 
     def _look(
-        self, block: Block, buffer: Vectors, searches: list["_Search"], sums: "_Summing | None"
+        self, block: Block, buffer: Vectors, searches: list[Search], sums: "_Summing | None"
     ) -> None:
         b, width = len(self.anchors), block.last - block.first
         products, slack = buffer[: b * width].reshape(b, width), self.slack
@@ -161,116 +136,6 @@ class _Hidden:
     def hide(self, products: Vectors, first: int) -> None:
         low, high = np.searchsorted(self.ids, (first, first + products.shape[1]))
         products[self.rows[low:high], self.ids[low:high] - first] = -np.inf
-
-
-class _Search:
-    """The proposals of one band for a chunk of anchors, kept few by a rising floor.
-
-    An arm whose score cannot reach `floor`, or lies outside of the band, is not proposed.
-    """
-
-    def __init__(self, k: int | None, low: Floats, high: Floats, chunk: _Chunk) -> None:
-        self.k, self.low, self.high, self.chunk = k, low, high, chunk
-        self.floor = low.copy()
-        self.limit = 0 if k is None else 2 * k * len(low)
-        self.proposals = _Proposals.empty(self.limit + 2 * chunk.width)
-        self.used = 0
-
-    @classmethod
-    def of(cls, band: Band, part: slice, of: int, chunk: _Chunk) -> "_Search":
-        """The search of a band, whose bounds are one for all anchors or one for each."""
-        low = np.broadcast_to(np.asarray(band.low, np.float64), of)[part]
-        high = np.broadcast_to(np.asarray(band.high, np.float64), of)[part]
-        return cls(None if band.k is None else min(band.k, chunk.blocks.count), low, high, chunk)
-
-    def alone(self) -> "_Search":
-        """The same search, for one thread."""
-        return _Search(self.k, self.low, self.high, self.chunk)
-
-    def look(self, products: Vectors, first: int, slack: float) -> None:
-        """Propose the arms of one block that may yet be among the k best of the band."""
-        row, most = 0, (self.high + slack).astype(np.float32)
-        while row < len(products):
-            least = np.maximum((self.floor - slack).astype(np.float32), _LOWEST)
-            row, self.used = compiled(kernels.propose, any_order=True)(
-                products, least, most, first, slack, row, *self.proposals, self.used
-            )
-            if row < len(products):
-                self._make_room(products.shape[1])
-        if self.used > self.limit:
-            self._tighten()
-
-    def _make_room(self, width: int) -> None:
-        self._tighten()
-        if self.k is not None and not self.proposals.room(self.used, width):
-            self._settled()  # more near-ties than the products can tell apart
-        if not self.proposals.room(self.used, width):
-            self.proposals = self.proposals.grown(2 * self.used + width)
-
-    def _tighten(self) -> None:
-        if self.k is not None:
-            self.used = compiled(kernels.tighten)(
-                *self.proposals, self.used, self.k, self.low, self.high, self.floor
-            )
-
-    def _settle(self) -> tuple[NDArray[np.int32], Ids, Floats]:
-        """Score the proposals by definition; the k best of the band by (row, −similarity, id)."""
-        row, ids = self.proposals.rows[: self.used], self.proposals.ids[: self.used]
-        exact = self.chunk.blocks.score(ids, self.chunk.anchors, row)
-        inside = np.flatnonzero((exact >= self.low[row]) & (exact < self.high[row]))
-        order = inside[np.lexsort((ids[inside], -exact[inside], row[inside]))]
-        counts = np.bincount(row[order], minlength=len(self.low))
-        rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-        order = order if self.k is None else order[rank < self.k]
-        return row[order], ids[order], exact[order]
-
-    def _settled(self) -> None:
-        """Keep the exact scores of the best as new proposals."""
-        row, ids, exact = self._settle()
-        self.used = len(row)
-        self.proposals.rows[: len(row)], self.proposals.ids[: len(row)] = row, ids
-        self.proposals.products[: len(row)] = exact
-        self.proposals.slacks[: len(row)] = 2.0**-23  # a score rounded to float32
-
-    def finish(self, threads: Sequence["_Search"]) -> list[Found]:
-        """The answer from what every thread proposed, one `Found` per anchor."""
-        self.proposals = _Proposals.joined([s.proposals.first(s.used) for s in threads])
-        self.used = len(self.proposals.ids)
-        self._tighten()
-        row, ids, exact = self._settle()
-        ends = np.cumsum(np.bincount(row, minlength=len(self.low)))[:-1]
-        return [
-            Found(*pair) for pair in zip(np.split(ids, ends), np.split(exact, ends), strict=True)
-        ]
-
-
-class _Proposals(NamedTuple):
-    """Arms that may belong to the answer: room for some, of which the first are used."""
-
-    rows: NDArray[np.int32]  # the anchor's place in the chunk
-    ids: Ids
-    products: Vectors
-    slacks: Vectors
-
-    @classmethod
-    def empty(cls, size: int) -> "_Proposals":
-        floats = np.empty(size, np.float32), np.empty(size, np.float32)
-        return cls(np.empty(size, np.int32), np.empty(size, np.int64), *floats)
-
-    def room(self, used: int, width: int) -> bool:
-        return used + width <= len(self.ids)
-
-    def first(self, used: int) -> "_Proposals":
-        return _Proposals(
-            self.rows[:used], self.ids[:used], self.products[:used], self.slacks[:used]
-        )
-
-    def grown(self, size: int) -> "_Proposals":
-        return _Proposals.joined([self, _Proposals.empty(size - len(self.ids))])
-
-    @classmethod
-    def joined(cls, parts: Sequence["_Proposals"]) -> "_Proposals":
-        return cls(*(np.concatenate([part[i] for part in parts]) for i in range(4)))
 
 
 class _Summing:
@@ -307,10 +172,7 @@ class _Summing:
         return Sums(sum((t for t, _ in in_order), none), sum((s for _, s in in_order), none))
 
 
-_LOWEST = np.float32(np.finfo(np.float32).min)  # what is removed or hidden is below it
-
-
-def _together(tasks: Sequence[Callable[[], list[_Search]]]) -> list[list[_Search]]:
+def _together(tasks: Sequence[Callable[[], list[Search]]]) -> list[list[Search]]:
     """Run tasks at the same time, one of them here."""
     if len(tasks) == 1:
         return [tasks[0]()]

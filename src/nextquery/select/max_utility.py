@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from nextquery.arms.kernels import Ids
-from nextquery.arms.scan import Band, Found, Sums
+from nextquery.arms.scan import Sums
+from nextquery.arms.search import Band, Found
 from nextquery.checks import one_of, whole_number
 from nextquery.errors import InvalidInput
 from nextquery.optimize import lazy_greedy

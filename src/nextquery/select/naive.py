@@ -3,7 +3,8 @@
 import numpy as np
 
 from nextquery.arms.kernels import Ids
-from nextquery.arms.scan import Band, Found, Sums, error_bound
+from nextquery.arms.scan import Sums
+from nextquery.arms.search import Band, Found, error_bound
 from nextquery.checks import number, whole_number
 from nextquery.preference import Mass, of_mass
 from nextquery.select.base import Floats, Request, Selector

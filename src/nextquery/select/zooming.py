@@ -1,6 +1,7 @@
 """Zooming: every arm near enough to the query now running."""
 
-from nextquery.arms.scan import Band, Found, Sums
+from nextquery.arms.scan import Sums
+from nextquery.arms.search import Band, Found
 from nextquery.checks import number
 from nextquery.select.base import Request, Selector
 
