@@ -40,7 +40,8 @@ def main() -> None:
     halves = torch.tensor(anchors, device="cuda").half()
 
     def product() -> None:
-        out = torch.empty((8192, options.arms), dtype=torch.float16, device="cuda")
+        wide = -(-options.arms // 256) * 256  # rows that start where writes are fast
+        out = torch.empty((8192, wide), dtype=torch.float16, device="cuda")[:, : options.arms]
         for start in range(0, len(halves), 8192):
             part = halves[start : start + 8192]
             torch.matmul(part, arms.fast.T, out=out[: len(part)])

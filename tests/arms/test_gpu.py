@@ -44,7 +44,7 @@ def test_the_answers_are_those_of_the_pool(
     pool.remove(removed)
     found = answers(pool.vectors, anchors, removed, k, exclude=exclude, low=low, half=half)
     for (ids, scores), anchor, hidden in zip(found, anchors, exclude, strict=True):
-        wanted = pool.nearest(anchor, k, hidden, at_least=low)
+        wanted = pool.nearest(anchor, k, hidden.tolist(), at_least=low)
         assert ids == wanted[0].tolist()
         assert scores == wanted[1].tolist()
 

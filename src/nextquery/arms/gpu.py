@@ -3,9 +3,10 @@
 A half-precision product proposes; the few proposed arms are scored on the GPU by the definition
 (float64, one coordinate after the other), so ids, order and scores are those of the other paths.
 
-Which arms are proposed: the columns of the product are taken in groups of 32. The k-th best of the
-groups' best products is a floor under the k-th best arm, so only groups that reach it matter, and
-of their arms only those that reach the k-th best among them.
+Which arms are proposed: the columns of the product are taken in groups of 32, far apart, so that
+memory is read in order. The k-th best of the groups' best products is a floor under the k-th best
+arm, so only groups that reach it matter, and of their arms only those that reach the k-th best
+among them.
 """
 
 import math
@@ -113,8 +114,7 @@ class DeviceArms:
 
     def _products(self, anchors: Any, exclude: Sequence[Ids]) -> Any:
         torch, n = self.torch, len(self.rows)
-        groups = -(-n // GROUP)
-        shape = (len(anchors), groups * GROUP)
+        shape = (len(anchors), -(-n // (8 * GROUP)) * 8 * GROUP)  # rows start where reads are fast
         products = torch.empty(shape, dtype=self.fast.dtype, device=self.device)
         torch.matmul(anchors.to(self.fast.dtype), self.fast.T, out=products[:, :n])
         products[:, n:] = -torch.inf
@@ -128,12 +128,13 @@ class DeviceArms:
 
     def _propose(self, products: Any, k: int, width: int) -> tuple[Any, bool]:
         """Ids of the `width` best products of each row, and whether nothing else can matter."""
-        grouped = products.view(len(products), -1, GROUP)
-        groups, all_groups = self._best(grouped.amax(dim=2), k, width)
-        few = self.torch.take_along_dim(grouped, groups[:, :, None], dim=1).flatten(1)
+        grouped = products.view(len(products), GROUP, -1)
+        groups, all_groups = self._best(grouped.amax(dim=1), k, width)
+        few = self.torch.take_along_dim(grouped, groups[:, None, :], dim=2).flatten(1)
         places, all_places = self._best(few, k, width)
-        group = self.torch.take_along_dim(groups, places // GROUP, dim=1)
-        return group * GROUP + places % GROUP, all_groups and all_places
+        member, place = places // groups.shape[1], places % groups.shape[1]
+        group = self.torch.take_along_dim(groups, place, dim=1)
+        return member * grouped.shape[2] + group, all_groups and all_places
 
     def _best(self, values: Any, k: int, width: int) -> tuple[Any, bool]:
         """Places of the largest values; and whether all are there that the slack lets compete."""
