@@ -1,4 +1,8 @@
-"""Exact nearest arms: us, FAISS, and the bare product, on the same random vectors."""
+"""Exact nearest arms: us, FAISS, and the bare product, on random vectors or on encoded strings.
+
+python -m benchmarks.nearest
+python -m benchmarks.nearest --strings FILE    # one string per line, encoded as `static` does
+"""
 
 import argparse
 
@@ -6,7 +10,27 @@ import faiss
 import numpy as np
 
 import nextquery as nq
+from benchmarks.encoder_floors import read_strings
 from benchmarks.timing import best_of, table
+from nextquery.arms.blocks import Blocks
+from nextquery.arms.kernels import Vectors
+from nextquery.arms.scan import scan
+from nextquery.arms.search import Band
+from nextquery.encode import encoder_by_name
+
+NO_IDS = np.empty(0, np.int64)
+
+
+def random_pool(arms: int, dim: int) -> nq.ArmPool:
+    rows = np.random.default_rng(0).standard_normal((arms, dim), np.float32)
+    return nq.ArmPool.from_vectors([str(i) for i in range(arms)], rows)
+
+
+def pool_of_strings(path: str) -> nq.ArmPool:
+    texts = read_strings(path)
+    vectors = encoder_by_name("static").fit(texts).encode(texts)
+    kept = np.flatnonzero(vectors.any(axis=1))
+    return nq.ArmPool.from_vectors([texts[i] for i in kept], vectors[kept])
 
 
 def main() -> None:
@@ -16,40 +40,61 @@ def main() -> None:
     parser.add_argument("--anchors", type=int, default=256)
     parser.add_argument("--k", type=int, default=250)
     parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--strings", help="a file of strings to encode instead of random vectors")
     options = parser.parse_args()
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(options.arms, options.dim)).astype(np.float32)
-    pool = nq.ArmPool.from_vectors([str(i) for i in range(options.arms)], rows)
+    strings = options.strings
+    pool = pool_of_strings(strings) if strings else random_pool(options.arms, options.dim)
     rows = np.ascontiguousarray(pool.vectors)
-    anchors = pool.anchors(rng.normal(size=(options.anchors, options.dim)))
-    flat = faiss.IndexFlatIP(options.dim)
+    rng = np.random.default_rng(1)
+    if strings:  # people ask for what is there
+        anchors = rows[rng.choice(len(rows), options.anchors, replace=False)]
+    else:
+        anchors = pool.anchors(rng.normal(size=(options.anchors, pool.dim)))
+    what = "encoded strings" if strings else "random vectors"
+    print(f"{len(rows):,} {what} × {pool.dim}, k = {options.k}")
+    compare(pool, rows, anchors, options.k, options.turns)
+
+
+def compare(pool: nq.ArmPool, rows: Vectors, anchors: Vectors, k: int, turns: int) -> None:
+    flat = faiss.IndexFlatIP(pool.dim)
     flat.add(rows)
-    out = np.empty((options.anchors, 65536), np.float32)
+    out = np.empty((len(anchors), 65536), np.float32)
+    floats, one, selector = Blocks([rows], NO_IDS), anchors[:1], nq.MaxUtility(k)
 
     def product() -> None:
         for start in range(0, len(rows), 65536):
             block = rows[start : start + 65536]
             np.matmul(anchors, block.T, out=out[:, : len(block)])
 
-    k = options.k
-    ours, theirs = pool.nearest(anchors, k)[0], flat.search(anchors, k)[1]
-    same = np.mean([len(np.intersect1d(a, b)) / k for a, b in zip(ours, theirs, strict=True)])
-    print(f"{options.arms:,} × {options.dim}, k = {k}; answers shared with FAISS: {same:.4%}\n")
-    one = anchors[:1]
+    for _ in range(20):  # by then the coded copy is there
+        pool.nearest(one[0], k)
+    agree(pool, flat, anchors, k)
     single = {
         "bare matrix–vector product": lambda: rows @ one[0],
-        "nextquery nearest": lambda: pool.nearest(one[0], k),
+        "nearest, float32": lambda: scan(floats, one, [Band(k)], exclude=[NO_IDS]),
+        "nearest, with the coded copy": lambda: pool.nearest(one[0], k),
+        "MaxUtility.select": lambda: selector.select(pool, one[0]),
         "FAISS IndexFlatIP": lambda: flat.search(one, k),
     }
-    print("One anchor\n\n" + table(best_of(single, options.turns), "bare matrix–vector product"))
+    print("\nOne anchor\n\n" + table(best_of(single, turns), "bare matrix–vector product"))
     batch = {
         "bare sgemm": product,
-        "nextquery nearest": lambda: pool.nearest(anchors, k),
-        "nextquery MaxUtility.select_many": lambda: nq.MaxUtility(k).select_many(pool, anchors),
+        "nearest": lambda: pool.nearest(anchors, k),
+        "MaxUtility.select_many": lambda: selector.select_many(pool, anchors),
         "FAISS IndexFlatIP": lambda: flat.search(anchors, k),
     }
-    times = best_of(batch, options.turns)
-    print(f"\n{options.anchors} anchors\n\n" + table(times, "bare sgemm", each=options.anchors))
+    times = best_of(batch, turns)
+    print(f"\n{len(anchors)} anchors\n\n" + table(times, "bare sgemm", each=len(anchors)))
+
+
+def agree(pool: nq.ArmPool, flat: faiss.IndexFlatIP, anchors: Vectors, k: int) -> None:
+    """Print how far the answers agree; FAISS may order or cut ties of float32 otherwise."""
+    ours, theirs = pool.nearest(anchors, k)[0], flat.search(anchors, k)[1]
+    alone = np.stack([pool.nearest(anchor, k)[0] for anchor in anchors])
+    same = np.mean([len(np.intersect1d(a, b)) / k for a, b in zip(ours, theirs, strict=True)])
+    print(
+        f"answers shared with FAISS: {same:.4%}; batch and one by one: {np.mean(ours == alone):.4%}"
+    )
 
 
 if __name__ == "__main__":
