@@ -1,0 +1,329 @@
+"""Every encoder beside every other: floors, CORE inside the full pool, speed, size, training.
+
+Splits, anchors and intervals are those of encoder_floors.py. Two steps, because the machine with
+the GPU may hold nothing but torch, transformers, tokenizers and onnxruntime:
+
+    python benchmarks/encoder_comparison.py prepare LOG --sessions CORE --strings STRINGS --data DATA
+    python benchmarks/encoder_comparison.py run --data DATA --start MODEL --out ROWS.jsonl
+    python benchmarks/encoder_comparison.py table ROWS.jsonl
+
+`run` writes one line per encoder and split as soon as it is known, leaves out those that the file
+has, and with --work also goes on inside an interrupted training. --ship packs the encoders in
+pieces of at most 15 MB, for a way back that takes no larger files.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import lzma
+import os
+import tarfile
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.encode import Encoder, Sessions, encoder_by_name
+from nextquery.encode.recall import Validation
+from nextquery.encode.train import TrainOptions
+
+KS = (10, 100, 250, 500)
+SPLITS = ("plain", "leak-free")
+CPU = ("static", "projected", "tuned", "lsa")  # no torch; wordllama's vectors must be there
+MODEL = "pretrained"
+TRAINED: dict[str, dict[str, Any]] = {
+    "bert": {"method": "bert"},
+    "contrastive": {"method": "contrastive"},
+    "contrastive-pretrained": {"method": "contrastive", "start": "{model}"},
+    "contrastive-residual": {"method": "contrastive", "start": "{model}", "residual": True},
+}
+RESAMPLES = 2_000
+PIECE = 15 << 20
+
+
+class Data:
+    """The log's texts first, then the other sessions' and the further strings."""
+
+    def __init__(self, folder: Path) -> None:
+        with lzma.open(folder / "texts.xz", "rt", encoding="utf-8") as lines:
+            self.wide = lines.read().split("\n")
+        with np.load(folder / "sessions.npz") as arrays:
+            self.log = Sessions(arrays["arms"], arrays["offsets"])
+            self.other = Sessions(arrays["other_arms"], arrays["other_offsets"])
+            self.own = int(arrays["texts"])
+        self.texts = self.wide[: self.own]
+
+
+def prepare(args: argparse.Namespace) -> None:
+    """Clean once, where DuckDB is, and keep what `run` needs in two small files."""
+    from benchmarks.encoder_floors import read_log, read_strings
+
+    log = read_log(args.log)
+    other = read_log(args.sessions, shortest=2, longest=10_000)
+    wide = list(dict.fromkeys(log.texts + other.texts + read_strings(args.strings)))
+    place = {text: i for i, text in enumerate(wide)}
+    args.data.mkdir(parents=True, exist_ok=True)
+    with lzma.open(args.data / "texts.xz", "wt", encoding="utf-8", preset=6) as file:
+        file.write("\n".join(wide))
+    there = np.array([place[text] for text in other.texts])[other.sessions.arms]
+    np.savez_compressed(
+        args.data / "sessions.npz",
+        arms=log.sessions.arms,
+        offsets=log.sessions.offsets,
+        other_arms=there,
+        other_offsets=other.sessions.offsets,
+        texts=len(log.texts),
+    )
+    print(f"{len(log.texts):,} texts, {log.sessions.size:,} sessions, wide pool {len(wide):,}")
+
+
+def split(data: Data, anchors: int, seed: int, kind: str) -> tuple[Sessions, Sessions]:
+    """Training and test sessions, as in encoder_floors.py."""
+    order = np.random.default_rng(seed).permutation(data.log.size)
+    test, train = data.log.take(order[:anchors]), data.log.take(order[anchors:])
+    if kind == "leak-free":
+        tested = np.zeros(data.own, bool)
+        tested[test.arms] = True
+        shares = np.add.reduceat(tested[train.arms], train.offsets[:-1]) > 0
+        train = train.take(np.flatnonzero(~shares))
+    return train, test
+
+
+class Rows:
+    """Vectors by position, all made before."""
+
+    def __init__(self, vectors: NDArray[np.float32]) -> None:
+        self.vectors = vectors
+
+    def of(self, positions: NDArray[np.int64]) -> NDArray[np.float32]:
+        return self.vectors[positions]
+
+
+def ranks(vectors: NDArray[np.float32], sessions: Sessions) -> NDArray[np.int64]:
+    """How many arms are nearer to each anchor than the nearest of its later queries."""
+    rng, everything = np.random.default_rng(0), np.arange(len(vectors))
+    asked = Validation(everything, sessions.distinct(), rng, at_most=len(vectors))
+    return asked.ranks(Rows(vectors))
+
+
+def floors(best: NDArray[np.int64]) -> dict[str, list[float]]:
+    """Floor at each k with the 95% bootstrap interval over anchors."""
+    draws = np.random.default_rng(0).integers(len(best), size=(RESAMPLES, len(best)))
+    answer = {}
+    for k in KS:
+        missed = best >= k
+        low, high = np.quantile(missed[draws].mean(axis=1), [0.025, 0.975])
+        answer[str(k)] = [round(float(value), 4) for value in (missed.mean(), low, high)]
+    return answer
+
+
+def cost(encoder: Encoder, texts: list[str]) -> dict[str, float]:
+    """Queries a second of one core's time, tokenising included, and size on disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        encoder.save(folder)
+        size = sum(file.stat().st_size for file in Path(folder).iterdir())
+        fresh = Encoder.load(folder)
+        fresh.encode(texts[:64])
+        start = time.process_time()
+        fresh.encode(texts)
+        spent = time.process_time() - start
+    return {"queries_per_s": round(len(texts) / spent, 1), "megabytes": round(size / 1e6, 2)}
+
+
+class OnGPU:
+    """A torch model over every text, in full precision; tokens are kept per tokenizer."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self._texts = texts
+        self._tokens: dict[tuple[bytes, int], Any] = {}
+
+    def vectors(self, model: Any, tokenizer: bytes, max_tokens: int) -> NDArray[np.float32]:
+        from nextquery.encode.train.data import Tokenised, tokenise
+        from nextquery.encode.train.model import Reader
+
+        key = (tokenizer, max_tokens)
+        if key not in self._tokens:
+            self._tokens = {key: tokenise(tokenizer, self._texts, max_tokens)}
+        device = next(model.parameters()).device
+        texts = Tokenised(self._tokens[key], device, pad=0)
+        rows: NDArray[np.float32] = Reader(model, texts, contextlib.nullcontext).of(
+            np.arange(len(self._texts))
+        )
+        return rows
+
+
+def made(
+    name: str, kind: str, data: Data, train: Sessions, gpu: OnGPU, args: argparse.Namespace
+) -> tuple[Encoder, NDArray[np.float32], dict[str, Any]]:
+    """The encoder fitted on training sessions and their texts alone, and every text's vector."""
+    seen, arms = np.unique(train.arms, return_inverse=True)
+    texts = [data.texts[i] for i in seen]
+    sessions = Sessions(arms.astype(np.int64), train.offsets)
+    if name in CPU:
+        start = time.perf_counter()
+        encoder = encoder_by_name(name).fit(texts, sessions)
+        facts = {"fit_s": round(time.perf_counter() - start, 1), "hardware": "CPU"}
+        return encoder, encoder.encode(data.wide), facts
+    import torch
+
+    from nextquery.encode.train import model as models
+    from nextquery.encode.train.export import served
+    from nextquery.encode.train.run import train_encoder
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == MODEL:
+        backbone, tokenizer = models.pretrained(args.start)
+        model = models.QueryModel(backbone).to(device)
+        rows = gpu.vectors(model, tokenizer, 64)
+        return served(model, tokenizer, max_tokens=64), rows, {"fit_s": 0.0, "hardware": "none"}
+    options = {key: args.start if v == "{model}" else v for key, v in TRAINED[name].items()}
+    options |= json.loads(args.options).get(name, {}) | json.loads(args.options).get("all", {})
+    chosen = TrainOptions(**options, static=False, seed=args.seed)
+    start = time.perf_counter()
+    done = train_encoder(
+        texts,
+        sessions,
+        chosen,
+        timed=False,
+        work=args.work / kind / ("scratch" if chosen.start is None else name),
+        say=lambda stage, check, steps: print(name, kind, stage, steps, check, flush=True),
+    )
+    wall = round(time.perf_counter() - start, 1)
+    rows = gpu.vectors(done.model, done.tokenizer, chosen.max_tokens)
+    if args.ship is not None and kind == args.shipped_split:
+        ship(done.encoder, args.ship, name)
+    facts = {"fit_s": done.report["seconds"], "wall_s": wall, "training": done.report}
+    return done.encoder, rows, facts | {"hardware": done.report["hardware"]}
+
+
+def ship(encoder: Encoder, folder: Path, name: str) -> None:
+    """The encoder's folder as a tar file, in pieces."""
+    packed = io.BytesIO()
+    with tempfile.TemporaryDirectory() as saved, tarfile.open(fileobj=packed, mode="w:xz") as tar:
+        encoder.save(saved)
+        tar.add(saved, arcname=name)
+    folder.mkdir(parents=True, exist_ok=True)
+    for at in range(0, packed.tell(), PIECE):
+        piece = packed.getvalue()[at : at + PIECE]
+        (folder / f"{name}.tar.xz.{at // PIECE}").write_bytes(piece)
+
+
+def run(args: argparse.Namespace) -> None:
+    data = Data(args.data)
+    gpu = OnGPU(data.wide)
+    sample = [data.texts[i] for i in np.random.default_rng(1).choice(data.own, args.timed)]
+    known = [json.loads(line) for line in _lines(args.out)]
+    have = {(row["encoder"], row["split"], row["seed"]) for row in known}
+    began = time.perf_counter()
+    for kind in args.splits:
+        train, test = split(data, args.anchors, args.seed, kind)
+        unseen: NDArray[np.bool_] = ~np.isin(test.arms[test.offsets[:-1]], train.arms)
+        for name in args.encoders:
+            if (name, kind, args.seed) in have:
+                continue
+            if time.perf_counter() - began > args.until_s:
+                print(f"{name} {kind}: no time left", flush=True)
+                continue
+            encoder, vectors, facts = made(name, kind, data, train, gpu, args)
+            best = ranks(vectors[: data.own], test)
+            row: dict[str, Any] = {
+                "encoder": name,
+                "split": kind,
+                "seed": args.seed,
+                "anchors": test.size,
+                "arms": data.own,
+                "dim": encoder.dim,
+                "training_sessions": train.size,
+                "all": floors(best),
+                "unseen_anchors": int(unseen.sum()),
+                "unseen": floors(best[unseen]),
+                **facts,
+            }
+            if kind == "plain":
+                row |= cost(encoder, sample[: 2_000 if name not in CPU else None])
+                asked = ranks(vectors, data.other)
+                row["other"] = {"anchors": len(asked), "arms": len(vectors), "all": floors(asked)}
+            with open(args.out, "a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+            print(name, kind, row["all"], row.get("other", {}).get("all"), flush=True)
+
+
+def table(rows: Sequence[dict[str, Any]]) -> None:
+    """Markdown from the result file alone."""
+
+    def cells(part: dict[str, list[float]], ks: Sequence[int]) -> str:
+        return " | ".join("{:.3f} ({:.3f}–{:.3f})".format(*part[str(k)]) for k in ks)
+
+    head = " | ".join(f"@{k}" for k in KS)
+    print(f"| encoder | split | {head} | unseen @250 |\n|---|---|" + "---|" * (len(KS) + 1))
+    for row in rows:
+        unseen = cells(row["unseen"], (250,)) if row["split"] == "plain" else "all are"
+        print(f"| {row['encoder']} | {row['split']} | {cells(row['all'], KS)} | {unseen} |")
+    plain = [row for row in rows if row["split"] == "plain"]
+    print(f"\n| encoder | {head} |\n|---|" + "---|" * len(KS))
+    for row in plain:
+        print(f"| {row['encoder']} | {cells(row['other']['all'], KS)} |")
+    print("\n| encoder | dim | trained in, s | on | queries/s, one core | on disk, MB |")
+    print("|---|---|---|---|---|---|")
+    for row in plain:
+        print(
+            f"| {row['encoder']} | {row['dim']} | {row['fit_s']:.0f} | {row['hardware']} "
+            f"| {row['queries_per_s']:,.0f} | {row['megabytes']:.1f} |"
+        )
+    print("\n| encoder | split | stage | steps | tokens/s | GPU memory, MB | perplexity |")
+    print("|---|---|---|---|---|---|---|")
+    for row in rows:
+        for stage in row.get("training", {}).get("stages", []):
+            guess = stage["curve"][-1]["perplexity"]
+            print(
+                f"| {row['encoder']} | {row['split']} | {stage['name']} | {stage['steps']:,} "
+                f"| {stage['tokens_per_second']:,.0f} | {stage['memory_mb'] or 0:,.0f} "
+                f"| {'–' if guess is None else f'{guess:.1f}'} |"
+            )
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Every encoder beside every other.")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    first = verbs.add_parser("prepare", help="clean the logs into two small files")
+    first.add_argument("log", help="session_id, time, query (TSV)")
+    first.add_argument("--sessions", required=True, help="other sessions, never trained on")
+    first.add_argument("--strings", required=True, help="one further arm a line")
+    first.add_argument("--data", type=Path, required=True)
+    second = verbs.add_parser("run", help="train and measure")
+    second.add_argument("--data", type=Path, required=True)
+    second.add_argument("--encoders", nargs="+", default=[MODEL, *TRAINED])
+    second.add_argument("--splits", nargs="+", default=list(SPLITS), choices=SPLITS)
+    second.add_argument("--start", help="folder of the pretrained sentence model")
+    second.add_argument("--options", default="{}", help="JSON: encoder (or all) to its options")
+    second.add_argument("--anchors", type=int, default=1_000)
+    second.add_argument("--timed", type=int, default=20_000, help="texts encoded for queries/s")
+    second.add_argument("--seed", type=int, default=0)
+    second.add_argument("--work", type=Path, default=Path("encoder-work"), help="checkpoints")
+    second.add_argument("--until-s", type=float, default=float("inf"), help="begin none later")
+    second.add_argument("--ship", type=Path, help="pack the encoders here, in pieces")
+    second.add_argument("--shipped-split", default="plain", choices=SPLITS)
+    second.add_argument("--out", type=Path, default=Path("ROWS.jsonl"))
+    third = verbs.add_parser("table", help="Markdown from a result file")
+    third.add_argument("rows", type=Path)
+    args = parser.parse_args()
+    if args.verb == "prepare":
+        prepare(args)
+    elif args.verb == "run":
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+        run(args)
+    else:
+        table([json.loads(line) for line in _lines(args.rows)])
+
+
+if __name__ == "__main__":
+    main()
