@@ -3,9 +3,9 @@
 Splits, anchors and intervals are those of encoder_floors.py. Two steps, because the machine with
 the GPU may hold nothing but torch, transformers, tokenizers and onnxruntime:
 
-    python benchmarks/encoder_comparison.py prepare LOG --sessions CORE --strings STRINGS --data DATA
-    python benchmarks/encoder_comparison.py run --data DATA --start MODEL --out ROWS.jsonl
-    python benchmarks/encoder_comparison.py table ROWS.jsonl
+    python -m benchmarks.encoder_comparison prepare LOG --sessions CORE --strings STRINGS --data DIR
+    python -m benchmarks.encoder_comparison run --data DIR --start MODEL --out ROWS.jsonl
+    python -m benchmarks.encoder_comparison table ROWS.jsonl
 
 `run` writes one line per encoder and split as soon as it is known, leaves out those that the file
 has, and with --work also goes on inside an interrupted training. --ship packs the encoders in
@@ -21,18 +21,18 @@ import os
 import tarfile
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.encoder_floors import KS, Log, cost, floors, read_log, read_strings, split
 from nextquery.encode import Encoder, Sessions, encoder_by_name
 from nextquery.encode.recall import Validation
 from nextquery.encode.train import TrainOptions
 
-KS = (10, 100, 250, 500)
 SPLITS = ("plain", "leak-free")
 CPU = ("static", "projected", "tuned", "lsa")  # no torch; wordllama's vectors must be there
 MODEL = "pretrained"
@@ -42,7 +42,6 @@ TRAINED: dict[str, dict[str, Any]] = {
     "contrastive-pretrained": {"method": "contrastive", "start": "{model}"},
     "contrastive-residual": {"method": "contrastive", "start": "{model}", "residual": True},
 }
-RESAMPLES = 2_000
 PIECE = 15 << 20
 
 
@@ -53,16 +52,13 @@ class Data:
         with lzma.open(folder / "texts.xz", "rt", encoding="utf-8") as lines:
             self.wide = lines.read().split("\n")
         with np.load(folder / "sessions.npz") as arrays:
-            self.log = Sessions(arrays["arms"], arrays["offsets"])
             self.other = Sessions(arrays["other_arms"], arrays["other_offsets"])
-            self.own = int(arrays["texts"])
-        self.texts = self.wide[: self.own]
+            own = Sessions(arrays["arms"], arrays["offsets"])
+            self.log = Log(self.wide[: int(arrays["texts"])], own)
 
 
 def prepare(args: argparse.Namespace) -> None:
     """Clean once, where DuckDB is, and keep what `run` needs in two small files."""
-    from benchmarks.encoder_floors import read_log, read_strings
-
     log = read_log(args.log)
     other = read_log(args.sessions, shortest=2, longest=10_000)
     wide = list(dict.fromkeys(log.texts + other.texts + read_strings(args.strings)))
@@ -82,18 +78,6 @@ def prepare(args: argparse.Namespace) -> None:
     print(f"{len(log.texts):,} texts, {log.sessions.size:,} sessions, wide pool {len(wide):,}")
 
 
-def split(data: Data, anchors: int, seed: int, kind: str) -> tuple[Sessions, Sessions]:
-    """Training and test sessions, as in encoder_floors.py."""
-    order = np.random.default_rng(seed).permutation(data.log.size)
-    test, train = data.log.take(order[:anchors]), data.log.take(order[anchors:])
-    if kind == "leak-free":
-        tested = np.zeros(data.own, bool)
-        tested[test.arms] = True
-        shares = np.add.reduceat(tested[train.arms], train.offsets[:-1]) > 0
-        train = train.take(np.flatnonzero(~shares))
-    return train, test
-
-
 class Rows:
     """Vectors by position, all made before."""
 
@@ -101,6 +85,7 @@ class Rows:
         self.vectors = vectors
 
     def of(self, positions: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Those of `positions`."""
         return self.vectors[positions]
 
 
@@ -111,28 +96,18 @@ def ranks(vectors: NDArray[np.float32], sessions: Sessions) -> NDArray[np.int64]
     return asked.ranks(Rows(vectors))
 
 
-def floors(best: NDArray[np.int64]) -> dict[str, list[float]]:
-    """Floor at each k with the 95% bootstrap interval over anchors."""
-    draws = np.random.default_rng(0).integers(len(best), size=(RESAMPLES, len(best)))
-    answer = {}
-    for k in KS:
-        missed = best >= k
-        low, high = np.quantile(missed[draws].mean(axis=1), [0.025, 0.975])
-        answer[str(k)] = [round(float(value), 4) for value in (missed.mean(), low, high)]
-    return answer
-
-
-def cost(encoder: Encoder, texts: list[str]) -> dict[str, float]:
-    """Queries a second of one core's time, tokenising included, and size on disk."""
-    with tempfile.TemporaryDirectory() as folder:
-        encoder.save(folder)
-        size = sum(file.stat().st_size for file in Path(folder).iterdir())
-        fresh = Encoder.load(folder)
-        fresh.encode(texts[:64])
-        start = time.process_time()
-        fresh.encode(texts)
-        spent = time.process_time() - start
-    return {"queries_per_s": round(len(texts) / spent, 1), "megabytes": round(size / 1e6, 2)}
+@contextlib.contextmanager
+def one_core() -> Iterator[None]:
+    """On one core, where the system can do that: threads then cost nothing but their own work."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 class OnGPU:
@@ -143,6 +118,7 @@ class OnGPU:
         self._tokens: dict[tuple[bytes, int], Any] = {}
 
     def vectors(self, model: Any, tokenizer: bytes, max_tokens: int) -> NDArray[np.float32]:
+        """The model's vectors of all texts."""
         from nextquery.encode.train.data import Tokenised, tokenise
         from nextquery.encode.train.model import Reader
 
@@ -162,7 +138,7 @@ def made(
 ) -> tuple[Encoder, NDArray[np.float32], dict[str, Any]]:
     """The encoder fitted on training sessions and their texts alone, and every text's vector."""
     seen, arms = np.unique(train.arms, return_inverse=True)
-    texts = [data.texts[i] for i in seen]
+    texts = [data.log.texts[i] for i in seen]
     sessions = Sessions(arms.astype(np.int64), train.offsets)
     if name in CPU:
         start = time.perf_counter()
@@ -216,12 +192,14 @@ def ship(encoder: Encoder, folder: Path, name: str) -> None:
 def run(args: argparse.Namespace) -> None:
     data = Data(args.data)
     gpu = OnGPU(data.wide)
-    sample = [data.texts[i] for i in np.random.default_rng(1).choice(data.own, args.timed)]
+    sample = [
+        data.log.texts[i] for i in np.random.default_rng(1).choice(len(data.log.texts), args.timed)
+    ]
     known = [json.loads(line) for line in _lines(args.out)]
     have = {(row["encoder"], row["split"], row["seed"]) for row in known}
     began = time.perf_counter()
     for kind in args.splits:
-        train, test = split(data, args.anchors, args.seed, kind)
+        train, test = split(data.log, args.anchors, args.seed)[kind]
         unseen: NDArray[np.bool_] = ~np.isin(test.arms[test.offsets[:-1]], train.arms)
         for name in args.encoders:
             if (name, kind, args.seed) in have:
@@ -230,13 +208,13 @@ def run(args: argparse.Namespace) -> None:
                 print(f"{name} {kind}: no time left", flush=True)
                 continue
             encoder, vectors, facts = made(name, kind, data, train, gpu, args)
-            best = ranks(vectors[: data.own], test)
+            best = ranks(vectors[: len(data.log.texts)], test)
             row: dict[str, Any] = {
                 "encoder": name,
                 "split": kind,
                 "seed": args.seed,
                 "anchors": test.size,
-                "arms": data.own,
+                "arms": len(data.log.texts),
                 "dim": encoder.dim,
                 "training_sessions": train.size,
                 "all": floors(best),
@@ -245,7 +223,8 @@ def run(args: argparse.Namespace) -> None:
                 **facts,
             }
             if kind == "plain":
-                row |= cost(encoder, sample[: 2_000 if name not in CPU else None])
+                with one_core():
+                    row |= cost(encoder, sample[: None if name in CPU else args.timed_slow])
                 asked = ranks(vectors, data.other)
                 row["other"] = {"anchors": len(asked), "arms": len(vectors), "all": floors(asked)}
             with open(args.out, "a", encoding="utf-8") as file:
@@ -307,6 +286,7 @@ def main() -> None:
     second.add_argument("--options", default="{}", help="JSON: encoder (or all) to its options")
     second.add_argument("--anchors", type=int, default=1_000)
     second.add_argument("--timed", type=int, default=20_000, help="texts encoded for queries/s")
+    second.add_argument("--timed-slow", type=int, default=2_000, help="the same for models")
     second.add_argument("--seed", type=int, default=0)
     second.add_argument("--work", type=Path, default=Path("encoder-work"), help="checkpoints")
     second.add_argument("--until-s", type=float, default=float("inf"), help="begin none later")
