@@ -5,7 +5,7 @@ the GPU may hold nothing but torch, transformers, tokenizers and onnxruntime:
 
     python -m benchmarks.encoder_comparison prepare LOG --sessions CORE --strings STRINGS --data DIR
     python -m benchmarks.encoder_comparison run --data DIR --start MODEL --out ROWS.jsonl
-    python -m benchmarks.encoder_comparison table ROWS.jsonl
+    python -m benchmarks.encoder_tables ROWS.jsonl
 
 `run` writes one line per encoder and split as soon as it is known, leaves out those that the file
 has, and with --work also goes on inside an interrupted training. --ship packs the encoders in
@@ -21,14 +21,14 @@ import os
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.encoder_floors import KS, Log, cost, floors, read_log, read_strings, split
+from benchmarks.encoder_floors import Log, cost, floors, read_log, read_strings, split
 from nextquery.encode import Encoder, Sessions, encoder_by_name
 from nextquery.encode.recall import Validation
 from nextquery.encode.train import TrainOptions
@@ -37,6 +37,7 @@ SPLITS = ("plain", "leak-free")
 CPU = ("static", "projected", "tuned", "lsa")  # no torch; wordllama's vectors must be there
 MODEL = "pretrained"
 TRAINED: dict[str, dict[str, Any]] = {
+    MODEL: {},
     "bert": {"method": "bert"},
     "contrastive": {"method": "contrastive"},
     "contrastive-pretrained": {"method": "contrastive", "start": "{model}"},
@@ -111,70 +112,81 @@ def one_core() -> Iterator[None]:
 
 
 class OnGPU:
-    """A torch model over every text, in full precision; tokens are kept per tokenizer."""
+    """A torch model over the first texts; their tokens are kept for the next model like it."""
 
     def __init__(self, texts: list[str]) -> None:
         self._texts = texts
-        self._tokens: dict[tuple[bytes, int], Any] = {}
+        self._key: tuple[bytes, int] | None = None
+        self._tokens: list[NDArray[np.int32]] = []
 
-    def vectors(self, model: Any, tokenizer: bytes, max_tokens: int) -> NDArray[np.float32]:
-        """The model's vectors of all texts."""
+    def vectors(
+        self, model: Any, tokenizer: bytes, max_tokens: int, count: int
+    ) -> NDArray[np.float32]:
+        """The model's vectors of the first `count` texts."""
         from nextquery.encode.train.data import Tokenised, tokenise
         from nextquery.encode.train.model import Reader
 
-        key = (tokenizer, max_tokens)
-        if key not in self._tokens:
-            self._tokens = {key: tokenise(tokenizer, self._texts, max_tokens)}
+        if self._key != (tokenizer, max_tokens) or len(self._tokens) < count:
+            self._tokens = tokenise(tokenizer, self._texts[:count], max_tokens)
+            self._key = (tokenizer, max_tokens)
         device = next(model.parameters()).device
-        texts = Tokenised(self._tokens[key], device, pad=0)
+        texts = Tokenised(self._tokens[:count], device, pad=0)
         rows: NDArray[np.float32] = Reader(model, texts, contextlib.nullcontext).of(
-            np.arange(len(self._texts))
+            np.arange(count)
         )
         return rows
 
 
+class Made(NamedTuple):
+    """Vectors of the texts, what is said of their making, and how to get the encoder itself."""
+
+    vectors: NDArray[np.float32]
+    facts: dict[str, Any]
+    encoder: Callable[[], Encoder]
+
+
 def made(
     name: str, kind: str, data: Data, train: Sessions, gpu: OnGPU, args: argparse.Namespace
-) -> tuple[Encoder, NDArray[np.float32], dict[str, Any]]:
-    """The encoder fitted on training sessions and their texts alone, and every text's vector."""
+) -> Made:
+    """An encoder fitted on training sessions and their texts alone, and every text's vector."""
     seen, arms = np.unique(train.arms, return_inverse=True)
     texts = [data.log.texts[i] for i in seen]
     sessions = Sessions(arms.astype(np.int64), train.offsets)
+    count = len(data.wide) if kind == "plain" else len(data.log.texts)
+    start = time.perf_counter()
     if name in CPU:
-        start = time.perf_counter()
         encoder = encoder_by_name(name).fit(texts, sessions)
         facts = {"fit_s": round(time.perf_counter() - start, 1), "hardware": "CPU"}
-        return encoder, encoder.encode(data.wide), facts
+        return Made(encoder.encode(data.wide[:count]), facts, lambda: encoder)
     import torch
 
     from nextquery.encode.train import model as models
     from nextquery.encode.train.export import served
-    from nextquery.encode.train.run import train_encoder
+    from nextquery.encode.train.run import learn
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_float32_matmul_precision("high")
+    options = {key: args.start if v == "{model}" else v for key, v in TRAINED[name].items()}
+    given = json.loads(args.options)
+    chosen = TrainOptions(**options | given.get("all", {}) | given.get(name, {}), seed=args.seed)
     if name == MODEL:
         backbone, tokenizer = models.pretrained(args.start)
-        model = models.QueryModel(backbone).to(device)
-        rows = gpu.vectors(model, tokenizer, 64)
-        return served(model, tokenizer, max_tokens=64), rows, {"fit_s": 0.0, "hardware": "none"}
-    options = {key: args.start if v == "{model}" else v for key, v in TRAINED[name].items()}
-    options |= json.loads(args.options).get(name, {}) | json.loads(args.options).get("all", {})
-    chosen = TrainOptions(**options, static=False, seed=args.seed)
-    start = time.perf_counter()
-    done = train_encoder(
-        texts,
-        sessions,
-        chosen,
-        timed=False,
-        work=args.work / kind / ("scratch" if chosen.start is None else name),
-        say=lambda stage, check, steps: print(name, kind, stage, steps, check, flush=True),
-    )
-    wall = round(time.perf_counter() - start, 1)
-    rows = gpu.vectors(done.model, done.tokenizer, chosen.max_tokens)
-    if args.ship is not None and kind == args.shipped_split:
-        ship(done.encoder, args.ship, name)
-    facts = {"fit_s": done.report["seconds"], "wall_s": wall, "training": done.report}
-    return done.encoder, rows, facts | {"hardware": done.report["hardware"]}
+        model = models.QueryModel(backbone).to("cuda" if torch.cuda.is_available() else "cpu")
+        facts = {"fit_s": 0.0, "hardware": "none"}
+    else:
+        learnt = learn(
+            texts,
+            sessions,
+            chosen,
+            timed=False,
+            work=args.work / kind / ("scratch" if chosen.start is None else name),
+            say=lambda stage, check, steps: print(name, kind, stage, steps, check, flush=True),
+        )
+        model, tokenizer = learnt.model, learnt.tokenizer
+        facts = {"fit_s": learnt.report["seconds"], "hardware": learnt.report["hardware"]}
+        facts |= {"training": learnt.report}
+    facts["wall_s"] = round(time.perf_counter() - start, 1)
+    rows = gpu.vectors(model, tokenizer, chosen.max_tokens, count)
+    return Made(rows, facts, lambda: served(model, tokenizer, max_tokens=chosen.max_tokens))
 
 
 def ship(encoder: Encoder, folder: Path, name: str) -> None:
@@ -195,8 +207,8 @@ def run(args: argparse.Namespace) -> None:
     sample = [
         data.log.texts[i] for i in np.random.default_rng(1).choice(len(data.log.texts), args.timed)
     ]
-    known = [json.loads(line) for line in _lines(args.out)]
-    have = {(row["encoder"], row["split"], row["seed"]) for row in known}
+    known = args.out.read_text(encoding="utf-8").splitlines() if args.out.exists() else []
+    have = {(row["encoder"], row["split"], row["seed"]) for row in map(json.loads, known)}
     began = time.perf_counter()
     for kind in args.splits:
         train, test = split(data.log, args.anchors, args.seed)[kind]
@@ -207,67 +219,36 @@ def run(args: argparse.Namespace) -> None:
             if time.perf_counter() - began > args.until_s:
                 print(f"{name} {kind}: no time left", flush=True)
                 continue
-            encoder, vectors, facts = made(name, kind, data, train, gpu, args)
-            best = ranks(vectors[: len(data.log.texts)], test)
+            one = made(name, kind, data, train, gpu, args)
+            best = ranks(one.vectors[: len(data.log.texts)], test)
             row: dict[str, Any] = {
                 "encoder": name,
                 "split": kind,
                 "seed": args.seed,
                 "anchors": test.size,
                 "arms": len(data.log.texts),
-                "dim": encoder.dim,
+                "dim": one.vectors.shape[1],
                 "training_sessions": train.size,
                 "all": floors(best),
                 "unseen_anchors": int(unseen.sum()),
                 "unseen": floors(best[unseen]),
-                **facts,
+                **one.facts,
             }
             if kind == "plain":
+                asked = ranks(one.vectors, data.other)
+                row["other"] = {
+                    "anchors": len(asked),
+                    "arms": len(one.vectors),
+                    "all": floors(asked),
+                }
+                encoder = one.encoder()
                 with one_core():
                     row |= cost(encoder, sample[: None if name in CPU else args.timed_slow])
-                asked = ranks(vectors, data.other)
-                row["other"] = {"anchors": len(asked), "arms": len(vectors), "all": floors(asked)}
+                if args.ship is not None and name in args.shipped:
+                    ship(encoder, args.ship, name)
             with open(args.out, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
             print(name, kind, row["all"], row.get("other", {}).get("all"), flush=True)
-
-
-def table(rows: Sequence[dict[str, Any]]) -> None:
-    """Markdown from the result file alone."""
-
-    def cells(part: dict[str, list[float]], ks: Sequence[int]) -> str:
-        return " | ".join("{:.3f} ({:.3f}–{:.3f})".format(*part[str(k)]) for k in ks)
-
-    head = " | ".join(f"@{k}" for k in KS)
-    print(f"| encoder | split | {head} | unseen @250 |\n|---|---|" + "---|" * (len(KS) + 1))
-    for row in rows:
-        unseen = cells(row["unseen"], (250,)) if row["split"] == "plain" else "all are"
-        print(f"| {row['encoder']} | {row['split']} | {cells(row['all'], KS)} | {unseen} |")
-    plain = [row for row in rows if row["split"] == "plain"]
-    print(f"\n| encoder | {head} |\n|---|" + "---|" * len(KS))
-    for row in plain:
-        print(f"| {row['encoder']} | {cells(row['other']['all'], KS)} |")
-    print("\n| encoder | dim | trained in, s | on | queries/s, one core | on disk, MB |")
-    print("|---|---|---|---|---|---|")
-    for row in plain:
-        print(
-            f"| {row['encoder']} | {row['dim']} | {row['fit_s']:.0f} | {row['hardware']} "
-            f"| {row['queries_per_s']:,.0f} | {row['megabytes']:.1f} |"
-        )
-    print("\n| encoder | split | stage | steps | tokens/s | GPU memory, MB | perplexity |")
-    print("|---|---|---|---|---|---|---|")
-    for row in rows:
-        for stage in row.get("training", {}).get("stages", []):
-            guess = stage["curve"][-1]["perplexity"]
-            print(
-                f"| {row['encoder']} | {row['split']} | {stage['name']} | {stage['steps']:,} "
-                f"| {stage['tokens_per_second']:,.0f} | {stage['memory_mb'] or 0:,.0f} "
-                f"| {'–' if guess is None else f'{guess:.1f}'} |"
-            )
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
 def main() -> None:
@@ -280,7 +261,7 @@ def main() -> None:
     first.add_argument("--data", type=Path, required=True)
     second = verbs.add_parser("run", help="train and measure")
     second.add_argument("--data", type=Path, required=True)
-    second.add_argument("--encoders", nargs="+", default=[MODEL, *TRAINED])
+    second.add_argument("--encoders", nargs="+", default=list(TRAINED))
     second.add_argument("--splits", nargs="+", default=list(SPLITS), choices=SPLITS)
     second.add_argument("--start", help="folder of the pretrained sentence model")
     second.add_argument("--options", default="{}", help="JSON: encoder (or all) to its options")
@@ -291,18 +272,13 @@ def main() -> None:
     second.add_argument("--work", type=Path, default=Path("encoder-work"), help="checkpoints")
     second.add_argument("--until-s", type=float, default=float("inf"), help="begin none later")
     second.add_argument("--ship", type=Path, help="pack the encoders here, in pieces")
-    second.add_argument("--shipped-split", default="plain", choices=SPLITS)
+    second.add_argument("--shipped", nargs="+", default=[], help="which of them (plain split)")
     second.add_argument("--out", type=Path, default=Path("ROWS.jsonl"))
-    third = verbs.add_parser("table", help="Markdown from a result file")
-    third.add_argument("rows", type=Path)
     args = parser.parse_args()
     if args.verb == "prepare":
         prepare(args)
-    elif args.verb == "run":
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-        run(args)
     else:
-        table([json.loads(line) for line in _lines(args.rows)])
+        run(args)
 
 
 if __name__ == "__main__":

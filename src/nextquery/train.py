@@ -23,8 +23,8 @@ from nextquery.ingest import fingerprint, prepared
 from nextquery.logs import LogOptions
 
 if TYPE_CHECKING:
+    from nextquery.encode.train.finish import Trained
     from nextquery.encode.train.loop import Say
-    from nextquery.encode.train.run import Trained
 
 REPORT, CARD, STATIC = "training.json", "MODEL_CARD.md", "static"
 
@@ -57,7 +57,8 @@ def train(
     folders.refuse_foreign(target, KIND)
     whole_number(hold_out, "hold_out", at_least=0)
     installed("bert", "torch", "transformers", "sentence_transformers", "onnx", "onnxruntime")
-    from nextquery.encode.train.run import train_encoder  # torch: only who trains pays
+    from nextquery.encode.train.finish import finish  # torch: only who trains pays
+    from nextquery.encode.train.run import learn
 
     work = target.parent / f".{target.name}.work"
     texts, origin, _ = prepared(log, cleaning, work, fingerprint(log, cleaning), progress)
@@ -65,22 +66,16 @@ def train(
     sessions = origin.sessions.take(np.arange(kept))
     seen, arms = np.unique(sessions.arms, return_inverse=True)
     sessions = sessions._replace(arms=arms.astype(np.int64))
+    own = [texts[i] for i in seen.tolist()]
     timed = bool(np.isfinite(np.asarray(origin.session_times)).all())
     try:
-        made = train_encoder(
-            [texts[i] for i in seen.tolist()],
-            sessions,
-            options,
-            timed=timed,
-            work=work,
-            progress=progress,
-            say=say,
-        )
+        learnt = learn(own, sessions, options, timed=timed, work=work, progress=progress, say=say)
     except StorageError as error:
         raise StorageError(
             f"{error} The training stands at its last checkpoint in {work}; the same command "
             "goes on from there."
         ) from error
+    made = finish(learnt, own, progress=progress)
     report = {**made.report, "hold_out": origin.sessions.size - kept, "out": str(target)}
     _write(target, made, report)
     shutil.rmtree(work, ignore_errors=True)

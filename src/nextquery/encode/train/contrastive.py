@@ -64,7 +64,7 @@ class Contrastive:
         texts, arms = np.unique(some.arms, return_inverse=True)
         rows = self._reader.of(texts)
         scatter = Scatter.of(rows.__getitem__, Sessions(arms.astype(np.int64), some.offsets))
-        self.module.project(discriminant(scatter, dim, _SHRINKAGE))
+        self.module.project(discriminant(scatter, dim, _SHRINKAGE), rows[arms].mean(axis=0))
         if self._options.residual:
             self.module.with_residual()
         self.module.to(self._reader.texts.device)

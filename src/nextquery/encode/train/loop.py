@@ -69,7 +69,7 @@ def train(
     module, device = objective.module, next(objective.module.parameters()).device
     optimizer = torch.optim.AdamW(objective.groups(), lr=0.0, fused=device.type == "cuda")
     clock = time.monotonic()
-    every = max(1, objective.steps // options.checks)
+    every = -(-objective.steps // options.checks)
 
     def look(losses: list[Any]) -> None:
         mean = float(torch.stack(losses).mean()) if losses else None

@@ -15,14 +15,14 @@ from nextquery.encode.train.vocabulary import PAD
 from nextquery.errors import InvalidInput
 
 _TOKENS = 1 << 17  # read at once when nothing is learnt
-_AT_ONCE = 1 << 14  # tokens in one pass of a training step: little of it is padding
+_AT_ONCE = 1 << 16  # tokens in one pass of a training step: little of it is padding
 
 
 class QueryModel(nn.Module):  # type: ignore[misc]
-    """x = u / ‖u‖, u = P h̄ / ‖P h̄‖ + r̄: h̄ the mean of the last layer, r̄ of a token table.
+    """x = u(u(P u(h̄) + b) + r̄), u(v) = v / ‖v‖: h̄ the mean of the last layer, r̄ of a token table.
 
-    P is the identity until `project` is called, r̄ is 0 until `with_residual` is. The mean runs
-    over the special tokens too.
+    There is no P and b until `project` is called, and no r̄ until `with_residual` is. The mean
+    runs over the special tokens too.
     """
 
     def __init__(self, backbone: Any) -> None:
@@ -37,12 +37,16 @@ class QueryModel(nn.Module):  # type: ignore[misc]
         hidden = self.backbone.config.hidden_size
         return int(hidden if self.projection is None else self.projection.out_features)
 
-    def project(self, matrix: Any) -> None:
-        """Start the projection from a matrix of shape (hidden, dim)."""
+    def project(self, matrix: Any, mean: Any) -> None:
+        """Start the projection from a matrix of shape (hidden, dim), with `mean` in the origin.
+
+        What all texts share, which is much in a BERT, tells none of them apart.
+        """
         hidden, dim = matrix.shape
-        self.projection = nn.Linear(hidden, dim, bias=False)
+        self.projection = nn.Linear(hidden, dim)
         with torch.no_grad():
             self.projection.weight.copy_(torch.from_numpy(np.ascontiguousarray(matrix.T)))
+            self.projection.bias.copy_(torch.from_numpy(-mean @ matrix))
 
     def with_residual(self) -> None:
         """Add a token table, which begins at zero: the vectors are as they were."""
@@ -53,10 +57,10 @@ class QueryModel(nn.Module):  # type: ignore[misc]
     def forward(self, ids: Any, mask: Any) -> Any:
         """Unit rows, one per row of token ids."""
         states = self.backbone(input_ids=ids, attention_mask=mask).last_hidden_state
-        if self.projection is not None:  # before the mean: it is linear, and serving gains by it
-            states = self.projection(states)
         share = (mask / mask.sum(dim=1, keepdim=True)).float().unsqueeze(-1)
         unit = nn.functional.normalize((states.float() * share).sum(dim=1), dim=-1)
+        if self.projection is not None:
+            unit = nn.functional.normalize(self.projection(unit).float(), dim=-1)
         if self.residual is None:
             return unit
         words = (self.residual(ids).float() * share).sum(dim=1)
@@ -110,7 +114,9 @@ def published(options: TrainOptions, vocabulary: int) -> Any:
 def pretrained(name: str) -> tuple[Any, bytes]:
     """The transformer of a sentence-transformers model, and its tokenizer as JSON."""
     from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # one second's work, and standard error is ours
     try:
         model: Any = SentenceTransformer(name, device="cpu")
         backbone, tokenizer = model[0].auto_model, model.tokenizer.backend_tokenizer

@@ -1,4 +1,4 @@
-"""A whole training run: vocabulary, stages, export; from texts and sessions to an encoder."""
+"""A whole training run: vocabulary and stages, from texts and sessions to a model."""
 
 import contextlib
 import functools
@@ -14,27 +14,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from nextquery.encode.base import Encoder, Vectors
-from nextquery.encode.distil import distil
 from nextquery.encode.recall import Validation
-from nextquery.encode.sessions import Ids, Sessions
-from nextquery.encode.static import StaticEncoder
+from nextquery.encode.sessions import Sessions
 from nextquery.encode.tokens import Tokens
 from nextquery.encode.train import model as models
 from nextquery.encode.train import vocabulary
 from nextquery.encode.train.checkpoints import Checkpoints
 from nextquery.encode.train.contrastive import Contrastive
 from nextquery.encode.train.data import Split, Tokenised, lines, tokenise
-from nextquery.encode.train.export import served
 from nextquery.encode.train.loop import Objective, Say, Stage, train
 from nextquery.encode.train.masked import MaskedLM
 from nextquery.encode.train.options import TrainOptions
-from nextquery.encode.trained import TrainedEncoder
 from nextquery.errors import InvalidInput
 
-_AGREE = 1e-3  # cosine by which export and model may differ
-_COMPARED = 1_000  # texts on which they are compared
-_IMITATED = 200_000  # texts from which a static table learns, at most
 _NOT_LEARNT_FROM = ("checkpoint_seconds", "static")
 _NOT_IN_MASKED_LM = (
     "method",
@@ -50,19 +42,26 @@ _NOT_IN_MASKED_LM = (
 )
 _VERSIONS = ("nextquery", "torch", "transformers", "sentence-transformers", "tokenizers", "numpy")
 
+Telling = Callable[[str, float | None], None]
+
 
 @dataclass(frozen=True)
-class Trained:
-    """What a run made."""
+class Learnt:
+    """A trained model, and what is needed to judge and to export it."""
 
-    encoder: TrainedEncoder
-    static: StaticEncoder | None
-    model: models.QueryModel
+    reader: models.Reader  #: over the texts, in full precision
     tokenizer: bytes
-    report: dict[str, Any]  #: as JSON: data, options, versions, curves, floors, times
+    validation: Validation
+    options: TrainOptions
+    report: dict[str, Any]  #: as JSON: data, options, versions, curves, times
+
+    @property
+    def model(self) -> models.QueryModel:
+        """The network itself."""
+        return self.reader.model
 
 
-def train_encoder(
+def learn(
     texts: Sequence[str],
     sessions: Sessions,
     options: TrainOptions,
@@ -70,8 +69,8 @@ def train_encoder(
     timed: bool,
     work: Path,
     say: Say = lambda stage, check, steps: None,
-    progress: Callable[[str, float | None], None] = lambda stage, done: None,
-) -> Trained:
+    progress: Telling = lambda stage, done: None,
+) -> Learnt:
     """Train on distinct texts and sessions of positions in them.
 
     Parameters
@@ -98,7 +97,7 @@ def train_encoder(
     run = _Run(options, work, made_from, validation, autocast, say)
     stages: list[Stage] = []
     if backbone is None:
-        mlm = models.published(options, _size(tokenizer)).to(device)
+        mlm = models.published(options, Tokens(tokenizer).size).to(device)
         backbone = mlm.bert
         reader = models.Reader(models.QueryModel(backbone), tokenised, autocast)
         told, kept = (
@@ -112,17 +111,6 @@ def train_encoder(
         objective.prepare()
         stages.append(run.stage(objective, reader, ()))
     exact = models.Reader(reader.model, tokenised, contextlib.nullcontext)
-    floors = {"model": round(1 - validation.recall(exact), 4)}
-    sample = np.unique(np.linspace(0, len(texts) - 1, _COMPARED).astype(np.int64))
-    before = exact.of(sample)
-    progress("export", None)
-    encoder = served(reader.model, tokenizer, max_tokens=options.max_tokens)
-    worst = _agreement(before, encoder.encode([texts[i] for i in sample]))
-    reader.model.to(device)
-    progress("export", 1.0)
-    static = _static(encoder, tokenizer, texts, options, progress)
-    if static is not None:
-        floors["static"] = round(1 - validation.recall(_ByText(static, texts)), 4)
     report = {
         "method": options.method,
         "options": options.to_dict(),
@@ -133,18 +121,17 @@ def train_encoder(
             "validation_sessions": split.validation.size,
             "split": "newest" if timed else "random",
         },
-        "vocabulary": _size(tokenizer),
+        "vocabulary": Tokens(tokenizer).size,
         "parameters": sum(weight.numel() for weight in reader.model.parameters()),
-        "dim": encoder.dim,
+        "dim": reader.model.dim,
         "versions": _versions(),
         "hardware": _hardware(device),
         "k": validation.k,
         "stages": [asdict(stage) for stage in stages],
-        "floors": floors,
-        "onnx_worst_cosine": worst,
+        "floors": {"model": round(1 - validation.recall(exact), 4)},
         "seconds": round(sum(stage.seconds for stage in stages), 3),
     }
-    return Trained(encoder, static, reader.model, tokenizer, report)
+    return Learnt(exact, tokenizer, validation, options, report)
 
 
 @dataclass(frozen=True)
@@ -179,33 +166,6 @@ class _Run:
         )
 
 
-class _ByText:
-    """An encoder read by position, as validation asks."""
-
-    def __init__(self, encoder: Encoder, texts: Sequence[str]) -> None:
-        self._encoder, self._texts = encoder, texts
-
-    def of(self, positions: Ids) -> Vectors:
-        return self._encoder.encode([self._texts[i] for i in positions])
-
-
-def _static(
-    encoder: TrainedEncoder,
-    tokenizer: bytes,
-    texts: Sequence[str],
-    options: TrainOptions,
-    progress: Callable[[str, float | None], None],
-) -> StaticEncoder | None:
-    """The distilled table; word pieces alone have the property that `Tokens` relies on."""
-    if not options.static or json.loads(tokenizer)["model"]["type"] != "WordPiece":
-        return None
-    progress("distil", None)
-    step = -(-len(texts) // _IMITATED)
-    static = distil(encoder, Tokens(tokenizer), [texts[i] for i in range(0, len(texts), step)])
-    progress("distil", 1.0)
-    return static
-
-
 def data_hash(texts: Sequence[str], sessions: Sessions) -> str:
     """A name for what is learnt from, the same for the same texts and sessions alone."""
     digest = hashlib.sha256()
@@ -231,25 +191,9 @@ def _device(options: TrainOptions) -> tuple[Any, Any]:
     return device, functools.partial(torch.autocast, device.type, torch.bfloat16)
 
 
-def _agreement(before: Vectors, after: Vectors) -> float:
-    placed = after.any(axis=1)
-    cosines = np.einsum("ij,ij->i", before[placed], after[placed])
-    worst = float(cosines.min(initial=1.0))
-    if worst < 1 - _AGREE:
-        raise InvalidInput(
-            f"the exported encoder differs from the trained one: cosine {worst:.6f}, allowed are "
-            f"{1 - _AGREE} and more. Please report it with the versions of torch and onnxruntime."
-        )
-    return round(worst, 7)
-
-
 def _pad(tokenizer: bytes) -> int:
     said = json.loads(tokenizer).get("padding") or {}
     return int(said.get("pad_id", vocabulary.PAD))
-
-
-def _size(tokenizer: bytes) -> int:
-    return Tokens(tokenizer).size
 
 
 def _versions() -> dict[str, str | None]:
