@@ -192,13 +192,13 @@ def made(
 def ship(encoder: Encoder, folder: Path, name: str) -> None:
     """The encoder's folder as a tar file, in pieces."""
     packed = io.BytesIO()
-    with tempfile.TemporaryDirectory() as saved, tarfile.open(fileobj=packed, mode="w:xz") as tar:
+    with tempfile.TemporaryDirectory() as saved, tarfile.open(fileobj=packed, mode="w") as tar:
         encoder.save(saved)
         tar.add(saved, arcname=name)
     folder.mkdir(parents=True, exist_ok=True)
     for at in range(0, packed.tell(), PIECE):
         piece = packed.getvalue()[at : at + PIECE]
-        (folder / f"{name}.tar.xz.{at // PIECE}").write_bytes(piece)
+        (folder / f"{name}.tar.{at // PIECE}").write_bytes(piece)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -32,8 +32,9 @@ def test_sessions_teach_what_words_do_not(contrastive: Whole, odd: World) -> Non
     assert min(floors) < floors[0] - 0.4
     assert contrastive.made.report["floors"]["model"] == pytest.approx(min(floors), abs=1e-3)
     rows = contrastive.made.encoder.encode(odd.texts).reshape(40, 6, 16)
-    assert (rows[:, 0] * rows[:, 1]).sum(axis=1).mean() > 0.5  # of one topic
-    assert (rows[:-1, 0] * rows[1:, 0]).sum(axis=1).mean() < 0.3  # of two
+    together = (rows[:, 0] * rows[:, 1]).sum(axis=1).mean()
+    apart = (rows[:-1, 0] * rows[1:, 0]).sum(axis=1).mean()
+    assert together > apart + 0.3
 
 
 def test_contrastive_goes_on_from_a_finished_masked_lm(
@@ -84,7 +85,7 @@ def test_the_static_table_imitates_it(contrastive: Whole, odd: World) -> None:
     encoder, static, report = vars(contrastive.made).values()
     agree = (static.encode(odd.texts) * encoder.encode(odd.texts)).sum(axis=1)
     assert agree.mean() > 0.7  # words are several pieces here, which a mean mixes up
-    assert report["floors"]["static"] < contrastive.curve(1, "floor")[0] - 0.3
+    assert report["floors"]["static"] < contrastive.curve(0, "floor")[0] - 0.2
 
 
 def test_the_report_says_what_was_done(bert: Whole, topics: World) -> None:
@@ -138,6 +139,15 @@ def test_refusals(topics: World, work: Path, tmp_path: Path) -> None:
         TrainedEncoder().fit(["cat"])
     with pytest.raises(InvalidInput, match="not fitted"):
         TrainedEncoder().encode(["cat"])
+
+
+def test_queries_of_one_word_can_be_learnt(tmp_path: Path) -> None:
+    texts = [letter * 3 for letter in "abcdefgh"]
+    sessions = Sessions.of([[2 * (s % 4), 2 * (s % 4) + 1] for s in range(40)])
+    short = replace(SMALL, method="contrastive", epochs=1, steps=2)
+    learnt = learn(texts, sessions, short, timed=True, work=tmp_path)
+    rows = learnt.reader.of(np.arange(8))
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
 
 
 def test_a_loss_that_explodes_is_named(topics: World, tmp_path: Path) -> None:

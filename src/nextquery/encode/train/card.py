@@ -39,8 +39,8 @@ def model_card(report: Mapping[str, Any]) -> str:
         "",
         "## Files",
         "",
-        f"The encoder is ONNX with weights in half precision (cosine with the trained model "
-        f"{report['onnx_worst_cosine']:.6f} or more) and needs onnxruntime, not torch. Its floor "
+        f"The encoder is ONNX with weights in half precision (cosine with the trained model at "
+        f"least {report['onnx_worst_cosine']:.7f}) and needs onnxruntime, not torch. Its floor "
         f"is {floors['model']:.3f}.",
     ]
     if "static" in floors:

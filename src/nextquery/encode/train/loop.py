@@ -68,6 +68,8 @@ def train(
     """
     module, device = objective.module, next(objective.module.parameters()).device
     optimizer = torch.optim.AdamW(objective.groups(), lr=0.0, fused=device.type == "cuda")
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     clock = time.monotonic()
     every = -(-objective.steps // options.checks)
 

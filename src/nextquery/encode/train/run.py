@@ -209,4 +209,4 @@ def _versions() -> dict[str, str | None]:
 def _hardware(device: Any) -> str:
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
-    return f"CPU, {torch.get_num_threads()} threads"
+    return f"CPU ({torch.get_num_threads()} of torch's threads)"
