@@ -1,13 +1,14 @@
 """Every encoder beside every other: floors, CORE inside the full pool, speed, size, training.
 
-Splits, anchors and intervals are those of encoder_floors.py. Two steps, because the machine with
+Splits, anchors and intervals are those of encoder_floors.py; a third split, newest, trains without
+the 2,000 newest sessions and asks about them, for replays. Two steps, because the machine with
 the GPU may hold nothing but torch, transformers, tokenizers and onnxruntime:
 
-    python -m benchmarks.encoder_comparison prepare LOG --sessions CORE --strings STRINGS --data DIR
-    python -m benchmarks.encoder_comparison run --data DIR --start MODEL --out ROWS.jsonl
+    python -m benchmarks.encoder_data LOG --sessions CORE --strings STRINGS --data DIR
+    python -m benchmarks.encoder_comparison --data DIR --start MODEL --out ROWS.jsonl
     python -m benchmarks.encoder_tables ROWS.jsonl
 
-`run` writes one line per encoder and split as soon as it is known, leaves out those that the file
+It writes one line per encoder and split as soon as it is known, leaves out those that the file
 has, and with --work also goes on inside an interrupted training. --ship packs the encoders in
 pieces of at most 15 MB, for a way back that takes no larger files.
 """
@@ -16,7 +17,6 @@ import argparse
 import contextlib
 import io
 import json
-import lzma
 import os
 import tarfile
 import tempfile
@@ -28,12 +28,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.encoder_floors import Log, cost, floors, read_log, read_strings, split
+from benchmarks.encoder_data import Data
+from benchmarks.encoder_floors import cost, floors, split
 from nextquery.encode import Encoder, Sessions, encoder_by_name
 from nextquery.encode.recall import Validation
 from nextquery.encode.train import TrainOptions
 
-SPLITS = ("plain", "leak-free")
+SPLITS = ("plain", "leak-free", "newest")
+NEWEST = 2_000  # sessions that the replays of docs/paper.md draw their anchors from
 CPU = ("static", "projected", "tuned", "lsa")  # no torch; wordllama's vectors must be there
 MODEL = "pretrained"
 TRAINED: dict[str, dict[str, Any]] = {
@@ -46,37 +48,14 @@ TRAINED: dict[str, dict[str, Any]] = {
 PIECE = 15 << 20
 
 
-class Data:
-    """The log's texts first, then the other sessions' and the further strings."""
-
-    def __init__(self, folder: Path) -> None:
-        with lzma.open(folder / "texts.xz", "rt", encoding="utf-8") as lines:
-            self.wide = lines.read().split("\n")
-        with np.load(folder / "sessions.npz") as arrays:
-            self.other = Sessions(arrays["other_arms"], arrays["other_offsets"])
-            own = Sessions(arrays["arms"], arrays["offsets"])
-            self.log = Log(self.wide[: int(arrays["texts"])], own)
-
-
-def prepare(args: argparse.Namespace) -> None:
-    """Clean once, where DuckDB is, and keep what `run` needs in two small files."""
-    log = read_log(args.log)
-    other = read_log(args.sessions, shortest=2, longest=10_000)
-    wide = list(dict.fromkeys(log.texts + other.texts + read_strings(args.strings)))
-    place = {text: i for i, text in enumerate(wide)}
-    args.data.mkdir(parents=True, exist_ok=True)
-    with lzma.open(args.data / "texts.xz", "wt", encoding="utf-8", preset=6) as file:
-        file.write("\n".join(wide))
-    there = np.array([place[text] for text in other.texts])[other.sessions.arms]
-    np.savez_compressed(
-        args.data / "sessions.npz",
-        arms=log.sessions.arms,
-        offsets=log.sessions.offsets,
-        other_arms=there,
-        other_offsets=other.sessions.offsets,
-        texts=len(log.texts),
-    )
-    print(f"{len(log.texts):,} texts, {log.sessions.size:,} sessions, wide pool {len(wide):,}")
+def sessions_of(data: Data, kind: str, args: argparse.Namespace) -> tuple[Sessions, Sessions]:
+    """Training and test sessions of a split."""
+    if kind != "newest":
+        return split(data.log, args.anchors, args.seed)[kind]
+    newest = data.timed.size - min(NEWEST, data.timed.size // 2)
+    test = data.timed.take(np.arange(newest, data.timed.size)).distinct()
+    test = test.take(np.flatnonzero(test.lengths >= 2))
+    return data.timed.take(np.arange(newest)), test
 
 
 class Rows:
@@ -177,7 +156,7 @@ def made(
             texts,
             sessions,
             chosen,
-            timed=False,
+            timed=kind == "newest",
             work=args.work / kind / ("scratch" if chosen.start is None else name),
             say=lambda stage, check, steps: print(name, kind, stage, steps, check, flush=True),
         )
@@ -211,7 +190,7 @@ def run(args: argparse.Namespace) -> None:
     have = {(row["encoder"], row["split"], row["seed"]) for row in map(json.loads, known)}
     began = time.perf_counter()
     for kind in args.splits:
-        train, test = split(data.log, args.anchors, args.seed)[kind]
+        train, test = sessions_of(data, kind, args)
         unseen: NDArray[np.bool_] = ~np.isin(test.arms[test.offsets[:-1]], train.arms)
         for name in args.encoders:
             if (name, kind, args.seed) in have:
@@ -241,11 +220,10 @@ def run(args: argparse.Namespace) -> None:
                     "arms": len(one.vectors),
                     "all": floors(asked),
                 }
-                encoder = one.encoder()
                 with one_core():
-                    row |= cost(encoder, sample[: None if name in CPU else args.timed_slow])
-                if args.ship is not None and name in args.shipped:
-                    ship(encoder, args.ship, name)
+                    row |= cost(one.encoder(), sample[: None if name in CPU else args.timed_slow])
+            if args.ship is not None and kind == args.ship_split:
+                ship(one.encoder(), args.ship, name)
             with open(args.out, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
             print(name, kind, row["all"], row.get("other", {}).get("all"), flush=True)
@@ -253,32 +231,21 @@ def run(args: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Every encoder beside every other.")
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    first = verbs.add_parser("prepare", help="clean the logs into two small files")
-    first.add_argument("log", help="session_id, time, query (TSV)")
-    first.add_argument("--sessions", required=True, help="other sessions, never trained on")
-    first.add_argument("--strings", required=True, help="one further arm a line")
-    first.add_argument("--data", type=Path, required=True)
-    second = verbs.add_parser("run", help="train and measure")
-    second.add_argument("--data", type=Path, required=True)
-    second.add_argument("--encoders", nargs="+", default=list(TRAINED))
-    second.add_argument("--splits", nargs="+", default=list(SPLITS), choices=SPLITS)
-    second.add_argument("--start", help="folder of the pretrained sentence model")
-    second.add_argument("--options", default="{}", help="JSON: encoder (or all) to its options")
-    second.add_argument("--anchors", type=int, default=1_000)
-    second.add_argument("--timed", type=int, default=20_000, help="texts encoded for queries/s")
-    second.add_argument("--timed-slow", type=int, default=2_000, help="the same for models")
-    second.add_argument("--seed", type=int, default=0)
-    second.add_argument("--work", type=Path, default=Path("encoder-work"), help="checkpoints")
-    second.add_argument("--until-s", type=float, default=float("inf"), help="begin none later")
-    second.add_argument("--ship", type=Path, help="pack the encoders here, in pieces")
-    second.add_argument("--shipped", nargs="+", default=[], help="which of them (plain split)")
-    second.add_argument("--out", type=Path, default=Path("ROWS.jsonl"))
-    args = parser.parse_args()
-    if args.verb == "prepare":
-        prepare(args)
-    else:
-        run(args)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--encoders", nargs="+", default=list(TRAINED))
+    parser.add_argument("--splits", nargs="+", default=list(SPLITS), choices=SPLITS)
+    parser.add_argument("--start", help="folder of the pretrained sentence model")
+    parser.add_argument("--options", default="{}", help="JSON: encoder (or all) to its options")
+    parser.add_argument("--anchors", type=int, default=1_000)
+    parser.add_argument("--timed", type=int, default=20_000, help="texts encoded for queries/s")
+    parser.add_argument("--timed-slow", type=int, default=2_000, help="the same for models")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--work", type=Path, default=Path("encoder-work"), help="checkpoints")
+    parser.add_argument("--until-s", type=float, default=float("inf"), help="begin none later")
+    parser.add_argument("--ship", type=Path, help="pack the encoders here, in pieces")
+    parser.add_argument("--ship-split", default="newest", choices=SPLITS, help="those of it")
+    parser.add_argument("--out", type=Path, default=Path("ROWS.jsonl"))
+    run(parser.parse_args())
 
 
 if __name__ == "__main__":
