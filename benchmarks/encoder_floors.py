@@ -19,7 +19,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,6 +42,8 @@ class Log(NamedTuple):
 
 def read_log(path: str, *, shortest: int = 4, longest: int = 50) -> Log:
     """Basic cleaning: lower case, punctuation to spaces, repeats in a row once, lengths kept."""
+    import duckdb  # read where it is; encoder_comparison.py runs where it is not
+
     rows = duckdb.execute(
         f"select session_id, time, {CLEAN.format('query')} from read_csv(?, delim='\t', quote='', "
         "header=true, all_varchar=true)",
@@ -59,6 +60,8 @@ def read_log(path: str, *, shortest: int = 4, longest: int = 50) -> Log:
 
 
 def read_strings(path: str) -> list[str]:
+    import duckdb
+
     rows = duckdb.execute(
         f"select distinct {CLEAN.format('line')} from read_csv(?, delim='\x01', quote='', "
         "header=false, names=['line'], all_varchar=true) order by 1",

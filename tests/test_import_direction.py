@@ -14,6 +14,7 @@ ORDER = [
     {"encode"},
     {"arms"},
     {"ingest"},
+    {"train"},
     {"preference"},
     {"utility"},
     {"optimize"},

@@ -105,7 +105,7 @@ def write(
             said = dict(meta or {})
             manifest = {"kind": kind, "version": version, "meta": said, "files": files}
             text = json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-            _replace(root, MANIFEST, text.encode())
+            replace_file(root, MANIFEST, text.encode())
             _sweep(root, keep={str(entry["file"]) for entry in files.values()})
     except OSError as error:
         if isinstance(error, StorageError):
@@ -245,7 +245,8 @@ def _write_file(root: Path, name: str, produce: Any) -> dict[str, Any]:
     return {"file": final, "bytes": stream.bytes, "sha256": digest}
 
 
-def _replace(root: Path, name: str, content: bytes) -> None:
+def replace_file(root: Path, name: str, content: bytes) -> None:
+    """Write a plain file of the folder so that it is wholly the old one or wholly the new one."""
     temporary = root / f".{name}.tmp"
     try:
         with open(temporary, "wb") as stream:

@@ -73,7 +73,7 @@ def ingest(
     said: Progress = progress or (lambda stage, done: None)
     work = target.parent / f".{target.name}.work"
     made_from = fingerprint(log, options)
-    texts, origin, old = _prepared(log, options, work, made_from, said)
+    texts, origin, old = prepared(log, options, work, made_from, said)
     held_out = min(whole_number(hold_out, "hold_out", at_least=0), origin.sessions.size // 2)
     origin = replace(origin, held_out=held_out)
     resumed = ["prepare"] if old else []
@@ -88,9 +88,10 @@ def ingest(
     return Ingested(ArmPool.open(target), pool.origin.report, tuple(resumed))
 
 
-def _prepared(
+def prepared(
     log: Any, options: LogOptions, work: Path, made_from: str, progress: Progress
 ) -> tuple[TextColumn, Origin, bool]:
+    """The cleaned log: its texts, where they come from, and whether an earlier run left them."""
     folder = _finished(work / "prepared", _PREPARED, made_from)
     if folder is not None:
         return TextColumn.open(folder, "texts"), Origin.of(folder, folder.meta["log"]), True

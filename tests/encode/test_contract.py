@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nextquery
-from nextquery.encode import Encoder, Sessions
+from nextquery.encode import Encoder, Sessions, TrainedEncoder
 from nextquery.errors import InvalidInput
 
 WORDS = ["cat", "stock", "mortgage", "savings account", "vet", "7", "zyx", "ναι", "🫠", " "]
@@ -23,6 +23,7 @@ def encoders() -> list[type[Encoder]]:
         subs = pending.pop().__subclasses__()
         pending.extend(subs)
         found.update(sub for sub in subs if sub.__module__.startswith(nextquery.__name__))
+    found.remove(TrainedEncoder)  # a command fits it; tests/encode/train asks it the same
     return sorted(found, key=lambda encoder: encoder.name)
 
 

@@ -116,7 +116,7 @@ def test_recall_counts_the_anchors_with_a_near_target() -> None:
         TokenTable(tokens, vectors).encode(texts) @ TokenTable(tokens, vectors).encode(["cat"])[0]
     )
     expected = [(nearer > nearer[1]).sum() - 1, (nearer > nearer[2]).sum() - 1]
-    assert check._ranks(TokenTable(tokens, vectors)).tolist() == expected
+    assert check.ranks(TokenTable(tokens, vectors)).tolist() == expected
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from nextquery.cli.replay import replay
 from nextquery.cli.report import report
 from nextquery.cli.reproduce import reproduce
 from nextquery.cli.stats import stats
+from nextquery.cli.train import train
 from nextquery.errors import NextqueryError
 
 app = typer.Typer(
@@ -28,7 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (ingest, stats, recommend, replay, report, reproduce):
+for verb in (ingest, stats, recommend, train, replay, report, reproduce):
     app.command()(verb)
 
 

@@ -34,13 +34,8 @@ def ingest(
     max_queries: o.MaxQueries = 50,
     max_chars: o.MaxChars = 1000,
     language: o.Language = None,
-    min_users: Annotated[
-        int | None,
-        typer.Option(help="An arm was issued by so many users (2 with a user column, else 1)."),
-    ] = None,
-    blocklist: Annotated[
-        Path | None, typer.Option(help="A file with one query per line that is never an arm.")
-    ] = None,
+    min_users: o.MinUsers = None,
+    blocklist: o.Blocklist = None,
     format: o.Format = None,
     memory_limit: o.MemoryLimit = "2GB",
     threads: o.Threads = None,

@@ -1,5 +1,6 @@
-"""The options about a log that `ingest` and `stats` share."""
+"""The options about a log that `ingest`, `stats` and `train` share."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,6 +27,13 @@ MaxChars = Annotated[int, typer.Option(help="Longer queries are dropped.")]
 Language = Annotated[
     str | None, typer.Option(help="Drop sessions in another language, e.g. en (an extra).")
 ]
+MinUsers = Annotated[
+    int | None,
+    typer.Option(help="An arm was issued by so many users (2 with a user column, else 1)."),
+]
+Blocklist = Annotated[
+    Path | None, typer.Option(help="A file with one query per line that is never an arm.")
+]
 Format = Annotated[str | None, typer.Option(help=f"Of the files: {', '.join(FORMATS)}.")]
 MemoryLimit = Annotated[str, typer.Option(help="What DuckDB may use before it spills to disk.")]
 Threads = Annotated[int | None, typer.Option(help="Threads of DuckDB; all cores by default.")]
@@ -34,8 +42,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Answer with JSON.")]
 
 def source(log: list[str]) -> list[str] | str:
     """What the readers take: the built-in sample by its name, a name of ir_datasets, or files."""
-    from pathlib import Path
-
     from nextquery import datasets
 
     if len(log) == 1 and log[0].startswith("irds:"):

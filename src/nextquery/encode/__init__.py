@@ -7,6 +7,7 @@ from nextquery.encode.projection import ProjectedEncoder
 from nextquery.encode.sentence import SentenceEncoder
 from nextquery.encode.sessions import Sessions
 from nextquery.encode.static import StaticEncoder
+from nextquery.encode.trained import TrainedEncoder
 from nextquery.encode.tuned import TunedEncoder
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "SentenceEncoder",
     "Sessions",
     "StaticEncoder",
+    "TrainedEncoder",
     "TunedEncoder",
     "choose",
     "encoder_by_name",

@@ -1,16 +1,23 @@
 """How often a held-out session's next queries are near: what early stopping listens to."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nextquery.encode.base import Vectors
 from nextquery.encode.sessions import Ids, Sessions
-from nextquery.encode.table import TokenTable
 
 _POOL = 100_000  # texts to search among: enough to rank, few enough to do it every few steps
 _K = 250
 _BLOCK = 1 << 13
+
+
+class Reads(Protocol):
+    """Turns rows of what is read (bags of tokens, or positions of texts) into unit vectors."""
+
+    def of(self, rows: Any) -> Vectors:
+        """One unit row each."""
 
 
 class Validation:
@@ -18,8 +25,10 @@ class Validation:
 
     The first query of a session is the anchor; the pool is every text (a sample of large logs)
     without the anchor itself. k is 250, or a fortieth of a small pool, where 250 would be all.
+    `bags` are the texts in the form that the encoder under test reads, one row each.
 
     >>> from nextquery.encode.tokens import pretrained
+    >>> from nextquery.encode.table import TokenTable
     >>> tokens, vectors = pretrained()
     >>> bags = tokens.bags(["cats", "kittens"] + [f"tax form {i}" for i in range(60)])
     >>> check = Validation(bags, Sessions.of([[0, 1]]), np.random.default_rng(0))
@@ -27,22 +36,29 @@ class Validation:
     1.0
     """
 
-    def __init__(self, bags: Any, sessions: Sessions, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        bags: Any,
+        sessions: Sessions,
+        rng: np.random.Generator,
+        *,
+        at_most: int = _POOL,
+    ) -> None:
         self._anchors = sessions.arms[sessions.offsets[:-1]]
         later = np.ones(len(sessions.arms), bool)
         later[sessions.offsets[:-1]] = False
         self._later = sessions.arms[later]
         self._starts = sessions.offsets[:-1] - np.arange(sessions.size)
         self._whose = np.repeat(np.arange(sessions.size), sessions.lengths - 1)
-        self._pool = _sample(bags.shape[0], sessions.arms, rng)
+        self._pool = _sample(bags.shape[0], sessions.arms, rng, at_most)
         self._bags = bags
         self.k = min(_K, max(1, len(self._pool) // 40))
 
-    def recall(self, table: TokenTable) -> float:
+    def recall(self, table: Reads) -> float:
         """recall@k under the vectors of `table`."""
-        return float((self._ranks(table) < self.k).mean())
+        return float((self.ranks(table) < self.k).mean())
 
-    def _ranks(self, table: TokenTable) -> NDArray[np.int64]:
+    def ranks(self, table: Reads) -> NDArray[np.int64]:
         """How many texts are nearer to each anchor than the nearest of its later queries."""
         anchors = table.of(self._bags[self._anchors])
         targets = table.of(self._bags[self._later])
@@ -53,10 +69,11 @@ class Validation:
         for at in range(0, len(self._pool), _BLOCK):
             rows = table.of(self._bags[self._pool[at : at + _BLOCK]])
             nearer += np.count_nonzero(anchors @ rows.T > best, axis=1)
+        nearer[~anchors.any(axis=1)] = len(self._pool) + 1  # without a vector nothing is near
         return np.maximum(nearer - 1, 0)  # the anchor is in the pool and nearest to itself
 
 
-def _sample(texts: int, always: Ids, rng: np.random.Generator) -> Ids:
-    if texts <= _POOL:
+def _sample(texts: int, always: Ids, rng: np.random.Generator, at_most: int) -> Ids:
+    if texts <= at_most:
         return np.arange(texts)
-    return np.union1d(always, rng.choice(texts, _POOL, replace=False))
+    return np.union1d(always, rng.choice(texts, at_most, replace=False))

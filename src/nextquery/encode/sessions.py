@@ -64,6 +64,21 @@ class Sessions(NamedTuple):
         counts = np.bincount(whose[first], minlength=self.size)
         return Sessions(self.arms[first], _offsets(counts))
 
+    def pairs(self, rng: np.random.Generator, batch: int) -> tuple[Ids, Ids]:
+        """Two different queries of each of `batch` sessions (of all, where there are fewer).
+
+        Every session holds each query once (see `distinct`) and at least two of them.
+
+        >>> left, right = Sessions.of([[5, 7]]).pairs(np.random.default_rng(0), 3)
+        >>> sorted([*left.tolist(), *right.tolist()])
+        [5, 7]
+        """
+        chosen = rng.choice(self.size, min(batch, self.size), replace=False)
+        first, lengths = self.offsets[chosen], self.lengths[chosen]
+        one = rng.integers(lengths)
+        other = (one + rng.integers(1, lengths)) % lengths
+        return self.arms[first + one], self.arms[first + other]
+
     @classmethod
     def of(
         cls, sessions: "Sequence[Sequence[int]] | Sessions", texts: int | None = None

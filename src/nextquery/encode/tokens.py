@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import re
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -16,16 +17,17 @@ from nextquery.errors import InvalidInput
 _TEXTS = 1 << 14  # texts tokenised at once
 _REMEMBERED = 1 << 20  # words kept with their tokens before starting anew
 _LONG = 64  # a longer word is hardly met twice
-_FIRST_PIECE = 259  # below are <unk>, <s>, </s> and the 256 bytes: no word, no meaning
-_SPACE = "▁"  # the mark of a word's beginning, a token of its own before foreign letters
+_MARKS = re.compile("^##|▁")  # of a word's continuation, and of its beginning
+_NO_WORD = re.compile("<0x[0-9A-F]{2}>|▁")  # bytes, and the mark of a word's beginning alone
 
 
 class Tokens:
     """Texts as bags of token ids, from the tokenizer's own JSON.
 
-    The pretrained tokenizer has no token that reaches over a space, so a text's tokens are the
-    tokens of its words, and a word met before costs one look-up. Bytes (how the tokenizer spells
-    what is not in its vocabulary) are left out: a text of nothing else has no token.
+    wordllama's tokenizer (and any of word pieces) has no token that reaches over a space, so a
+    text's tokens are the tokens of its words, and a word met before costs one look-up. Bytes (how
+    the tokenizer spells what is not in its vocabulary) and special tokens are left out: a text of
+    nothing else has no token.
 
     >>> tokens, table = pretrained()
     >>> bags = tokens.bags(["deep learning", "☃ 🫠", ""])
@@ -40,7 +42,7 @@ class Tokens:
         self._tokenizer: Any = Tokenizer.from_buffer(json)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
-        self._space = self._tokenizer.token_to_id(_SPACE)
+        self._meaningless = meaningless(self._tokenizer)
         self._known: dict[str, tuple[int, ...]] = {}
         self.size = int(self._tokenizer.get_vocab_size())
 
@@ -52,6 +54,15 @@ class Tokens:
         ones = np.ones(len(ids), np.float32)
         shape = (len(texts), self.size)
         return sparse.csr_array((ones, ids, np.cumsum(lengths)), shape=shape)
+
+    def words(self) -> list[str]:
+        """Each token as it stands in a text, in order of id; empty where it has no meaning.
+
+        >>> pretrained()[0].words()[260]
+        't'
+        """
+        named = sorted(self._tokenizer.get_vocab().items(), key=lambda item: item[1])
+        return ["" if i in self._meaningless else _MARKS.sub("", name) for name, i in named]
 
     def _ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         split = [text.split() for text in texts]
@@ -75,7 +86,14 @@ class Tokens:
         return {**known, **longer} if longer else known
 
     def _meaning(self, ids: Sequence[int]) -> tuple[int, ...]:
-        return tuple(i for i in ids if i >= _FIRST_PIECE and i != self._space)
+        return tuple(i for i in ids if i not in self._meaningless)
+
+
+def meaningless(tokenizer: Any) -> frozenset[int]:
+    """The ids that stand for no part of a word: special tokens, the unknown one, single bytes."""
+    special = tokenizer.get_added_tokens_decoder().items()
+    ids = {int(i) for i, token in special if token.special}
+    return frozenset(ids | {i for t, i in tokenizer.get_vocab().items() if _NO_WORD.fullmatch(t)})
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from nextquery.encode.base import Encoder, Vectors, fitted
 from nextquery.encode.infonce import Adam, Step, copies_in, info_nce
 from nextquery.encode.projection import ProjectedEncoder
 from nextquery.encode.recall import Validation
-from nextquery.encode.sessions import AnySessions, Ids, Sessions
+from nextquery.encode.sessions import AnySessions, Sessions
 from nextquery.encode.table import TokenTable
 from nextquery.errors import InvalidInput
 
@@ -164,17 +164,9 @@ class _Pairs:
         self, rng: np.random.Generator, batch: int, temperature: float
     ) -> tuple[float, NDArray[np.float32]]:
         """The loss of a fresh batch and its gradient in `rows`."""
-        left, right = self._draw(rng, batch)
+        left, right = self._sessions.pairs(rng, batch)
         here, there = self._means[left], self._means[right]
         step: Step = info_nce(
             here @ self.rows, there @ self.rows, copies_in(left, right), temperature
         )
         return step.loss, here.T @ step.left + there.T @ step.right
-
-    def _draw(self, rng: np.random.Generator, batch: int) -> tuple[Ids, Ids]:
-        """Two different queries of each of `batch` sessions."""
-        chosen = rng.choice(self._sessions.size, min(batch, self._sessions.size), replace=False)
-        first, lengths = self._sessions.offsets[chosen], self._sessions.lengths[chosen]
-        one = rng.integers(lengths)
-        other = (one + rng.integers(1, lengths)) % lengths
-        return self._sessions.arms[first + one], self._sessions.arms[first + other]

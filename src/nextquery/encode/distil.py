@@ -1,0 +1,74 @@
+"""Distillation: the token table whose means come nearest to another encoder's vectors."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nextquery.encode.base import Encoder, Vectors
+from nextquery.encode.static import StaticEncoder
+from nextquery.encode.table import TokenTable
+from nextquery.encode.tokens import Tokens
+
+_RIDGE = 1.0  # a token of one text moves half of the way
+_ITERATIONS = 30
+
+
+def distil(teacher: Encoder, tokens: Tokens, texts: Sequence[str]) -> StaticEncoder:
+    """A static encoder that imitates `teacher` on `texts`, at the speed of a look-up.
+
+    With m_i the mean of bag i's rows of E, x_i the teacher's unit vector and E₀ its vectors of the
+    single tokens, E minimises Σ_i ‖m_i(E) − x_i‖² + λ‖E − E₀‖²: a token that the texts do not use
+    stays where the teacher puts it. Word order is lost, and with it a part of the floor.
+
+    Reference: Tulkens and van Dongen (2024, Model2Vec) for starting from single tokens.
+    """
+    return table_of(teacher.encode(texts), tokens, texts, single_tokens(teacher, tokens))
+
+
+def single_tokens(teacher: Encoder, tokens: Tokens) -> Vectors:
+    """The teacher's vector of each token by itself, zero for those without a meaning."""
+    words = tokens.words()
+    rows = np.zeros((tokens.size, teacher.dim), np.float32)
+    known = [i for i, word in enumerate(words) if word]
+    rows[known] = teacher.encode([words[i] for i in known])
+    return rows
+
+
+def table_of(
+    wanted: Vectors, tokens: Tokens, texts: Sequence[str], start: Vectors
+) -> StaticEncoder:
+    """The table by conjugate gradients, all dimensions at once."""
+    bags = tokens.bags(texts)
+    lengths = np.diff(bags.indptr)
+    share = np.repeat(1 / np.maximum(lengths, 1), lengths).astype(np.float32)
+    means: Any = sparse.csr_array((share, bags.indices, bags.indptr), shape=bags.shape)
+    encoder = StaticEncoder(dim=wanted.shape[1])
+    moved = _ridge(means, wanted - means @ start)
+    encoder.table = TokenTable(tokens, start + moved)
+    return encoder
+
+
+def _ridge(rows: Any, wanted: NDArray[Any]) -> NDArray[np.float32]:
+    """D with (BᵀB + λI) D = Bᵀ R, per column of R.
+
+    >>> _ridge(sparse.csr_array(np.eye(2)), np.array([[4.0], [0.0]])).tolist()
+    [[2.0], [0.0]]
+
+    Reference: Hestenes and Stiefel (1952).
+    """
+    right = rows.T @ wanted
+    answer = np.zeros_like(right)
+    left, direction = right.copy(), right.copy()
+    length = np.square(left).sum(axis=0)
+    for _ in range(_ITERATIONS):
+        ahead = rows.T @ (rows @ direction) + _RIDGE * direction
+        step = length / np.maximum((direction * ahead).sum(axis=0), 1e-30)
+        answer += step * direction
+        left -= step * ahead
+        before, length = length, np.square(left).sum(axis=0)
+        direction = left + length / np.maximum(before, 1e-30) * direction
+    moved: NDArray[np.float32] = answer.astype(np.float32)
+    return moved

@@ -1,0 +1,99 @@
+"""Session-contrastive training: two queries of one session find each other among a batch."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from nextquery.encode.directions import Scatter, discriminant
+from nextquery.encode.sessions import Sessions
+from nextquery.encode.train.model import Reader
+from nextquery.encode.train.options import TrainOptions
+from nextquery.errors import InvalidInput
+
+_HEAD, _SHRINKAGE = 5, 0.1  # the projection learns faster than what is below it
+_RESIDUAL_RATE = 3e-3
+_FOR_DIRECTIONS = 20_000  # sessions are enough to start a projection
+
+
+def info_nce(left: Any, right: Any, copies: Any, temperature: float) -> Any:
+    """The loss of `nextquery.encode.infonce.info_nce`, for unit rows, as torch counts it.
+
+    >>> rows = torch.eye(2)
+    >>> round(float(info_nce(rows, rows, torch.zeros(2, 2, dtype=torch.bool), 1.0)), 4)
+    0.3133
+    """
+    scores = (left.float() @ right.float().T) / temperature
+    scores = scores.masked_fill(copies, float("-inf"))
+    own = torch.arange(len(left), device=scores.device)
+    entropy = torch.nn.functional.cross_entropy
+    return (entropy(scores, own) + entropy(scores.T, own)) / 2
+
+
+def copies_in(left: Any, right: Any) -> Any:
+    """Pairs that are no fair negatives, as in `nextquery.encode.infonce.copies_in`."""
+    same = (right[None, :] == right[:, None]) | (left[None, :] == left[:, None])
+    same |= right[None, :] == left[:, None]
+    return same.fill_diagonal_(False)
+
+
+class Contrastive:
+    """InfoNCE over pairs of queries of one session, others of the batch as negatives.
+
+    The projection starts from the directions in which sessions differ (LDA), so that the first
+    step is already better than the model as it came.
+
+    Reference: van den Oord, Li and Vinyals (2018), equation 4.
+    """
+
+    name = "contrastive"
+    keep_best = True
+
+    def __init__(self, reader: Reader, sessions: Sessions, options: TrainOptions) -> None:
+        self.module, self._reader, self._sessions = reader.model, reader, sessions
+        self._options, self.steps = options, options.steps
+
+    def prepare(self) -> None:
+        """Put projection and residual on top; a checkpoint fills them with what was learnt."""
+        hidden, dim = self.module.dim, self._options.dim
+        if dim > hidden:
+            raise InvalidInput(
+                f"dim must be at most {hidden}, the model's own dimension; received {dim}."
+            )
+        some = self._sessions.take(np.arange(min(_FOR_DIRECTIONS, self._sessions.size)))
+        texts, arms = np.unique(some.arms, return_inverse=True)
+        rows = self._reader.of(texts)
+        scatter = Scatter.of(rows.__getitem__, Sessions(arms.astype(np.int64), some.offsets))
+        self.module.project(discriminant(scatter, dim, _SHRINKAGE), rows[arms].mean(axis=0))
+        if self._options.residual:
+            self.module.with_residual()
+        self.module.to(self._reader.texts.device)
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Parameters with their step sizes: the projection's is larger, the residual's its own."""
+        rate, decay = self._options.rate_for(self._sessions.size), self._options.weight_decay
+        body = {"params": list(self.module.backbone.parameters()), "rate": rate}
+        head = {"params": list(self.module.projection.parameters()), "rate": _HEAD * rate}
+        groups = [body | {"weight_decay": decay}, head | {"weight_decay": decay}]
+        if self.module.residual is not None:
+            words = list(self.module.residual.parameters())
+            groups.append({"params": words, "rate": _RESIDUAL_RATE, "weight_decay": 0.0})
+        return groups
+
+    def loss(self, step: int) -> Any:
+        """The loss of a fresh batch of pairs."""
+        rng = np.random.default_rng([self._options.seed, 4, step])
+        left, right = self._sessions.pairs(rng, self._options.pairs)
+        rows = self._reader.learnt(np.concatenate([left, right]))
+        device = rows.device
+        copies = copies_in(torch.from_numpy(left).to(device), torch.from_numpy(right).to(device))
+        return info_nce(rows[: len(left)], rows[len(left) :], copies, self._options.temperature)
+
+    def seen(self, step: int) -> int:
+        """Tokens read in a step, without padding, on average."""
+        mean = float(self._reader.texts.lengths[self._sessions.arms].mean())
+        return int(2 * min(self._options.pairs, self._sessions.size) * mean)
+
+    def check(self) -> dict[str, float]:
+        """Nothing beside the floor."""
+        return {}

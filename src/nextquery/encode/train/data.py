@@ -1,0 +1,111 @@
+"""What training reads: texts as tokens on the device, and which sessions are held out."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nextquery.encode.sessions import Ids, Sessions
+from nextquery.errors import InvalidInput
+
+_TEXTS = 1 << 15  # texts tokenised at once
+_HELD_OUT = 2_000  # validation sessions at most
+FEWEST = 20  # sessions: with fewer there is nothing to hold out
+
+
+class Split(NamedTuple):
+    """Sessions to learn from, and others to judge by."""
+
+    training: Sessions
+    validation: Sessions
+
+    @classmethod
+    def of(cls, sessions: Sessions, *, timed: bool, seed: int) -> Self:
+        """A tenth held out, 2,000 at most: the newest where sessions are in order of time."""
+        usable = sessions.distinct()
+        usable = usable.take(np.flatnonzero(usable.lengths >= 2))
+        if usable.size < FEWEST:
+            raise InvalidInput(
+                f"training needs at least {FEWEST} sessions of 2 or more different queries; "
+                f"received {usable.size}. Give a longer log, lower --min-queries, or use "
+                "`nextquery ingest --encoder auto`, which needs none."
+            )
+        held_out = min(_HELD_OUT, usable.size // 10)
+        order = np.arange(usable.size)
+        if not timed:
+            order = np.random.default_rng([seed, 0]).permutation(usable.size)
+        return cls(usable.take(order[:-held_out]), usable.take(order[-held_out:]))
+
+
+class Tokenised:
+    """Rows of token ids, end to end on the device; a batch is one look-up and no copying."""
+
+    def __init__(self, rows: Sequence[NDArray[np.int32]], device: Any, *, pad: int) -> None:
+        self.lengths = np.array([len(row) for row in rows], np.int64)
+        flat = np.concatenate([np.empty(0, np.int32), *rows])
+        starts = np.cumsum(self.lengths) - self.lengths
+        self._flat = torch.from_numpy(flat).to(device)
+        self._starts = torch.from_numpy(starts).to(device)
+        self._lengths = torch.from_numpy(self.lengths).to(device)
+        self._pad, self.device = pad, device
+
+    def batch(self, positions: Ids) -> tuple[Any, Any]:
+        """Token ids and mask of the rows `positions`, padded to the longest of them."""
+        at = torch.from_numpy(positions).to(self.device)
+        width = torch.arange(int(self.lengths[positions].max()), device=self.device)
+        mask = width < self._lengths[at, None]
+        place = (self._starts[at, None] + width).clamp_(max=len(self._flat) - 1)
+        ids = torch.where(mask, self._flat[place], self._pad).long()
+        return ids, mask.long()
+
+    def bucketed(self, positions: Ids, tokens: int) -> Iterator[NDArray[np.intp]]:
+        """`positions` in groups of like length, about `tokens` each: places in `positions`."""
+        order = np.argsort(self.lengths[positions], kind="stable")
+        sizes = self.lengths[positions][order]
+        first = 0
+        while first < len(order):
+            window = sizes[first : first + max(1, tokens // int(sizes[first]))]
+            padded = window * np.arange(1, len(window) + 1)
+            last = first + max(1, int(np.searchsorted(padded, tokens, side="right")))
+            yield order[first:last]
+            first = last
+
+
+def tokenise(json: bytes, texts: Sequence[str], longest: int) -> list[NDArray[np.int32]]:
+    """Each text's token ids with the special ones around, at most `longest`."""
+    from tokenizers import Tokenizer
+
+    tokenizer: Any = Tokenizer.from_buffer(json)
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(longest)
+    rows: list[NDArray[np.int32]] = []
+    for at in range(0, len(texts), _TEXTS):
+        read = tokenizer.encode_batch_fast(list(texts[at : at + _TEXTS]))
+        rows += [np.array(one.ids, np.int32) for one in read]
+    return rows
+
+
+def lines(
+    rows: Sequence[NDArray[np.int32]], sessions: Sessions, longest: int
+) -> list[NDArray[np.int32]]:
+    """Half-sessions joined into lines: their queries' tokens one after another.
+
+    A half that does not fit into `longest` tokens goes on in a further line.
+
+    >>> rows = [np.array([2, word, 3], np.int32) for word in (7, 8, 9)]
+    >>> [line.tolist() for line in lines(rows, Sessions.of([[0, 1, 2]]), 8)]
+    [[2, 7, 8, 3], [2, 9, 3]]
+    """
+    made = []
+    for start, end in zip(sessions.offsets[:-1], sessions.offsets[1:], strict=True):
+        middle = start + (end - start + 1) // 2
+        for half in (sessions.arms[start:middle], sessions.arms[middle:end]):
+            inner = [rows[arm][1:-1] for arm in half]
+            if not sum(map(len, inner)):
+                continue
+            whole, ends = np.concatenate(inner), rows[half[0]]
+            for at in range(0, len(whole), longest - 2):
+                made.append(np.r_[ends[:1], whole[at : at + longest - 2], ends[-1:]])
+    return made

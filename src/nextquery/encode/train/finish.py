@@ -1,0 +1,79 @@
+"""From a trained model to encoders that serve: export, a check of it, and distillation."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nextquery.encode.base import Encoder, Vectors
+from nextquery.encode.distil import distil
+from nextquery.encode.sessions import Ids
+from nextquery.encode.static import StaticEncoder
+from nextquery.encode.tokens import Tokens
+from nextquery.encode.train.export import served
+from nextquery.encode.train.run import Learnt, Telling
+from nextquery.encode.trained import TrainedEncoder
+from nextquery.errors import InvalidInput
+
+_AGREE = 1e-3  # cosine by which export and model may differ
+_COMPARED = 1_000  # texts on which they are compared
+_IMITATED = 200_000  # texts from which a static table learns, at most
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run made."""
+
+    encoder: TrainedEncoder
+    static: StaticEncoder | None
+    report: dict[str, Any]  #: that of the training, with the floors of what serves
+
+
+def finish(
+    learnt: Learnt,
+    texts: Sequence[str],
+    *,
+    progress: Telling = lambda stage, done: None,
+) -> Trained:
+    """Export the model, see that the export agrees with it, and distil it into a token table."""
+    progress("export", None)
+    sample = np.unique(np.linspace(0, len(texts) - 1, _COMPARED).astype(np.int64))
+    before, device = learnt.reader.of(sample), learnt.reader.texts.device
+    encoder = served(learnt.model, learnt.tokenizer, max_tokens=learnt.options.max_tokens)
+    learnt.model.to(device)
+    worst = _agreement(before, encoder.encode([texts[i] for i in sample]))
+    progress("export", 1.0)
+    floors, static = dict(learnt.report["floors"]), None
+    word_pieces = json.loads(learnt.tokenizer)["model"]["type"] == "WordPiece"
+    if learnt.options.static and word_pieces:  # `Tokens` reads word by word, as they do
+        progress("distil", None)
+        some = [texts[i] for i in range(0, len(texts), -(-len(texts) // _IMITATED))]
+        static = distil(encoder, Tokens(learnt.tokenizer), some)
+        floors["static"] = round(1 - learnt.validation.recall(_ByText(static, texts)), 4)
+        progress("distil", 1.0)
+    return Trained(encoder, static, {**learnt.report, "floors": floors, "onnx_worst_cosine": worst})
+
+
+class _ByText:
+    """An encoder read by position, as validation asks."""
+
+    def __init__(self, encoder: Encoder, texts: Sequence[str]) -> None:
+        self._encoder, self._texts = encoder, texts
+
+    def of(self, positions: Ids) -> Vectors:
+        return self._encoder.encode([self._texts[i] for i in positions])
+
+
+def _agreement(before: Vectors, after: Vectors) -> float:
+    """The least cosine between a text's two vectors, over texts that have one."""
+    placed = after.any(axis=1)
+    cosines = np.einsum("ij,ij->i", before[placed], after[placed])
+    worst = float(cosines.min(initial=1.0))
+    if worst < 1 - _AGREE:
+        raise InvalidInput(
+            f"the exported encoder differs from the trained one: cosine {worst:.6f}, allowed are "
+            f"{1 - _AGREE} and more. Please report it with the versions of torch and onnxruntime."
+        )
+    return round(worst, 7)

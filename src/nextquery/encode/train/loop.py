@@ -1,0 +1,151 @@
+"""The one training loop: steps, looks at held-out sessions, checkpoints, an early end."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from nextquery.encode.train.checkpoints import Check, Checkpoints, Progress, load, weights_of
+from nextquery.encode.train.options import TrainOptions
+from nextquery.errors import InvalidInput
+
+_WARM_UP = 0.05  # share of the steps over which the step size rises
+_CLIP = 1.0
+
+
+class Objective(Protocol):
+    """What a stage minimises; what a step draws depends on its number alone."""
+
+    name: str
+    keep_best: bool
+    module: Any
+    steps: int
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Parameters, each group with its ``rate`` and ``weight_decay``."""
+
+    def loss(self, step: int) -> Any:
+        """The loss of the step's own batch."""
+
+    def seen(self, step: int) -> int:
+        """Tokens that a step reads."""
+
+    def check(self) -> dict[str, float]:
+        """Further figures on held-out sessions."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How a stage went."""
+
+    name: str
+    steps: int
+    planned: int
+    seconds: float
+    tokens_per_second: float
+    memory_mb: float | None  #: of the GPU, at its peak
+    curve: list[Check]
+
+
+Say = Callable[[str, Check, int], None]
+
+
+def train(
+    objective: Objective,
+    *,
+    floor: Callable[[], float],
+    checkpoints: Checkpoints,
+    options: TrainOptions,
+    autocast: Any,
+    say: Say,
+) -> Stage:
+    """Take the objective's steps; its module ends with the best weights (or the last).
+
+    Checkpoints are written at looks alone, so that the curve too goes on as it would have.
+    """
+    module, device = objective.module, next(objective.module.parameters()).device
+    optimizer = torch.optim.AdamW(objective.groups(), lr=0.0, fused=device.type == "cuda")
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    clock = time.monotonic()
+    every = -(-objective.steps // options.checks)
+
+    def look(losses: list[Any]) -> None:
+        mean = float(torch.stack(losses).mean()) if losses else None
+        if mean is not None and not math.isfinite(mean):
+            raise InvalidInput(
+                f"the loss of the stage {objective.name} is {mean} at step {progress.step}. Lower "
+                "the step size (--rate, --mlm-rate), or use --precision float32."
+            )
+        module.eval()
+        with torch.no_grad(), autocast():
+            further = objective.check()
+        spent = progress.spent + time.monotonic() - clock
+        check = Check(progress.step, mean, floor(), round(spent, 3), **further)
+        progress.curve.append(check)
+        say(objective.name, check, objective.steps)
+
+    restored = checkpoints.restore(module, optimizer)
+    if restored is not None:
+        progress, best = restored
+    else:
+        progress = Progress()
+        look([])
+        progress.lowest, best = progress.curve[0].floor, weights_of(module)
+        checkpoints.save(progress, module, optimizer, best)  # says now if it cannot be written
+    losses: list[Any] = []
+    while not progress.done:
+        losses.append(_step(objective, optimizer, progress.step, options.seed, autocast))
+        progress.step += 1
+        last = progress.step == objective.steps
+        if progress.step % every and not last:
+            continue
+        look(losses)
+        losses = []
+        progress.waited += 1
+        if progress.curve[-1].floor < progress.lowest or not objective.keep_best:
+            progress.lowest, progress.waited = progress.curve[-1].floor, 0
+            best = weights_of(module)
+        progress.done = last or progress.waited >= options.patience
+        if progress.done or checkpoints.due():
+            now = time.monotonic()
+            progress.spent, clock = progress.spent + now - clock, now
+            checkpoints.save(progress, module, optimizer, best)
+    load(module, best)
+    read = sum(objective.seen(step) for step in range(progress.step))
+    return Stage(
+        objective.name,
+        progress.step,
+        objective.steps,
+        round(progress.spent, 3),
+        round(read / max(progress.spent, 1e-9), 1),
+        round(torch.cuda.max_memory_allocated() / 1e6, 1) if device.type == "cuda" else None,
+        progress.curve,
+    )
+
+
+def _step(objective: Objective, optimizer: Any, step: int, seed: int, autocast: Any) -> Any:
+    """One step; dropout draws from the seed and the step, so a resumed run draws the same."""
+    objective.module.train()
+    torch.manual_seed((seed << 32) + step)
+    for group in optimizer.param_groups:
+        group["lr"] = group["rate"] * _schedule((step + 1) / objective.steps)
+    with autocast():
+        loss = objective.loss(step)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(objective.module.parameters(), _CLIP)
+    optimizer.step()
+    return loss.detach()
+
+
+def _schedule(share: float) -> float:
+    """The step size as a share of its peak: up over the first steps, then down towards 0.
+
+    >>> [round(_schedule(share), 2) for share in (0.025, 0.05, 0.525, 1.0)]
+    [0.5, 1.0, 0.5, 0.0]
+    """
+    return share / _WARM_UP if share < _WARM_UP else (1 - share) / (1 - _WARM_UP)

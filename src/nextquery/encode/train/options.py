@@ -1,0 +1,126 @@
+"""Every choice of a training run; the defaults are the published ones where the paper has any."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nextquery.checks import number, one_of, whole_number
+from nextquery.errors import InvalidInput
+
+METHODS = ("bert", "contrastive")
+DEVICES = ("auto", "cpu", "cuda")
+PRECISIONS = ("auto", "float32", "bfloat16")
+_AT_LEAST = {
+    "dim": 1,
+    "vocabulary": 100,
+    "layers": 1,
+    "hidden": 1,
+    "heads": 1,
+    "intermediate": 1,
+    "epochs": 1,
+    "batch_tokens": 16,
+    "max_tokens": 4,
+    "max_line": 8,
+    "steps": 1,
+    "pairs": 2,
+    "checks": 1,
+    "patience": 1,
+    "seed": 0,
+}
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """How to train. Counts are at least 1 and rates above 0 unless said otherwise.
+
+    Parameters
+    ----------
+    method : ``bert`` (masked-LM, as published) or ``contrastive`` (on sessions, on top of it).
+    start : a sentence-transformers model, name or folder, in place of the masked-LM stage.
+    dim : dimensions after the contrastive projection, at most the model's own.
+    vocabulary, layers, hidden, heads, intermediate : of the BERT trained from scratch; at least
+        100 word pieces, `hidden` a multiple of `heads`.
+    epochs, mask, mlm_rate, batch_tokens : of the masked-LM stage; `mask` is the share of tokens
+        hidden, `batch_tokens` about how many a step reads (16 or more).
+    max_tokens, max_line : a longer query, or line of joined queries, is cut (at least 4 and 8).
+    steps, pairs, temperature, rate, weight_decay : of the contrastive stage; `pairs` in a step
+        (2 or more, each of another session); `rate` None means 1e-3 from scratch, and with
+        `start` 1e-4, or 3e-4 from 50,000 sessions on.
+    residual : add a table of token vectors, trained along, to the projected vector.
+    checks : looks at the held-out sessions per stage, at most.
+    patience : looks without a lower floor before the contrastive stage stops.
+    seed : of everything that is drawn.
+    device : ``auto`` (a GPU when there is one), ``cpu`` or ``cuda``.
+    precision : ``auto`` (bfloat16 products on a GPU), ``float32`` or ``bfloat16``.
+    checkpoint_seconds : at least so long between two checkpoints, 0 or more.
+    static : distil the encoder into a table of token vectors too.
+
+    >>> TrainOptions().layers, TrainOptions(method="contrastive").rate_for(1_000)
+    (4, 0.001)
+    """
+
+    method: str = "bert"
+    start: str | None = None
+    dim: int = 128
+    vocabulary: int = 25_000
+    layers: int = 4
+    hidden: int = 128
+    heads: int = 4
+    intermediate: int = 256
+    epochs: int = 36
+    mask: float = 0.15
+    mlm_rate: float = 1e-3
+    batch_tokens: int = 32_768
+    max_tokens: int = 64
+    max_line: int = 256
+    steps: int = 1_000
+    pairs: int = 4_096
+    temperature: float = 0.05
+    rate: float | None = None
+    weight_decay: float = 0.05
+    residual: bool = False
+    checks: int = 20
+    patience: int = 6
+    seed: int = 0
+    device: str = "auto"
+    precision: str = "auto"
+    checkpoint_seconds: float = 60.0
+    static: bool = True
+
+    def __post_init__(self) -> None:
+        one_of(self.method, "method", METHODS)
+        one_of(self.device, "device", DEVICES)
+        one_of(self.precision, "precision", PRECISIONS)
+        for name, least in _AT_LEAST.items():
+            whole_number(getattr(self, name), name, at_least=least)
+        number(self.mask, "mask", low=0, high=0.9, above_low=True)
+        number(self.temperature, "temperature", low=0.01, high=1)
+        number(self.mlm_rate, "mlm_rate", low=0, above_low=True)
+        number(self.weight_decay, "weight_decay", low=0)
+        number(self.checkpoint_seconds, "checkpoint_seconds", low=0)
+        if self.rate is not None:
+            number(self.rate, "rate", low=0, above_low=True)
+        self._fit_together()
+
+    def _fit_together(self) -> None:
+        if self.hidden % self.heads:
+            raise InvalidInput(
+                f"hidden must be a multiple of heads; received {self.hidden} and {self.heads}. "
+                "Published are 128 and 4."
+            )
+        if self.method == "bert" and (self.start is not None or self.residual):
+            raise InvalidInput(
+                "start and residual belong to the method contrastive; received method bert. "
+                "Use --method contrastive, or leave them out."
+            )
+
+    def rate_for(self, n_sessions: int) -> float:
+        """The step size of the contrastive stage."""
+        if self.rate is not None:
+            return self.rate
+        if self.start is None:
+            return 1e-3
+        return 3e-4 if n_sessions >= 50_000 else 1e-4
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)

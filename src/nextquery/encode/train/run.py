@@ -1,0 +1,212 @@
+"""A whole training run: vocabulary and stages, from texts and sessions to a model."""
+
+import contextlib
+import functools
+import hashlib
+import json
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from nextquery.encode.recall import Validation
+from nextquery.encode.sessions import Sessions
+from nextquery.encode.tokens import Tokens
+from nextquery.encode.train import model as models
+from nextquery.encode.train import vocabulary
+from nextquery.encode.train.checkpoints import Checkpoints
+from nextquery.encode.train.contrastive import Contrastive
+from nextquery.encode.train.data import Split, Tokenised, lines, tokenise
+from nextquery.encode.train.loop import Objective, Say, Stage, train
+from nextquery.encode.train.masked import MaskedLM
+from nextquery.encode.train.options import TrainOptions
+from nextquery.errors import InvalidInput
+
+_NOT_LEARNT_FROM = ("checkpoint_seconds", "static")
+_NOT_IN_MASKED_LM = (
+    "method",
+    "start",
+    "dim",
+    "steps",
+    "pairs",
+    "temperature",
+    "rate",
+    "weight_decay",
+    "residual",
+    "patience",
+)
+_VERSIONS = ("nextquery", "torch", "transformers", "sentence-transformers", "tokenizers", "numpy")
+
+Telling = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """A trained model, and what is needed to judge and to export it."""
+
+    reader: models.Reader  #: over the texts, in full precision
+    tokenizer: bytes
+    validation: Validation
+    options: TrainOptions
+    report: dict[str, Any]  #: as JSON: data, options, versions, curves, times
+
+    @property
+    def model(self) -> models.QueryModel:
+        """The network itself."""
+        return self.reader.model
+
+
+def learn(
+    texts: Sequence[str],
+    sessions: Sessions,
+    options: TrainOptions,
+    *,
+    timed: bool,
+    work: Path,
+    say: Say = lambda stage, check, steps: None,
+    progress: Telling = lambda stage, done: None,
+) -> Learnt:
+    """Train on distinct texts and sessions of positions in them.
+
+    Parameters
+    ----------
+    timed : the sessions are in order of time; the newest are then held out, else random ones.
+    work : a folder for checkpoints. A run with the same data and options goes on from them.
+    say : called at each look at the held-out sessions: stage, figures, steps planned.
+    progress : called with the stage of the work around the training and the share that is done.
+    """
+    device, autocast = _device(options)
+    split = Split.of(sessions, timed=timed, seed=options.seed)
+    data = data_hash(texts, sessions)
+    progress("vocabulary", None)
+    if options.start is not None:
+        backbone, tokenizer = models.pretrained(options.start)
+    else:
+        backbone, tokenizer = None, vocabulary.learn(texts, options.vocabulary)
+    rows = tokenise(tokenizer, texts, options.max_tokens)
+    tokenised = Tokenised(rows, device, pad=_pad(tokenizer))
+    progress("vocabulary", 1.0)
+    held_out = np.random.default_rng([options.seed, 5])
+    validation = Validation(np.arange(len(texts)), split.validation, held_out)
+    made_from = [data, hashlib.sha256(tokenizer).hexdigest(), _versions(), device.type]
+    run = _Run(options, work, made_from, validation, autocast, say)
+    stages: list[Stage] = []
+    if backbone is None:
+        mlm = models.published(options, Tokens(tokenizer).size).to(device)
+        backbone = mlm.bert
+        reader = models.Reader(models.QueryModel(backbone), tokenised, autocast)
+        told, kept = (
+            Tokenised(lines(rows, part, options.max_line), device, pad=vocabulary.PAD)
+            for part in split
+        )
+        stages.append(run.stage(MaskedLM(mlm, told, kept, options), reader, _NOT_IN_MASKED_LM))
+    reader = models.Reader(models.QueryModel(backbone).to(device), tokenised, autocast)
+    if options.method == "contrastive":
+        objective = Contrastive(reader, split.training, options)
+        objective.prepare()
+        stages.append(run.stage(objective, reader, ()))
+    exact = models.Reader(reader.model, tokenised, contextlib.nullcontext)
+    report = {
+        "method": options.method,
+        "options": options.to_dict(),
+        "data": {
+            "sha256": data,
+            "texts": len(texts),
+            "training_sessions": split.training.size,
+            "validation_sessions": split.validation.size,
+            "split": "newest" if timed else "random",
+        },
+        "vocabulary": Tokens(tokenizer).size,
+        "parameters": sum(weight.numel() for weight in reader.model.parameters()),
+        "dim": reader.model.dim,
+        "versions": _versions(),
+        "hardware": _hardware(device),
+        "k": validation.k,
+        "stages": [asdict(stage) for stage in stages],
+        "floors": {"model": round(1 - validation.recall(exact), 4)},
+        "seconds": round(sum(stage.seconds for stage in stages), 3),
+    }
+    return Learnt(exact, tokenizer, validation, options, report)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What all stages share."""
+
+    options: TrainOptions
+    work: Path
+    made_from: list[Any]
+    validation: Validation
+    autocast: Any
+    say: Say
+
+    def stage(self, objective: Objective, reader: models.Reader, ignored: Sequence[str]) -> Stage:
+        """Train one stage, from its checkpoint where there is one made from the same."""
+        used = self.options.to_dict()
+        for name in (*_NOT_LEARNT_FROM, *ignored):
+            del used[name]
+        said = json.dumps([self.made_from, used], sort_keys=True)
+        checkpoints = Checkpoints(
+            self.work / objective.name,
+            made_from=hashlib.sha256(said.encode()).hexdigest(),
+            every=self.options.checkpoint_seconds,
+        )
+        return train(
+            objective,
+            floor=lambda: round(1 - self.validation.recall(reader), 6),
+            checkpoints=checkpoints,
+            options=self.options,
+            autocast=self.autocast,
+            say=self.say,
+        )
+
+
+def data_hash(texts: Sequence[str], sessions: Sessions) -> str:
+    """A name for what is learnt from, the same for the same texts and sessions alone."""
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(text.encode() + b"\n")
+    digest.update(sessions.arms.astype("<i8").tobytes() + sessions.offsets.astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def _device(options: TrainOptions) -> tuple[Any, Any]:
+    there = torch.cuda.is_available()
+    if options.device == "cuda" and not there:
+        raise InvalidInput(
+            "device cuda was asked for, and torch sees no GPU here "
+            f"(torch {torch.__version__}). Use --device cpu or auto, or install a build of torch "
+            "for CUDA and a driver."
+        )
+    device = torch.device("cuda" if there and options.device != "cpu" else "cpu")
+    half = options.precision == "bfloat16" or (options.precision == "auto" and there)
+    half = half and (device.type == "cuda" or options.precision == "bfloat16")
+    if not half:
+        return device, contextlib.nullcontext
+    return device, functools.partial(torch.autocast, device.type, torch.bfloat16)
+
+
+def _pad(tokenizer: bytes) -> int:
+    said = json.loads(tokenizer).get("padding") or {}
+    return int(said.get("pad_id", vocabulary.PAD))
+
+
+def _versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for name in _VERSIONS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def _hardware(device: Any) -> str:
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    return f"CPU ({torch.get_num_threads()} of torch's threads)"

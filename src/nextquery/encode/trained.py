@@ -1,0 +1,103 @@
+"""The trained encoder: a transformer that learned from the log, served by onnxruntime."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery import folders
+from nextquery.checks import installed, whole_number
+from nextquery.encode.base import Encoder, Vectors, fitted
+from nextquery.encode.sessions import AnySessions
+from nextquery.encode.tokens import meaningless
+from nextquery.errors import InvalidInput
+from nextquery.vectors import unit_rows
+
+_MODEL, _TOKENIZER = "encoder_model.onnx", "encoder_tokenizer.json"
+_TEXTS = 1 << 13  # texts tokenised at once
+_TOKENS = 1 << 12  # tokens read at once: what a core's cache likes
+
+
+class TrainedEncoder(Encoder):
+    """What ``nextquery train`` makes: the model as ONNX and its tokenizer, no torch needed.
+
+    Texts of the same number of tokens are read together, so nothing is padded and a text's vector
+    does not depend on its neighbours.
+
+    Parameters
+    ----------
+    dim : dimensions of the model's vectors, at least 1.
+    max_tokens : a longer text is cut, as it was in training; at least 3.
+    """
+
+    name: ClassVar[str] = "trained"
+
+    def __init__(self, dim: int = 128, *, max_tokens: int = 64) -> None:
+        self.dim = whole_number(dim, "dim", at_least=1)
+        self.max_tokens = whole_number(max_tokens, "max_tokens", at_least=3)
+        self._model: bytes | None = None
+        self._json = b""
+        self._run: Any = None
+        self._tokenizer: Any = None
+        self._meaningless: frozenset[int] = frozenset()
+
+    def holding(self, model: bytes, tokenizer: bytes) -> Self:
+        """With an ONNX model (token ids in, unit rows out) and its tokenizer as JSON."""
+        from tokenizers import Tokenizer
+
+        self._model, self._json, self._run = model, tokenizer, None
+        self._tokenizer = Tokenizer.from_buffer(tokenizer)
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(self.max_tokens)
+        self._meaningless = meaningless(self._tokenizer)
+        return self
+
+    def fit(self, texts: Sequence[str], sessions: AnySessions = ()) -> Self:
+        """Refused: training takes a GPU or hours, and has a command of its own."""
+        raise InvalidInput(
+            "a trained encoder is made by `nextquery train LOG --out ENCODER` and then given as "
+            "`--encoder ENCODER`; it cannot be fitted in passing. Use the encoder tuned for that."
+        )
+
+    def _encode(self, texts: Sequence[str]) -> Vectors:
+        fitted(self._model, self)
+        out = np.zeros((len(texts), self.dim), np.float32)
+        for at in range(0, len(texts), _TEXTS):
+            self._read(texts[at : at + _TEXTS], out[at : at + _TEXTS])
+        return out
+
+    def _read(self, texts: Sequence[str], out: Vectors) -> None:
+        run = self._runner()
+        tokens = [one.ids for one in self._tokenizer.encode_batch_fast(list(texts))]
+        known = [not self._meaningless.issuperset(ids) for ids in tokens]
+        lengths = np.where(known, [len(ids) for ids in tokens], 0)
+        for length in np.unique(lengths[lengths > 0]).tolist():
+            same = np.flatnonzero(lengths == length)
+            step = max(1, _TOKENS // length)
+            for at in range(0, len(same), step):
+                part = same[at : at + step]
+                ids: NDArray[np.int64] = np.array([tokens[i] for i in part], np.int64)
+                if len(part) == 1:  # sums over one row run in another order: read it twice
+                    ids = np.repeat(ids, 2, axis=0)
+                out[part] = unit_rows(run(["vectors"], {"ids": ids})[0][: len(part)])
+
+    def _runner(self) -> Any:
+        if self._run is None:
+            installed("bert", "onnxruntime")
+            import onnxruntime
+
+            options = onnxruntime.SessionOptions()
+            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+            session = onnxruntime.InferenceSession(
+                fitted(self._model, self), options, providers=["CPUExecutionProvider"]
+            )
+            self._run = session.run
+        return self._run
+
+    def parts(self) -> dict[str, folders.Part]:
+        """The model and its tokenizer."""
+        return {_MODEL: fitted(self._model, self), _TOKENIZER: self._json}
+
+    def _restore(self, folder: folders.Folder) -> None:
+        self.holding(folder.file(_MODEL).read_bytes(), folder.file(_TOKENIZER).read_bytes())

@@ -1,0 +1,44 @@
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.encode.train.world import SMALL, Whole, World, trained, world
+
+
+@pytest.fixture(scope="package", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny products are slower on many threads, and a loaded machine makes that worse."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="package")
+def topics() -> World:
+    return world()
+
+
+@pytest.fixture(scope="package")
+def odd() -> World:
+    """No word in common between any two queries."""
+    return world(alike=False)
+
+
+@pytest.fixture(scope="package")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="package")
+def bert(topics: World, work: Path) -> Whole:
+    return trained(topics, SMALL, work)
+
+
+@pytest.fixture(scope="package")
+def contrastive(odd: World, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    options = replace(SMALL, method="contrastive", epochs=5)
+    return trained(odd, options, tmp_path_factory.mktemp("contrastive"))

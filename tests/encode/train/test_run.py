@@ -1,0 +1,179 @@
+"""A tiny log trained end to end, by both methods."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nextquery.encode import Encoder, Sessions, TrainedEncoder
+from nextquery.encode.train import TrainOptions, vocabulary
+from nextquery.encode.train.data import tokenise
+from nextquery.encode.train.model import published
+from nextquery.encode.train.run import learn
+from nextquery.errors import InvalidInput
+from tests.encode.train.world import SMALL, Whole, World, trained
+
+
+def test_masked_lm_learns_and_the_floor_falls(bert: Whole) -> None:
+    assert [stage["name"] for stage in bert.made.report["stages"]] == ["masked-lm"]
+    losses, guesses, floors = (bert.curve(0, name) for name in ("loss", "perplexity", "floor"))
+    assert losses[-1] < losses[1] / 1.2
+    assert guesses[-1] < guesses[0] / 5
+    assert floors[-1] < floors[0] - 0.1
+    assert bert.made.encoder.dim == SMALL.hidden
+
+
+def test_sessions_teach_what_words_do_not(contrastive: Whole, odd: World) -> None:
+    losses, floors = contrastive.curve(1, "loss"), contrastive.curve(1, "floor")
+    assert losses[-1] < losses[1] / 2
+    assert min(floors) < floors[0] - 0.4
+    assert contrastive.made.report["floors"]["model"] == pytest.approx(min(floors), abs=1e-3)
+    rows = contrastive.made.encoder.encode(odd.texts).reshape(40, 6, 16)
+    together = (rows[:, 0] * rows[:, 1]).sum(axis=1).mean()
+    apart = (rows[:-1, 0] * rows[1:, 0]).sum(axis=1).mean()
+    assert together > apart + 0.3
+
+
+def test_contrastive_goes_on_from_a_finished_masked_lm(
+    bert: Whole, topics: World, work: Path
+) -> None:
+    options = replace(SMALL, method="contrastive", steps=1)
+    first, second = learn(*topics, options, timed=True, work=work).report["stages"]
+    assert first == bert.made.report["stages"][0]  # its times too: nothing was trained again
+    assert second["steps"] == 1
+
+
+def test_onnx_agrees_with_torch_text_by_text(contrastive: Whole, odd: World) -> None:
+    learnt, made = contrastive
+    served = made.encoder.encode(odd.texts)
+    learnt.model.eval()
+    for row, ids in zip(served, tokenise(learnt.tokenizer, odd.texts, 64), strict=True):
+        batch = torch.from_numpy(ids[None]).long()
+        with torch.no_grad():
+            alone = learnt.model(batch, torch.ones_like(batch))[0].numpy()
+        assert float(row @ alone) > 1 - 1e-3
+    assert made.report["onnx_worst_cosine"] > 1 - 1e-3
+
+
+def test_saved_and_loaded_vectors_are_equal(contrastive: Whole, odd: World, tmp_path: Path) -> None:
+    encoder, static, _ = vars(contrastive.made).values()
+    for name, one in (("onnx", encoder), ("static", static)):
+        one.save(tmp_path / name)
+        again = Encoder.load(tmp_path / name)
+        assert type(again) is type(one)
+        assert again.meta() == one.meta()
+        assert again.encode(odd.texts).tobytes() == one.encode(odd.texts).tobytes()
+
+
+def test_a_text_has_the_same_bits_in_any_batch(contrastive: Whole, odd: World) -> None:
+    encode, rng = contrastive.made.encoder.encode, np.random.default_rng(0)
+    words = " ".join(odd.texts).split()
+    texts = [" ".join(rng.choice(words, rng.integers(0, 9))) for _ in range(200)]
+    whole, order = encode(texts), rng.permutation(200)
+    assert whole.tobytes() == b"".join(encode([text]).tobytes() for text in texts)
+    assert whole[order].tobytes() == encode([texts[i] for i in order]).tobytes()
+    assert encode(texts * 60)[-200:].tobytes() == whole.tobytes()  # above the size of any block
+    np.testing.assert_allclose(np.linalg.norm(whole, axis=1), list(map(bool, texts)), atol=1e-6)
+    assert not encode(["", " \t", "🫠"]).any()
+    assert encode([]).shape == (0, 16)
+
+
+def test_the_static_table_imitates_it(contrastive: Whole, odd: World) -> None:
+    encoder, static, report = vars(contrastive.made).values()
+    agree = (static.encode(odd.texts) * encoder.encode(odd.texts)).sum(axis=1)
+    assert agree.mean() > 0.7  # words are several pieces here, which a mean mixes up
+    assert report["floors"]["static"] < contrastive.curve(0, "floor")[0] - 0.2
+
+
+def test_the_report_says_what_was_done(bert: Whole, topics: World) -> None:
+    report = bert.made.report
+    assert report["data"] | {"sha256": ""} == {
+        "sha256": "",
+        "texts": len(topics.texts),
+        "training_sessions": 270,
+        "validation_sessions": 30,
+        "split": "newest",
+    }
+    assert report["versions"]["torch"] == torch.__version__
+    assert TrainOptions(**report["options"]) == SMALL
+    assert report["seconds"] > 0
+
+
+def test_starts_from_a_sentence_model_with_a_residual(odd: World, tmp_path: Path) -> None:
+    from transformers import PreTrainedTokenizerFast
+
+    model, words = tmp_path / "model", vocabulary.learn(odd.texts, 400)
+    published(SMALL, 400).bert.save_pretrained(model)  # sentence-transformers reads such a folder
+    (model / "raw.json").write_bytes(words)
+    tokenizer: Any = PreTrainedTokenizerFast(
+        tokenizer_file=str(model / "raw.json"), pad_token="[PAD]", unk_token="[UNK]"
+    )
+    tokenizer.save_pretrained(model)
+    options = replace(
+        SMALL, method="contrastive", start=str(model), residual=True, steps=60, static=False
+    )
+    learnt, made = trained(odd, options, tmp_path / "work", timed=False)
+    assert [stage["name"] for stage in made.report["stages"]] == ["contrastive"]
+    assert learnt.model.residual.weight.abs().max() > 0
+    assert made.static is None
+    assert made.report["data"]["split"] == "random"
+    assert made.report["onnx_worst_cosine"] > 1 - 1e-3  # the residual is exported too
+    floors = [check["floor"] for check in made.report["stages"][0]["curve"]]
+    assert min(floors) < floors[0] - 0.3
+
+
+def test_refusals(topics: World, work: Path, tmp_path: Path) -> None:
+    few = Sessions.of([[0, 1]] * 19 + [[2, 2]] * 30)  # the latter hold one query
+    with pytest.raises(InvalidInput, match=r"at least 20 sessions .* received 19"):
+        learn(topics.texts, few, SMALL, timed=True, work=tmp_path)
+    no_model = replace(SMALL, method="contrastive", start=str(tmp_path / "nowhere"))
+    with pytest.raises(InvalidInput, match="could not start from the sentence model"):
+        learn(*topics, no_model, timed=True, work=tmp_path)
+    wide = replace(SMALL, method="contrastive", dim=33)
+    with pytest.raises(InvalidInput, match="dim must be at most 32"):
+        learn(*topics, wide, timed=True, work=work)
+    with pytest.raises(InvalidInput, match="nextquery train LOG"):
+        TrainedEncoder().fit(["cat"])
+    with pytest.raises(InvalidInput, match="not fitted"):
+        TrainedEncoder().encode(["cat"])
+
+
+def test_queries_of_one_word_can_be_learnt(tmp_path: Path) -> None:
+    texts = [letter * 3 for letter in "abcdefgh"]
+    sessions = Sessions.of([[2 * (s % 4), 2 * (s % 4) + 1] for s in range(40)])
+    short = replace(SMALL, method="contrastive", epochs=1, steps=2)
+    learnt = learn(texts, sessions, short, timed=True, work=tmp_path)
+    rows = learnt.reader.of(np.arange(8))
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+
+
+def test_a_loss_that_explodes_is_named(topics: World, tmp_path: Path) -> None:
+    wild = replace(SMALL, mlm_rate=1e30, epochs=2)
+    with pytest.raises(InvalidInput, match=r"the loss of the stage masked-lm is (nan|inf).*rate"):
+        learn(*topics, wild, timed=True, work=tmp_path)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_refused(topics: World, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="torch sees no GPU"):
+        learn(*topics, replace(SMALL, device="cuda"), timed=True, work=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "gpt"}, "method must be one of bert, contrastive"),
+        ({"hidden": 30, "heads": 4}, "multiple of heads"),
+        ({"residual": True}, "belong to the method contrastive"),
+        ({"mask": 0}, "mask must be a number above 0"),
+        ({"pairs": 1}, "pairs must be a whole number of at least 2"),
+        ({"rate": -1.0}, "rate must be a number above 0"),
+        ({"device": "tpu"}, "device must be one of auto, cpu, cuda"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        TrainOptions(**options)

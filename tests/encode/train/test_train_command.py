@@ -1,0 +1,170 @@
+"""`nextquery train` as a person meets it: a kill, no torch at serving, and everything refused."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nextquery import ArmPool, folders
+from nextquery.encode import Encoder
+from tests.encode.train.world import SAME, log_file
+
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def train(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "nextquery", "train", *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=ONE_THREAD, **options)
+
+
+def told(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    said, errors = process.communicate(timeout=300)
+    return process.returncode, said, errors
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return log_file(tmp_path_factory.mktemp("log") / "log.tsv")
+
+
+@pytest.fixture(scope="module")
+def encoder(log: Path) -> Path:
+    """Trained without an interruption."""
+    folder = log.parent / "encoder"
+    code, said, errors = told(
+        train(str(log), "--out", str(folder), "--method", "contrastive", *SAME, "--json")
+    )
+    assert code == 0, errors
+    assert json.loads(said)["out"] == str(folder)
+    assert "masked-lm  step 480 of 480  loss" in errors
+    return folder
+
+
+def test_killed_and_started_again_gives_the_same_encoder(
+    log: Path, encoder: Path, tmp_path: Path
+) -> None:
+    """SIGKILL in each of the two stages; the bytes are those of a run that was left alone."""
+    command = [str(log), "--out", str(tmp_path / "again"), "--method", "contrastive", *SAME]
+    command += ["--checkpoint-seconds", "0"]
+    for stage, step in (("masked-lm", "160"), ("contrastive", "50")):
+        with train(*command) as process:
+            assert process.stderr is not None
+            seen = []
+            for line in process.stderr:
+                seen.append(line)
+                if line.startswith(f"{stage}  step {step} "):
+                    process.send_signal(signal.SIGKILL)
+                    break
+            assert process.wait(timeout=60) == -signal.SIGKILL, "".join(seen)
+        assert not (tmp_path / "again").exists()
+        if stage == "contrastive":  # the first kill's stage went on where it stood
+            assert not any(line.startswith("masked-lm  step 0 ") for line in seen)
+    code, _, errors = told(train(*command))
+    assert code == 0, errors
+    assert "contrastive  step 0 " not in errors
+    ours, theirs = (Encoder.load(folder) for folder in (tmp_path / "again", encoder))
+    assert ours.parts() == theirs.parts()
+    one, two = (
+        np.array(table.parts()["encoder_table.npy"]) for table in _tables(tmp_path, encoder)
+    )
+    assert one.tobytes() == two.tobytes()
+    curves = [
+        [{**check, "seconds": 0} for stage in _report(folder)["stages"] for check in stage["curve"]]
+        for folder in (tmp_path / "again", encoder)
+    ]
+    assert curves[0] == curves[1]
+    assert not (tmp_path / ".again.work").exists()
+
+
+def _tables(tmp_path: Path, encoder: Path) -> list[Encoder]:
+    return [Encoder.load(folder / "static") for folder in (tmp_path / "again", encoder)]
+
+
+def _report(folder: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((folder / "training.json").read_text())
+    return report
+
+
+def test_the_folder_explains_itself(encoder: Path) -> None:
+    report = _report(encoder)
+    assert report["data"]["split"] == "newest"
+    assert report["hold_out"] == 0
+    card = (encoder / "MODEL_CARD.md").read_text()
+    assert "270 sessions over 239 distinct queries" in card
+    assert "| contrastive | 150 of 150 |" in card
+    folders.read(encoder, kind="nextquery encoder", version=1).verify()
+    assert not any(str(file).endswith((".pt", ".bin", ".pkl")) for file in encoder.rglob("*"))
+
+
+@pytest.mark.parametrize("inside", [".", "static"])
+def test_serving_needs_no_torch(log: Path, encoder: Path, tmp_path: Path, inside: str) -> None:
+    pool = tmp_path / "pool"
+    without_torch("ingest", str(log), "--out", str(pool), "--encoder", str(encoder / inside))
+    query = ArmPool.open(pool).texts[0]
+    answer = json.loads(without_torch("recommend", str(pool), query, "--json"))
+    best = answer["recommendations"][0]["query"]
+    assert best.split()[0] == query.split()[0]  # sessions keep to their topic
+
+
+def without_torch(*arguments: str) -> str:
+    blocked = "import sys; sys.modules.update(torch=None, transformers=None); "
+    program = blocked + "from nextquery.cli import main; main()"
+    command = [sys.executable, "-W", "error", "-c", program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["{few}", "--out", "{tmp}/e"], 3, "at least 20 sessions"),
+        (["{word}", "--out", "{tmp}/e"], 3, "at least 20 sessions of 2 or more different queries"),
+        (["{log}", "--out", "{tmp}"], 4, "other files"),
+        (["{log}", "--out", "{tmp}/e", "--device", "cuda"], 3, "torch sees no GPU"),
+        (["{log}", "--out", "{tmp}/e", "--method", "gpt"], 3, "bert, contrastive"),
+        (["{log}", "--out", "{tmp}/e", "--hidden", "10"], 3, "multiple of heads"),
+        (["{log}", "--out", "{tmp}/e", "--start", "x"], 3, "--method contrastive"),
+    ],
+)
+def test_mistakes_are_answered_in_words(
+    log: Path, tmp_path: Path, arguments: list[str], code: int, message: str
+) -> None:
+    log_file(tmp_path / "few.tsv", 19)
+    rows = [f"{s}\t2024-01-01 10:00:0{i}\ttea" for s in range(50) for i in range(2)]
+    rows += [f"{s}\t2024-01-01 10:00:0{i}\tcup {i}" for s in range(60, 62) for i in range(4)]
+    (tmp_path / "word.tsv").write_text("\n".join(["session_id\ttime\tquery", *rows]) + "\n")
+    names = {
+        "log": log,
+        "tmp": tmp_path,
+        "few": tmp_path / "few.tsv",
+        "word": tmp_path / "word.tsv",
+    }
+    options = ["--min-queries", "1", "--skip", "repeats"] if arguments[0] == "{word}" else []
+    ended, _, errors = told(train(*(a.format(**names) for a in arguments), *options))
+    assert ended == code, errors
+    assert message in errors.replace("\n", " ")
+    assert "Traceback" not in errors
+    assert not (tmp_path / "e").exists()
+
+
+def test_a_full_disk_loses_nothing(log: Path, encoder: Path, tmp_path: Path) -> None:
+    """No file may grow beyond 60 kB: the first checkpoint cannot be written."""
+    before = {file: file.read_bytes() for file in sorted(encoder.rglob("*")) if file.is_file()}
+    process = train(
+        *(str(log), "--out", str(encoder), "--method", "contrastive", *SAME, "--seed", "1"),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)),
+    )
+    code, _, errors = told(process)
+    assert code == 4, errors
+    assert "could not write" in errors
+    assert "Traceback" not in errors
+    assert before == {f: f.read_bytes() for f in sorted(encoder.rglob("*")) if f.is_file()}
