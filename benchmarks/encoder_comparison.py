@@ -52,10 +52,11 @@ def sessions_of(data: Data, kind: str, args: argparse.Namespace) -> tuple[Sessio
     """Training and test sessions of a split."""
     if kind != "newest":
         return split(data.log, args.anchors, args.seed)[kind]
-    newest = data.timed.size - min(NEWEST, data.timed.size // 2)
-    test = data.timed.take(np.arange(newest, data.timed.size)).distinct()
+    timed = data.timed.where(np.arange(len(data.wide)) < len(data.log.texts))
+    newest = timed.size - min(NEWEST, timed.size // 2)
+    test = timed.take(np.arange(newest, timed.size)).distinct()
     test = test.take(np.flatnonzero(test.lengths >= 2))
-    return data.timed.take(np.arange(newest)), test
+    return timed.take(np.arange(newest)), test
 
 
 class Rows:
