@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.arms.pool import ArmPool
+from nextquery.compiled import compiled
 from nextquery.errors import InvalidInput
 from nextquery.policies import FeedbackUCB, LinTS, LinUCB, MostSimilar, Policy, RandomPolicy
 from nextquery.policies.lin_ucb import TIE
@@ -86,25 +87,25 @@ def _play_one(
             by_preference = policy.prior is not None
             draws = np.empty(0) if by_preference else rng.random(game.rounds)
             options = (policy.alpha, policy.ridge, TIE, by_preference)
-            kernels.compiled(kernels.disjoint)(targets, allowed, draws, *options, played)
+            compiled(kernels.disjoint)(targets, allowed, draws, *options, played)
         case LinUCB():
             by_preference = policy.prior is not None
             draws = np.empty(0) if by_preference else rng.random(game.rounds)
             columns = _columns(game, i, policy.features)
             options = (policy.alpha, policy.ridge, TIE, by_preference)
-            kernel = kernels.compiled(kernels.linear)
+            kernel = compiled(kernels.linear)
             kernel(columns, targets, allowed, draws, NO_NORMALS, *options, played)
         case FeedbackUCB():
             arms, anchor = game.sets.arms[mine], game.pool.rows(game.anchors[i : i + 1])[0]
             similarities = game.pool.score(arms, anchor)
             strengths = (policy.alpha, policy.ridge, policy.feedback, TIE)
-            kernel = kernels.compiled(kernels.feedback)
+            kernel = compiled(kernels.feedback)
             kernel(_columns(game, i, "arm"), similarities, targets, allowed, *strengths, played)
         case LinTS(draws=1):
             columns = _columns(game, i, policy.features)
             normals = rng.standard_normal((game.rounds, len(columns)))
             options = (policy.width(len(columns)), policy.ridge, 0.0, True)
-            kernel = kernels.compiled(kernels.linear)
+            kernel = compiled(kernels.linear)
             kernel(columns, targets, allowed, np.empty(0), normals, *options, played)
         case _:
             raise InvalidInput(

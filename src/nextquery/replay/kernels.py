@@ -7,23 +7,10 @@ of the candidates (best first) may be played in round t, so that a set can grow 
 Compiled on first use, and cached on disk: importing this module costs nothing.
 """
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-
-
-@cache
-def compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """The machine code of a kernel."""
-    import numba
-
-    machine: Callable[..., Any] = numba.njit(cache=True, nogil=True)(kernel)
-    return machine
 
 
 def disjoint(
