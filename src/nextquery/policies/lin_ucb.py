@@ -15,6 +15,8 @@ from nextquery.select.base import Candidates
 
 TIE = 1e-9
 """Scores this near to the best count as equal to it."""
+FIRST = 16
+"""How many candidates are scored before the bounds of the others are looked at."""
 
 
 class LinUCB(Policy):
@@ -71,6 +73,21 @@ class LinUCB(Policy):
         else:
             means, widths = self._shared.means(features), self._shared.widths(features)
         return means + self.alpha * widths
+
+    def _leading_scores(self, candidates: Candidates, features: Floats, m: int) -> Floats:
+        """A width costs d² and a bound of it d: widths only where the bound may lead."""
+        if self.model == "disjoint" or len(candidates) <= max(FIRST, m):
+            return self._scores(candidates, features)
+        means = self._shared.means(features)
+        bounds = means + self.alpha * self._shared.at_most(features)
+        scores = np.full(len(candidates), -np.inf)
+        first = max(FIRST, m)
+        asked = np.argpartition(bounds, -first)[-first:]
+        while asked.size:
+            scores[asked] = means[asked] + self.alpha * self._shared.widths(features[asked])
+            needed = np.partition(scores, -m)[-m] - TIE
+            asked = np.flatnonzero((bounds >= needed) & (scores == -np.inf))
+        return scores
 
     def _probabilities(
         self, candidates: Candidates, features: Floats, scores: Floats, rng: np.random.Generator

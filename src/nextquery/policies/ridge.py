@@ -5,12 +5,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dger
 
 from nextquery.errors import InvalidInput
 
 Floats = NDArray[np.float64]
 REFRESH = 512
 """The inverse is computed anew from A every so many updates, so its rounding cannot pile up."""
+
+ROUNDING = 1e-9
+"""How much a bound is widened, so that rounding cannot make it false."""
 
 
 class Ridge:
@@ -30,6 +34,7 @@ class Ridge:
         self.A, self.inverse = np.empty((0, 0)), np.empty((0, 0))
         self.b = np.empty(0)
         self.updates = 0
+        self.largest = self._at_first()
 
     def means(self, x: Floats) -> Floats:
         """θᵀx of every row."""
@@ -37,17 +42,23 @@ class Ridge:
         means: Floats = x @ (self.inverse @ self.b)
         return means
 
+    def at_most(self, x: Floats) -> Floats:
+        """Numbers that the widths do not exceed, at the price of the means: √(ℓ xᵀx), A⁻¹ ≤ ℓI."""
+        self.expect(x.shape[1])
+        bounds: Floats = np.sqrt(self.largest * np.vecdot(x, x))
+        return bounds
+
     def widths(self, x: Floats) -> Floats:
         """√(xᵀA⁻¹x) of every row: how little is known in its direction."""
         self.expect(x.shape[1])
-        variances = np.einsum("ij,ij->i", x @ self.inverse, x)
+        variances = np.vecdot(x @ self.inverse, x)
         widths: Floats = np.sqrt(np.maximum(variances, 0.0))
         return widths
 
     def learn(self, x: Floats, reward: float, *, sign: int = 1) -> None:
         """Add an example (``sign=1``), or take one back (``sign=-1``)."""
         self.expect(x.size)
-        self.A += sign * np.outer(x, x)
+        self.A = _plus_square(self.A, x, sign)
         self.b += sign * reward * x
         self.updates += 1
         direction = self.inverse @ x
@@ -55,7 +66,9 @@ class Ridge:
         if self.updates % REFRESH == 0 or scale < 1e-6:
             self._refresh()
         else:
-            self.inverse -= np.outer(direction, direction * (sign / scale))
+            self.inverse = _plus_square(self.inverse, direction, -sign / scale)
+            if sign < 0:  # only what is learnt makes A⁻¹ smaller
+                self.largest = self._at_first()
 
     def replace(self, x: Floats, old: float | None, new: float | None) -> None:
         """Put the reward `new` of an example in the place of `old`; None: not observed."""
@@ -80,6 +93,11 @@ class Ridge:
     def _refresh(self) -> None:
         inverse = np.linalg.inv(self.A)
         self.inverse = (inverse + inverse.T) / 2
+        self.largest = float(np.linalg.eigvalsh(self.inverse)[-1]) * (1 + ROUNDING)
+
+    def _at_first(self) -> float:
+        """ℓ when nothing is learnt, and so at any time: A ≥ λI."""
+        return (1 + ROUNDING) / self.ridge
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The model as arrays."""
@@ -88,9 +106,17 @@ class Ridge:
             "inverse": self.inverse.copy(),
             "b": self.b.copy(),
             "updates": np.array(self.updates),
+            "largest": np.array(self.largest),
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on from `state`."""
         self.A, self.inverse = np.array(state["A"]), np.array(state["inverse"])
         self.b, self.updates = np.array(state["b"]), int(state["updates"])
+        self.largest = float(state["largest"])
+
+
+def _plus_square(matrix: Floats, x: Floats, weight: float) -> Floats:
+    """matrix + weight · xxᵀ of a symmetric matrix, in its own memory where that is possible."""
+    result: Floats = dger(weight, x, x, a=matrix.T, overwrite_a=True).T
+    return result
