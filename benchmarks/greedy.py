@@ -7,10 +7,10 @@ log-det: there the peers are naive greedy and the usual Cholesky form over the w
 """
 
 import argparse
+import importlib
 from collections.abc import Callable
 from typing import Any
 
-import apricot.functions.facilityLocation as apricot_loops
 import numpy as np
 from apricot import FacilityLocationSelection
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from nextquery.utility import FacilityLocation, LogDet, Utility
 from nextquery.vectors import unit_rows
 
 Floats = NDArray[np.float64]
+apricot_loops = importlib.import_module("apricot.functions.facilityLocation")
 COMPILE = apricot_loops.calculate_gains, apricot_loops.calculate_gains_sieve
 
 
@@ -111,7 +112,6 @@ SIGNATURES = (
 
 def afresh(optimiser: Callable[..., list[int]], utility: Utility, k: int) -> list[int]:
     """The optimiser on a utility that remembers nothing of an earlier turn."""
-    utility.value([])
     utility._forget()
     return optimiser(utility, range(utility.n), k)
 
