@@ -15,8 +15,8 @@ from nextquery.select.base import Candidates
 
 TIE = 1e-9
 """Scores this near to the best count as equal to it."""
-FIRST = 16
-"""How many candidates are scored before the bounds of the others are looked at."""
+FEW = 32
+"""So many candidates are all scored: that is cheaper than finding out which of them may lead."""
 
 
 class LinUCB(Policy):
@@ -75,19 +75,9 @@ class LinUCB(Policy):
         return means + self.alpha * widths
 
     def _leading_scores(self, candidates: Candidates, features: Floats, m: int) -> Floats:
-        """A width costs d² and a bound of it d: widths only where the bound may lead."""
-        if self.model == "disjoint" or len(candidates) <= max(FIRST, m):
+        if self.model == "disjoint" or len(candidates) <= max(FEW, m):
             return self._scores(candidates, features)
-        means = self._shared.means(features)
-        bounds = means + self.alpha * self._shared.at_most(features)
-        scores = np.full(len(candidates), -np.inf)
-        first = max(FIRST, m)
-        asked = np.argpartition(bounds, -first)[-first:]
-        while asked.size:
-            scores[asked] = means[asked] + self.alpha * self._shared.widths(features[asked])
-            needed = np.partition(scores, -m)[-m] - TIE
-            asked = np.flatnonzero((bounds >= needed) & (scores == -np.inf))
-        return scores
+        return self._shared.leading(features, self.alpha, m, TIE)
 
     def _probabilities(
         self, candidates: Candidates, features: Floats, scores: Floats, rng: np.random.Generator

@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dger
 
+from nextquery.compiled import compiled
 from nextquery.errors import InvalidInput
+from nextquery.policies.leading import leading
 
 Floats = NDArray[np.float64]
 REFRESH = 512
@@ -34,7 +36,7 @@ class Ridge:
         self.A, self.inverse = np.empty((0, 0)), np.empty((0, 0))
         self.b = np.empty(0)
         self.updates = 0
-        self.largest = self._at_first()
+        self.largest = self._at_first()  # A⁻¹ ≤ ℓI
 
     def means(self, x: Floats) -> Floats:
         """θᵀx of every row."""
@@ -42,11 +44,14 @@ class Ridge:
         means: Floats = x @ (self.inverse @ self.b)
         return means
 
-    def at_most(self, x: Floats) -> Floats:
-        """Numbers that the widths do not exceed, at the price of the means: √(ℓ xᵀx), A⁻¹ ≤ ℓI."""
+    def leading(self, x: Floats, alpha: float, m: int, tie: float) -> Floats:
+        """θᵀx + α·width of every row; −∞ may stand where it is below the m best and no tie."""
         self.expect(x.shape[1])
-        bounds: Floats = np.sqrt(self.largest * np.vecdot(x, x))
-        return bounds
+        theta, scores = self.inverse @ self.b, np.full(len(x), -np.inf)
+        model = (theta, self.inverse, self.largest, alpha)
+        if compiled(leading, reorder=True)(x, *model, m, tie, m + len(x) // 8, scores):
+            return scores
+        return self.means(x) + alpha * self.widths(x)
 
     def widths(self, x: Floats) -> Floats:
         """√(xᵀA⁻¹x) of every row: how little is known in its direction."""
