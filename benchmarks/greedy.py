@@ -9,6 +9,7 @@ log-det: there the peers are naive greedy and the usual Cholesky form over the w
 import argparse
 import importlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from nextquery.utility import FacilityLocation, LogDet, Utility
 from nextquery.vectors import unit_rows
 
 Floats = NDArray[np.float64]
-apricot_loops = importlib.import_module("apricot.functions.facilityLocation")
+apricot_loops: Any = importlib.import_module("apricot.functions.facilityLocation")
 COMPILE = apricot_loops.calculate_gains, apricot_loops.calculate_gains_sieve
 
 
@@ -96,8 +97,7 @@ def price_per_query(rng: np.random.Generator, options: argparse.Namespace) -> No
     anchor = pool.anchors(rng.normal(size=(1, options.dim)))[0]
     selections: dict[str, Callable[[], object]] = {}
     for name in ("log-probability", "facility-location", "log-det"):
-        selector = nq.MaxUtility(options.k, utility=name)
-        selections[name] = lambda selector=selector: selector.select(pool, anchor)
+        selections[name] = partial(nq.MaxUtility(options.k, utility=name).select, pool, anchor)
     times = best_of(selections, options.turns)
     print(f"\nOne query on {len(pool):,} arms, k = {options.k}, shortlist 1,000\n")
     print(table(times, "log-probability"))

@@ -159,7 +159,7 @@ def _gains(utility: SetFunction, chosen: list[int], arms: list[int]) -> NDArray[
 def _largest(values: NDArray[Any], count: int) -> NDArray[np.intp]:
     """The places of the largest values, in any order."""
     if count == 1:
-        return np.argmax(values, keepdims=True)
+        return np.array([np.argmax(values)])
     if count >= len(values):
         return np.arange(len(values))
     return np.argpartition(-values, count - 1)[:count]

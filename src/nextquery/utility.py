@@ -256,7 +256,8 @@ class LogDet(Utility):
         """What C does not explain of these arms."""
         known = self._directions[: len(self._members)]
         compiled(loops.explain, reorder=True)(self._rows, known, arms, self._rest, self._met)
-        return self._rest[arms]
+        rest: Floats = self._rest[arms]
+        return rest
 
 
 def _rows(vectors: ArrayLike, n: int) -> Floats:

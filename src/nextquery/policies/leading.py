@@ -41,16 +41,15 @@ def leading(
     own = np.sum(along * shared)
     means, bounds = np.empty(n), np.empty(n)
     for i in range(n):
-        mean = c = crossed = square = 0.0
+        mean, c, crossed, square = 0.0, 0.0, 0.0, 0.0
         for j in range(d):
             mean += theta[j] * x[i, j]
             c += shared[j] * x[i, j]
             crossed += along[j] * x[i, j]
             square += x[i, j] * x[i, j]
-        variance = c * (2.0 * crossed - c * own) + largest * max(square - c * c, 0.0)
-        # Wider than any rounding of the sums above.
-        variance = max(variance, 0.0) + 1e-12 * largest * square
-        means[i], bounds[i] = mean, mean + alpha * np.sqrt(variance)
+        bound = c * (2.0 * crossed - c * own) + largest * max(square - c * c, 0.0)
+        margin = 1e-12 * largest * square  # more than any rounding of the sums above
+        means[i], bounds[i] = mean, mean + alpha * np.sqrt(max(bound, 0.0) + margin)
     best = np.full(m, -np.inf)  # the m best scores so far, the least of them first
     order = np.argsort(-bounds)
     for i in order[:at_most]:
@@ -69,4 +68,4 @@ def leading(
                 best[place] = best[place + 1]
                 place += 1
             best[place] = scores[i]
-    return n <= at_most or bounds[order[at_most]] < best[0] - tie
+    return bool(n <= at_most or bounds[order[at_most]] < best[0] - tie)
