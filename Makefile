@@ -25,6 +25,9 @@ reproduce: .venv/ready  ## the paper's numbers, then its whole evaluation on the
 
 bench: .venv/bench-ready  ## speed, beside the peers and the physical floor
 	$(BIN)/python -m benchmarks.nearest
+	$(BIN)/python -m benchmarks.greedy
+	$(BIN)/python -m benchmarks.policies
+	$(BIN)/python -m benchmarks.replay_rounds
 
 soak: .venv/ready  ## the property tests on many more examples, newly drawn
 	$(BIN)/pytest tests --hypothesis-profile=soak

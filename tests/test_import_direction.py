@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "nextquery"
 ORDER = [
     {"errors"},
     {"checks"},
-    {"params", "folders", "vectors", "compiled"},
+    {"params", "folders", "vectors", "compiled", "utility_loops"},
     {"logs"},
     {"encode"},
     {"arms"},

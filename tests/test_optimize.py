@@ -53,6 +53,33 @@ def test_lazy_is_greedy_with_fewer_calls(kind: type[Utility], seed: int, k: int)
 
 
 @given(
+    st.sampled_from([FacilityLocation, LogDet, LogProbability]),
+    st.integers(0, 300),
+    st.integers(1, 30),
+    st.data(),
+)
+def test_lazy_chooses_what_greedy_chooses(
+    kind: type[Utility], seed: int, k: int, data: st.DataObject
+) -> None:
+    """Arm by arm, among equals and from any start; vectors whose gains are exact."""
+    n = data.draw(st.integers(1, 30))
+    rng = np.random.default_rng(seed)
+    preferences, vectors = rng.integers(0, 3, n) / 4, np.eye(5)[rng.integers(5, size=n)]
+    ground = data.draw(st.permutations(range(n)))[: data.draw(st.integers(1, n))]
+    start = data.draw(st.permutations(range(n)))[: data.draw(st.integers(0, n))]
+    eager, lazy = kind.of(preferences, vectors), kind.of(preferences, vectors)
+    expected = greedy(eager, ground, k, start=start)
+    assert lazy_greedy(lazy, ground, k, start=start) == expected
+    assert lazy.calls <= eager.calls
+
+
+def test_a_utility_that_follows_its_gains_is_asked_once_per_arm() -> None:
+    u = submodular(FacilityLocation, 1, 200)
+    lazy_greedy(u, range(200), 20)
+    assert u.calls == 200 + 19
+
+
+@given(
     st.sampled_from([FacilityLocation, LogDet]),
     st.integers(0, 500),
     st.integers(1, 4),

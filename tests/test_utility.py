@@ -108,6 +108,50 @@ def test_gains_are_incremental(monkeypatch: pytest.MonkeyPatch) -> None:
     assert steps == list(range(7))
 
 
+@given(st.sampled_from(SUBMODULAR), st.integers(0, 500), st.data())
+def test_bounds_are_never_below_the_gains(
+    kind: type[Utility], seed: int, data: st.DataObject
+) -> None:
+    """However the set grows or changes, and whatever was asked before."""
+    n = data.draw(st.integers(1, 12))
+    u = kind.of(*world(seed, n))
+    order = data.draw(st.permutations(range(n)))
+    for size in sorted(data.draw(st.lists(st.integers(0, n), min_size=1, max_size=5))):
+        if data.draw(st.booleans()):
+            u.gains(order[:size], data.draw(st.permutations(range(n))))
+        bounds = u.bounds(order[:size], range(n))
+        assert (bounds >= u.gains(order[:size], range(n))).all()
+
+
+def test_bounds_of_facility_location_follow_the_gains() -> None:
+    """Far apart they would still be bounds, but save no call."""
+    preferences, vectors = world(5, 60)
+    u = FacilityLocation(preferences, vectors)
+    u.gains([], range(60))
+    calls, chosen = u.calls, list(range(20))
+    outside = range(20, 60)
+    bounds = u.bounds(chosen, outside)
+    assert u.calls == calls
+    assert bounds == pytest.approx(u.gains(chosen, outside), abs=1e-12)
+    assert np.isinf(FacilityLocation(preferences, vectors).bounds(chosen, outside)).all()
+
+
+@pytest.mark.parametrize("kind", SUBMODULAR)
+def test_equal_arms_have_equal_gains(kind: type[Utility]) -> None:
+    """To the last bit, whenever each of them was asked before: ties go to the smaller arm."""
+    rng = np.random.default_rng(1)
+    vectors = np.eye(8)[rng.integers(8, size=40)]  # products of these are exact
+    u = kind.of(np.full(40, 0.3), vectors)
+    twins = [(i, j) for i, j in combinations(range(40), 2) if (vectors[i] == vectors[j]).all()]
+    chosen: list[int] = []
+    for arm in rng.permutation(40).tolist():
+        i, j = twins[rng.integers(len(twins))]
+        u.gain(chosen, i)
+        if not {i, j} & set(chosen):
+            assert u.gain(chosen, i) == u.gain(chosen, j)
+        chosen.append(arm)
+
+
 def test_arms_of_no_preference() -> None:
     assert LogProbability([0.0, 1.0]).value([0]) == -math.inf
     assert FacilityLocation([0.0, 0.0], np.eye(2)).value([0, 1]) == 0

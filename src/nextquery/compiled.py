@@ -18,7 +18,8 @@ def compiled(kernel: Callable[..., Any], *, any_order: bool = False) -> Callable
     """
     import numba  # half a second, paid by whoever needs it first
 
-    options: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc"} if any_order else False}
+    fastmath = {"reassoc", "contract", "nsz"} if any_order else False
+    options: dict[str, Any] = {"nogil": True, "fastmath": fastmath}
     machine: Callable[..., Any]
     try:
         machine = numba.njit(cache=True, **options)(kernel)

@@ -9,12 +9,13 @@ one step, never a recomputation. ``calls`` counts how many gains were asked for.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nextquery import utility_loops as loops
 from nextquery.checks import number
+from nextquery.compiled import compiled
 from nextquery.errors import InvalidInput
 from nextquery.vectors import unit_rows
 
@@ -62,6 +63,14 @@ class Utility(ABC):
         gains[self._inside[asked]] = 0.0
         return gains
 
+    def bounds(self, arms: Sequence[int], candidates: Sequence[int]) -> Floats:
+        """Numbers that the candidates' gains do not exceed, cheaper than the gains; ∞: not known.
+
+        They cost no call: an optimiser that knows them asks for fewer gains.
+        """
+        self._move_to(arms)
+        return self._bounds(self._checked(candidates))
+
     def _move_to(self, arms: Sequence[int]) -> None:
         """Bring the incremental state to the set `arms`, growing it where it can be grown."""
         shared = len(self._members)
@@ -87,6 +96,10 @@ class Utility(ABC):
         if asked.size and (asked.min() < 0 or asked.max() >= self.n):
             raise InvalidInput(f"arms must be 0 to {self.n - 1}; received {asked.tolist()[:8]}.")
         return asked
+
+    def _bounds(self, arms: NDArray[np.intp]) -> Floats:
+        """Numbers that the gains do not exceed; ∞ unless a subclass knows better."""
+        return np.full(arms.size, np.inf)
 
     @abstractmethod
     def _reset(self) -> None:
@@ -144,9 +157,10 @@ class FacilityLocation(Utility):
     """
 
     def __init__(self, preferences: ArrayLike, vectors: ArrayLike) -> None:
-        self._kernel = np.maximum(_cosines(vectors), 0.0)
         super().__init__(preferences)
-        _equally_many(self.n, self._kernel)
+        rows = _rows(vectors, self.n)
+        self._kernel = rows @ rows.T
+        np.maximum(self._kernel, 0.0, out=self._kernel)
 
     @classmethod
     def of(cls, preferences: ArrayLike, vectors: ArrayLike) -> "FacilityLocation":
@@ -154,24 +168,47 @@ class FacilityLocation(Utility):
         return cls(preferences, vectors)
 
     def _reset(self) -> None:
-        self._covered = np.zeros(len(self._kernel))
+        self._covered = np.zeros(self.n)
+        self._ceilings = np.empty(0)
 
     def _grow(self, arm: int) -> None:
         np.maximum(self._covered, self._kernel[arm], out=self._covered)
 
     def _gains(self, arms: NDArray[np.intp]) -> Floats:
         gains = np.empty(arms.size)
-        for start in range(0, arms.size, 256):
-            part = slice(start, start + 256)
-            gains[part] = np.maximum(self._kernel[arms[part]] - self._covered, 0) @ self.preferences
+        sums = compiled(loops.newly_covered, any_order=True)
+        sums(self._kernel, self._covered, self.preferences, arms, gains)
+        if 2 * arms.size >= self.n:  # following all gains is worth it only where most are wanted
+            self._ceilings = np.full(self.n, np.inf)
+            self._ceilings[arms] = gains
+            self._followed, self._slack = self._covered.copy(), 0.0
+            self._ulp = np.finfo(np.float64).eps * gains.max(initial=0.0)
         return gains
+
+    def _bounds(self, arms: NDArray[np.intp]) -> Floats:
+        """The gains, followed from set to set: an arm that joins C changes few columns.
+
+        About n/(t+1) of them when C holds t arms, so all gains follow k arms at the price of
+        computing them some ln k times. Each step may round by half an ulp of where it started:
+        `_slack` is what that can come to.
+        """
+        if not self._ceilings.size:
+            return super()._bounds(arms)
+        columns = np.flatnonzero(self._covered > self._followed)
+        state = (self._kernel, columns, self._followed, self._covered, self.preferences)
+        compiled(loops.follow)(*state, self._ceilings)
+        self._followed[columns] = self._covered[columns]
+        self._slack += self._ulp * columns.size
+        return self._ceilings[arms] + self._slack
 
 
 class LogDet(Utility):
     """log det(I + λ Q K Q) over C, with K the cosines and Q the preferences scaled to a maximum 1.
 
     Monotone and submodular: the volume that preferred arms span, so arms in new directions gain
-    most. Grown by one Cholesky column per arm (Chen, Zhang and Zhou 2018).
+    most. With x = √λ q·a the gain is log(1 + xᵀ(I + Σ_{i∈C} x_i x_iᵀ)⁻¹x); the inverse is
+    I − Σ w_s w_sᵀ, one direction w_s per arm of C, so no n × n matrix is made, and an arm catches
+    up with the set only when it is asked for (after Chen, Zhang and Zhou 2018).
 
     Parameters
     ----------
@@ -185,13 +222,11 @@ class LogDet(Utility):
         self, preferences: ArrayLike, vectors: ArrayLike, *, strength: float = 1.0
     ) -> None:
         self.strength = number(strength, "strength", low=0, above_low=True)
-        self._matrix = _cosines(vectors)
+        self._rows = np.empty((0, 0))
         super().__init__(preferences)
-        _equally_many(self.n, self._matrix)
         peak = self.preferences.max(initial=0.0)
         q = self.preferences / peak if peak > 0 else np.ones(self.n)
-        self._matrix *= self.strength * q[:, None] * q[None, :]
-        self._matrix[np.diag_indices(self.n)] += 1.0
+        self._rows = _rows(vectors, self.n) * (np.sqrt(self.strength) * q)[:, None]
         self._reset()
 
     @classmethod
@@ -200,33 +235,35 @@ class LogDet(Utility):
         return cls(preferences, vectors)
 
     def _reset(self) -> None:
-        self._columns = np.empty((8, len(self._matrix)))
-        self._size = 0
-        self._rest = np.diag(self._matrix).copy()  # what of each arm the set does not explain
+        self._directions = np.empty((8, self._rows.shape[1]))
+        self._rest = 1.0 + np.vecdot(self._rows, self._rows)  # what of each arm C does not explain
+        self._met = np.zeros(len(self._rows), np.intp)  # how many directions that allows for
 
     def _grow(self, arm: int) -> None:
-        if self._size == len(self._columns):
-            self._columns = np.concatenate([self._columns, np.empty_like(self._columns)])
-        known = self._columns[: self._size]
-        column = (self._matrix[arm] - known[:, arm] @ known) / np.sqrt(self._rest[arm])
-        self._columns[self._size] = column
-        self._size += 1
-        # I + PSD never leaves less than 1; rounding might.
-        self._rest = np.maximum(self._rest - column**2, 1.0)
+        size = len(self._members)
+        if size == len(self._directions):
+            more = np.empty_like(self._directions)
+            self._directions = np.concatenate([self._directions, more])
+        known, x = self._directions[:size], self._rows[arm]
+        left = self._catch_up(np.array([arm]))[0]
+        self._directions[size] = (x - (known @ x) @ known) / np.sqrt(left)
 
     def _gains(self, arms: NDArray[np.intp]) -> Floats:
-        gains: Floats = np.log(self._rest[arms])
+        gains: Floats = np.log(self._catch_up(arms))
         return gains
 
+    def _catch_up(self, arms: NDArray[np.intp]) -> Floats:
+        """What C does not explain of these arms."""
+        known = self._directions[: len(self._members)]
+        compiled(loops.explain, any_order=True)(self._rows, known, arms, self._rest, self._met)
+        rest: Floats = self._rest[arms]
+        return rest
 
-def _cosines(vectors: ArrayLike) -> Floats:
+
+def _rows(vectors: ArrayLike, n: int) -> Floats:
     rows = unit_rows(vectors).astype(np.float64)
-    cosines: Floats = rows @ rows.T
-    return cosines
-
-
-def _equally_many(n: int, kernel: NDArray[Any]) -> None:
-    if n != len(kernel):
+    if n != len(rows):
         raise InvalidInput(
-            f"preferences and vectors must be equally many; received {n} and {len(kernel)}."
+            f"preferences and vectors must be equally many; received {n} and {len(rows)}."
         )
+    return rows

@@ -1,7 +1,12 @@
 """LinUCB: scores by definition, ties by rule, and what it can and cannot learn."""
 
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import nextquery as nq
 from nextquery.vectors import unit_rows
@@ -35,6 +40,63 @@ def test_scores_are_the_definition(pool: nq.ArmPool, features: str) -> None:
         policy.update(choice, reward)
         A += np.outer(choice.features, choice.features)
         b += reward * choice.features
+
+
+@given(
+    st.integers(0, 2000),
+    st.sampled_from(["arm", "interaction"]),
+    st.sampled_from([0.0, 0.3, 3.0]),
+    st.integers(1, 40),
+    st.sampled_from([0.0, 0.5]),
+)
+def test_bounds_change_nothing(
+    seed: int, features: str, alpha: float, m: int, exploration: float
+) -> None:
+    """The same slate, to the rounding of a score, as when every candidate is scored."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 120))
+    vectors = unit_rows(rng.normal(size=(n, 5)) + rng.normal(size=5))
+    vectors[rng.integers(n, size=n // 4)] = vectors[0]  # twins tie
+    flat = np.full(n, 1 / n)
+    candidates = nq.Candidates(np.arange(n), vectors, flat, flat)
+    context = nq.Context(rng.normal(size=5))
+    policy = nq.LinUCB(alpha, features=features, prior=["preference", None][seed % 2])
+    for _ in range(int(rng.integers(0, 60))):
+        x = rng.normal(size=5)
+        policy.update(nq.Choice(0, x, 0.0, 1.0), float(rng.random()))
+    scoring_all = ScoresAll.from_state(policy.state())
+    draws = [np.random.default_rng(seed), np.random.default_rng(seed)]
+    found = policy.rank(candidates, context, m, draws[0], exploration=exploration)
+    expected = scoring_all.rank(candidates, context, m, draws[1], exploration=exploration)
+    assert [choice.arm for choice in found] == [choice.arm for choice in expected]
+    assert [choice.propensity for choice in found] == [choice.propensity for choice in expected]
+    assert [c.score for c in found] == pytest.approx([c.score for c in expected], abs=1e-12)
+
+
+class ScoresAll(nq.LinUCB):
+    """LinUCB that scores every candidate."""
+
+    def _leading_scores(
+        self, candidates: nq.Candidates, features: NDArray[Any], m: int
+    ) -> NDArray[Any]:
+        return self._scores(candidates, features)
+
+
+def test_few_widths_are_computed() -> None:
+    """At first a bound is the width itself; and it stays near where candidates share a direction
+    that has been learnt, though no reward tells them apart."""
+    rng = np.random.default_rng(0)
+    anchor = unit_rows(rng.normal(size=(1, 64)))[0]
+    rows, flat = unit_rows(rng.normal(size=(1000, 64)) / 8 + anchor), np.full(1000, 1e-3)
+    candidates, context = nq.Candidates(np.arange(1000), rows, flat, flat), nq.Context(anchor)
+    policy = nq.LinUCB()
+    features = policy._features(candidates, context)
+    assert np.isfinite(policy._leading_scores(candidates, features, 1)).sum() < 10
+    for _ in range(100):
+        choice = policy.choose(candidates, context)
+        assert choice is not None
+        policy.update(choice, 0.0)
+    assert np.isfinite(policy._leading_scores(candidates, features, 1)).sum() < 100
 
 
 def test_prior_none_tries_cold_arms_in_random_order(pool: nq.ArmPool) -> None:

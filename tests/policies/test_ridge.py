@@ -1,11 +1,14 @@
 """The incremental ridge against direct solutions."""
 
+from typing import Any
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from sklearn.linear_model import Ridge as SklearnRidge
 
 from nextquery.errors import InvalidInput
-from nextquery.policies.ridge import Ridge
+from nextquery.policies.ridge import REFRESH, Ridge
 
 
 def test_against_solve_and_scikit_learn(rng: np.random.Generator) -> None:
@@ -62,6 +65,41 @@ def test_a_direction_taken_back_wholly_is_refreshed(rng: np.random.Generator) ->
     model.learn(x, 1.0)
     model.learn(x, 1.0, sign=-1)
     assert np.allclose(model.inverse, np.eye(2) * 1e3, rtol=1e-3)
+
+
+def test_widths_stay_below_their_bound(rng: np.random.Generator) -> None:
+    """Through refreshes, what is taken back, and a state and back."""
+    model, probe = Ridge(0.5), rng.normal(size=(30, 6))
+    learnt = list[NDArray[Any]]()
+    tightest = np.inf
+    for i in range(3 * REFRESH):
+        if i % 7 == 3:
+            model.learn(learnt.pop(rng.integers(len(learnt))), 1.0, sign=-1)
+        else:
+            learnt.append(rng.normal(size=6))
+            model.learn(learnt[-1], 1.0)
+        if i % 100 == 50:
+            again = Ridge(0.5)
+            again.restore(model.state())
+            assert again.largest == model.largest
+            model = again
+        bounds = np.sqrt(model.largest * np.vecdot(probe, probe))
+        assert (model.widths(probe) <= bounds).all()
+        tightest = min(tightest, float((bounds / model.widths(probe)).max()))
+    assert tightest < 2  # for a while after a refresh the bound is near
+
+
+def test_a_state_in_any_memory_order_learns_on(rng: np.random.Generator) -> None:
+    model, again, x = Ridge(1.0), Ridge(1.0), rng.normal(size=(9, 4))
+    for row in x[:5]:
+        model.learn(row, 1.0)
+    again.restore({name: np.array(array, order="F") for name, array in model.state().items()})
+    for row in x[5:]:
+        model.learn(row, 1.0)
+        again.learn(row, 1.0)
+    assert np.allclose(model.A, np.eye(4) + x.T @ x)
+    for name, array in model.state().items():
+        assert np.allclose(array, again.state()[name])
 
 
 def test_the_dimension_is_kept() -> None:

@@ -1,5 +1,6 @@
 """The contract of a policy: choose one of the candidates, see a reward, learn."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from nextquery.select.base import Candidates
 
 Floats = NDArray[np.float64]
 State = dict[str, NDArray[Any]]
+_NUMBERS = (int, float, np.integer, np.floating)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,25 +114,21 @@ class Policy(ABC):
         mix = number(exploration, "exploration", low=0, high=1)
         draws = self._rng if rng is None else rng
         features = self._features(candidates, context)
-        scores = self._scores(candidates, features)
-        left = np.arange(len(candidates))
+        scores = self._leading_scores(candidates, features, m)
+        rest, place = candidates, 0
         slate: list[Choice] = []
-        while len(slate) < m and left.size:
-            rest = candidates if left.size == len(candidates) else candidates.take(left)
-            own = self._probabilities(rest, features[left], scores[left], draws)
-            mixed = (1 - mix) * own + mix / left.size
+        while len(slate) < m and len(rest) > (1 if slate else 0):
+            if slate:
+                left = np.arange(len(rest)) != place
+                rest, features, scores = rest.take(left), features[left], scores[left]
+            own = self._probabilities(rest, features, scores, draws)
+            mixed = (1 - mix) * own + mix / len(rest)
             place = _draw(mixed, draws)
-            at = left[place]
-            slate.append(
-                Choice(
-                    int(candidates.arms[at]),
-                    features[at].copy(),
-                    float(scores[at]),
-                    float(mixed[place]),
-                    self.estimated,
-                )
-            )
-            left = np.delete(left, place)
+            x, score = features[place].copy(), scores[place]
+            if score == -np.inf:  # drawn against its score, which therefore nobody knows yet
+                score = self._scores(rest.take([place]), x[None])[0]
+            propensity = float(mixed[place])
+            slate.append(Choice(int(rest.arms[place]), x, float(score), propensity, self.estimated))
         return slate
 
     def as_choice(self, candidates: Candidates, context: Context, arm: int | None) -> Choice | None:
@@ -198,6 +196,10 @@ class Policy(ABC):
         """How good each candidate looks."""
         return np.zeros(len(candidates))
 
+    def _leading_scores(self, candidates: Candidates, features: Floats, m: int) -> Floats:
+        """The scores; −∞ may stand for one that is known not to tie with the m best."""
+        return self._scores(candidates, features)
+
     def _correct(self, choice: Choice, old: float | None, new: float | None) -> None:
         """Learn; a policy without a model has nothing to."""
         return
@@ -222,6 +224,6 @@ def _draw(probabilities: Floats, rng: np.random.Generator) -> int:
 def _reward(value: float | None) -> float | None:
     if value is None:
         return None
-    if not isinstance(value, int | float | np.integer | np.floating) or not np.isfinite(value):
+    if not isinstance(value, _NUMBERS) or not math.isfinite(value):
         raise InvalidInput(f"a reward must be a finite number, or None; received {value!r}.")
     return float(value)

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nextquery.checks import whole_number
+
 Floats = NDArray[np.float64]
 
 
@@ -13,7 +15,8 @@ class DisjointRidge:
     """What the published LinUCB keeps per arm: how often it was played, and its rewards.
 
     With n plays, reward sum r and ‖x‖² = 1, the model A = λI + n·xxᵀ, b = r·x collapses to mean
-    r/(λ + n) and width 1/√(λ + n). An arm costs nothing until it is played.
+    r/(λ + n) and width 1/√(λ + n): two numbers, in rows that reach to the largest arm played
+    (18 MB for a million arms).
 
     >>> model = DisjointRidge(1.0)
     >>> model.replace(7, None, 1.0)
@@ -23,32 +26,37 @@ class DisjointRidge:
 
     def __init__(self, ridge: float) -> None:
         self.ridge = ridge
-        self._played: dict[int, tuple[int, float]] = {}
+        # The last cell belongs to no arm: all arms that the rows do not reach share its nothing.
+        self._plays, self._rewards = np.zeros(1, np.int64), np.zeros(1)
 
     def means_and_widths(self, arms: NDArray[np.int64]) -> tuple[Floats, Floats]:
         """The estimate of every arm, and how little is known of it."""
-        nothing = (0, 0.0)
-        plays, rewards = np.array([self._played.get(arm, nothing) for arm in arms.tolist()]).T
-        weight = self.ridge + plays
-        return rewards / weight, 1.0 / np.sqrt(weight)
+        at = np.minimum(arms, len(self._plays) - 1)
+        weight = self.ridge + self._plays[at]
+        return self._rewards[at] / weight, 1.0 / np.sqrt(weight)
 
     def replace(self, arm: int, old: float | None, new: float | None) -> None:
         """Put the reward `new` of a play in the place of `old`; None: not observed."""
-        plays, rewards = self._played.get(arm, (0, 0.0))
-        plays += (new is not None) - (old is not None)
-        self._played[arm] = (plays, rewards + (new or 0.0) - (old or 0.0))
+        whole_number(arm, "arm", at_least=0)
+        if arm >= len(self._plays) - 1:
+            self._reach(max(arm + 2, 2 * len(self._plays)))
+        self._plays[arm] += (new is not None) - (old is not None)
+        self._rewards[arm] = self._rewards[arm] + (new or 0.0) - (old or 0.0)
+
+    def _reach(self, cells: int) -> None:
+        """Longer rows; untouched memory of zeros takes no room."""
+        plays, rewards = np.zeros(cells, np.int64), np.zeros(cells)
+        plays[: len(self._plays)], rewards[: len(self._rewards)] = self._plays, self._rewards
+        self._plays, self._rewards = plays, rewards
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The model as arrays, in order of arm."""
-        played = sorted(self._played.items())
-        return {
-            "arms": np.array([arm for arm, _ in played], np.int64),
-            "plays": np.array([plays for _, (plays, _) in played], np.int64),
-            "rewards": np.array([rewards for _, (_, rewards) in played], np.float64),
-        }
+        arms = np.flatnonzero((self._plays != 0) | (self._rewards != 0))
+        return {"arms": arms, "plays": self._plays[arms], "rewards": self._rewards[arms]}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on from `state`."""
-        plays, rewards = state["plays"].tolist(), state["rewards"].tolist()
-        counts = zip(plays, rewards, strict=True)
-        self._played = dict(zip(state["arms"].tolist(), counts, strict=True))
+        self._plays, self._rewards = np.zeros(1, np.int64), np.zeros(1)
+        self._reach(int(state["arms"].max(initial=-1)) + 2)
+        self._plays[state["arms"]] = state["plays"]
+        self._rewards[state["arms"]] = state["rewards"]

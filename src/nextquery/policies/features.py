@@ -25,4 +25,5 @@ def features_of(kind: str, candidates: Candidates, context: Context) -> NDArray[
             f"the context's anchor must have {vectors.shape[1]} numbers, like the candidates' "
             f"vectors; received shape {anchor.shape}."
         )
-    return vectors * anchor
+    vectors *= anchor
+    return vectors

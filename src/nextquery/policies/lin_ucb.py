@@ -15,6 +15,8 @@ from nextquery.select.base import Candidates
 
 TIE = 1e-9
 """Scores this near to the best count as equal to it."""
+FEW = 32
+"""So many candidates are all scored: that is cheaper than finding out which of them may lead."""
 
 
 class LinUCB(Policy):
@@ -71,6 +73,11 @@ class LinUCB(Policy):
         else:
             means, widths = self._shared.means(features), self._shared.widths(features)
         return means + self.alpha * widths
+
+    def _leading_scores(self, candidates: Candidates, features: Floats, m: int) -> Floats:
+        if self.model == "disjoint" or len(candidates) <= max(FEW, m):
+            return self._scores(candidates, features)
+        return self._shared.leading(features, self.alpha, m, TIE)
 
     def _probabilities(
         self, candidates: Candidates, features: Floats, scores: Floats, rng: np.random.Generator

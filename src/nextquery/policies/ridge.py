@@ -5,12 +5,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dger
 
+from nextquery.compiled import compiled
 from nextquery.errors import InvalidInput
+from nextquery.policies.leading import leading
 
 Floats = NDArray[np.float64]
 REFRESH = 512
 """The inverse is computed anew from A every so many updates, so its rounding cannot pile up."""
+
+ROUNDING = 1e-9
+"""How much a bound is widened, so that rounding cannot make it false."""
 
 
 class Ridge:
@@ -30,6 +36,7 @@ class Ridge:
         self.A, self.inverse = np.empty((0, 0)), np.empty((0, 0))
         self.b = np.empty(0)
         self.updates = 0
+        self.largest = self._at_first()  # A⁻¹ ≤ ℓI
 
     def means(self, x: Floats) -> Floats:
         """θᵀx of every row."""
@@ -37,17 +44,26 @@ class Ridge:
         means: Floats = x @ (self.inverse @ self.b)
         return means
 
+    def leading(self, x: Floats, alpha: float, m: int, tie: float) -> Floats:
+        """θᵀx + α·width of every row; −∞ may stand where it is below the m best and no tie."""
+        self.expect(x.shape[1])
+        theta, scores = self.inverse @ self.b, np.full(len(x), -np.inf)
+        model = (theta, self.inverse, self.largest, alpha)
+        if compiled(leading, any_order=True)(x, *model, m, tie, m + len(x) // 8, scores):
+            return scores
+        return self.means(x) + alpha * self.widths(x)
+
     def widths(self, x: Floats) -> Floats:
         """√(xᵀA⁻¹x) of every row: how little is known in its direction."""
         self.expect(x.shape[1])
-        variances = np.einsum("ij,ij->i", x @ self.inverse, x)
+        variances = np.vecdot(x @ self.inverse, x)
         widths: Floats = np.sqrt(np.maximum(variances, 0.0))
         return widths
 
     def learn(self, x: Floats, reward: float, *, sign: int = 1) -> None:
         """Add an example (``sign=1``), or take one back (``sign=-1``)."""
         self.expect(x.size)
-        self.A += sign * np.outer(x, x)
+        self.A = _plus_square(self.A, x, sign)
         self.b += sign * reward * x
         self.updates += 1
         direction = self.inverse @ x
@@ -55,7 +71,9 @@ class Ridge:
         if self.updates % REFRESH == 0 or scale < 1e-6:
             self._refresh()
         else:
-            self.inverse -= np.outer(direction, direction * (sign / scale))
+            self.inverse = _plus_square(self.inverse, direction, -sign / scale)
+            if sign < 0:  # only what is learnt makes A⁻¹ smaller
+                self.largest = self._at_first()
 
     def replace(self, x: Floats, old: float | None, new: float | None) -> None:
         """Put the reward `new` of an example in the place of `old`; None: not observed."""
@@ -80,6 +98,11 @@ class Ridge:
     def _refresh(self) -> None:
         inverse = np.linalg.inv(self.A)
         self.inverse = (inverse + inverse.T) / 2
+        self.largest = float(np.linalg.eigvalsh(self.inverse)[-1]) * (1 + ROUNDING)
+
+    def _at_first(self) -> float:
+        """ℓ when nothing is learnt, and so at any time: A ≥ λI."""
+        return (1 + ROUNDING) / self.ridge
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The model as arrays."""
@@ -88,9 +111,17 @@ class Ridge:
             "inverse": self.inverse.copy(),
             "b": self.b.copy(),
             "updates": np.array(self.updates),
+            "largest": np.array(self.largest),
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on from `state`."""
         self.A, self.inverse = np.array(state["A"]), np.array(state["inverse"])
         self.b, self.updates = np.array(state["b"]), int(state["updates"])
+        self.largest = float(state["largest"])
+
+
+def _plus_square(matrix: Floats, x: Floats, weight: float) -> Floats:
+    """matrix + weight · xxᵀ of a symmetric matrix, in its own memory where that is possible."""
+    result: Floats = dger(weight, x, x, a=matrix.T, overwrite_a=True).T
+    return result

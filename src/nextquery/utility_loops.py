@@ -1,0 +1,46 @@
+"""The loops of `nextquery.utility` over arrays, written out to be compiled."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def newly_covered(
+    kernel: Floats, covered: Floats, weights: Floats, arms: NDArray[np.intp], gains: Floats
+) -> None:
+    """Σ_j w_j max(0, K_ij − c_j) of some rows i, in one pass over each."""
+    for a in range(len(arms)):
+        total = 0.0
+        for j in range(kernel.shape[1]):
+            total += weights[j] * max(kernel[arms[a], j] - covered[j], 0.0)
+        gains[a] = total
+
+
+def follow(
+    kernel: Floats,
+    columns: NDArray[np.intp],
+    before: Floats,
+    after: Floats,
+    weights: Floats,
+    gains: Floats,
+) -> None:
+    """Take from all gains what some columns, covered better than before, no longer add."""
+    for j in columns:
+        low, high, weight = before[j], after[j], weights[j]
+        for i in range(len(gains)):
+            gains[i] -= weight * (min(max(kernel[j, i], low), high) - low)
+
+
+def explain(
+    rows: Floats, directions: Floats, arms: NDArray[np.intp], rest: Floats, met: NDArray[np.intp]
+) -> None:
+    """Take from the rest of some arms what the directions they have not met yet explain."""
+    for arm in arms:
+        for s in range(met[arm], len(directions)):
+            along = 0.0
+            for j in range(rows.shape[1]):
+                along += rows[arm, j] * directions[s, j]
+            # I + PSD never leaves less than 1; rounding might.
+            rest[arm] = max(rest[arm] - along * along, 1.0)
+        met[arm] = len(directions)
