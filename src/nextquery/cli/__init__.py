@@ -12,12 +12,15 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from nextquery.cli.config import config
 from nextquery.cli.ingest import ingest
+from nextquery.cli.keys import keys
 from nextquery.cli.output import BAD_FILES, err, exit_code
 from nextquery.cli.recommend import recommend
 from nextquery.cli.replay import replay
 from nextquery.cli.report import report
 from nextquery.cli.reproduce import reproduce
+from nextquery.cli.serve import serve
 from nextquery.cli.stats import stats
 from nextquery.errors import NextqueryError
 
@@ -28,8 +31,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (ingest, stats, recommend, replay, report, reproduce):
+for verb in (ingest, stats, recommend, replay, report, reproduce, serve):
     app.command()(verb)
+for group in (keys, config):
+    app.add_typer(group)
 
 
 def main() -> None:

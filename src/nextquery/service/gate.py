@@ -18,6 +18,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nextquery.errors import StoreUnavailable
 from nextquery.service.keys import KeyRing
 from nextquery.service.problems import problem, quoted
 from nextquery.service.scopes import PUBLIC, allows, needed
@@ -87,7 +88,10 @@ class Gate:
                 "nextquery keys create makes one.",
             )
         find = self._keys.find
-        key = await run_in_threadpool(find, text) if self._keys.stale() else find(text)
+        try:
+            key = await run_in_threadpool(find, text) if self._keys.stale() else find(text)
+        except StoreUnavailable as error:
+            return _refuse(scope, 503, str(error), {"Retry-After": "1"})
         if key is None:
             return _refuse(scope, 401, "the API key is not known or was revoked.")
         if not allows(key.scope, wanted):

@@ -11,12 +11,13 @@ import threading
 import time
 from typing import NamedTuple
 
-from sqlalchemy import Engine, insert, select, update
+from sqlalchemy import insert, select, update
 
 from nextquery.checks import one_of
 from nextquery.errors import InvalidInput
 from nextquery.service.schema import keys as table
 from nextquery.service.scopes import SCOPES
+from nextquery.service.store import Store
 
 _FRESH_S = 1.0  # a revoked key is refused everywhere after so long
 _AGAIN_S = 0.1  # unknown keys cannot make the store read more often than this
@@ -37,11 +38,11 @@ class KeyRing:
 
     Parameters
     ----------
-    engine : the store's database.
+    store : where they are kept.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._lock = threading.Lock()
         self._known: dict[str, tuple[Key, str]] = {}
         self._read_at = -1e9
@@ -63,7 +64,7 @@ class KeyRing:
         secret = secrets.token_urlsafe(32)
         row = {**key._asdict(), "hash": _salted(secret, secrets.token_hex(16))}
         row["scopes"] = row.pop("scope")
-        with self._engine.begin() as connection:
+        with self._store.writing() as connection:
             connection.execute(insert(table).values(row))
         return key, f"nq_{key.id}_{secret}"
 
@@ -73,7 +74,7 @@ class KeyRing:
 
     def revoke(self, id: str) -> Key:
         """Refuse a key from now on; revoking twice changes nothing."""
-        with self._engine.begin() as connection:
+        with self._store.writing() as connection:
             wanted = (table.c.id == id) & table.c.revoked.is_(None)
             connection.execute(update(table).where(wanted).values(revoked=time.time()))
         known = self._read()
@@ -106,7 +107,7 @@ class KeyRing:
         return key if key is not None and right and key.revoked is None else None
 
     def _read(self) -> dict[str, tuple[Key, str]]:
-        with self._engine.connect() as connection:
+        with self._store.reading() as connection:
             rows = connection.execute(select(table)).all()
         return {
             row.id: (Key(row.id, row.name, row.scopes, row.created, row.revoked), row.hash)

@@ -22,7 +22,9 @@ Names = Annotated[list[str], NoDecode]
 class Settings(BaseSettings):
     """What can be set; the description of a field is its documentation."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="forbid", frozen=True, allow_inf_nan=False
+    )
 
     # where
     pool: str | None = Field(None, description="The pool folder to serve.")
