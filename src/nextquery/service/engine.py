@@ -14,7 +14,12 @@ class Engine:
 
     @classmethod
     def start(
-        cls, pool: ArmPool, store: Store, options: EngineOptions | None = None, *, progress: Any = None
+        cls,
+        pool: ArmPool,
+        store: Store,
+        options: EngineOptions | None = None,
+        *,
+        progress: Any = None,
     ) -> "Engine":
         """Bring the store up to date, warm-start if it is new, read the log, start the threads."""
         raise NotImplementedError
