@@ -18,6 +18,7 @@ ORDER = [
     {"utility"},
     {"optimize"},
     {"select"},
+    {"memory"},
     {"policies"},
     {"session"},
     {"recommender"},

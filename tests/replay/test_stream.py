@@ -10,8 +10,8 @@ import pytest
 import nextquery as nq
 from nextquery import replay
 from nextquery.errors import InvalidInput
+from nextquery.memory import SessionMemory
 from nextquery.replay import stream
-from nextquery.replay.memory import SessionMemory
 from nextquery.replay.rankers import NGram, Popularity, Step
 from nextquery.replay.results import read_rows
 from nextquery.replay.sessions import PastSessions

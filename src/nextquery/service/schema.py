@@ -56,6 +56,7 @@ decisions = Table(
     Column("time", Float(53), nullable=False),
     Column("state", String(16), nullable=False),
     Column("accepted", BigInteger),
+    Column("arms", Text, nullable=False),
     Column("rewards", Text, nullable=False),
     Column("issued", Boolean, nullable=False),
     Column("delivered", Boolean, nullable=False),
@@ -67,7 +68,8 @@ decisions = Table(
         postgresql_where=text("state = 'open'"),
     ),
 )
-"""`state`: open, failed, accepted or undelivered; `rewards`: what each entry, from the top, got."""
+"""`state`: open, failed, accepted or undelivered. `arms` is the slate; `rewards` what each of its
+entries, from the top, got so far (shorter than the slate: the rest is unobserved)."""
 
 sightings = Table(
     "sightings",
