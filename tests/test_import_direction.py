@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "nextquery"
 ORDER = [
     {"errors"},
     {"checks"},
-    {"params", "folders", "vectors"},
+    {"params", "folders", "vectors", "client"},
     {"logs"},
     {"encode"},
     {"arms"},

@@ -60,7 +60,7 @@ class _Calls:
         self._retries = whole_number(retries, "retries", at_least=0)
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         seconds = number(timeout, "timeout", low=0, above_low=True)
-        self._how = {"base_url": url, "headers": headers, "timeout": seconds}
+        self._how: dict[str, Any] = {"base_url": url, "headers": headers, "timeout": seconds}
 
     @staticmethod
     def _recommend(

@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 
 from nextquery.cli.config import config
+from nextquery.cli.export import export
 from nextquery.cli.ingest import ingest
 from nextquery.cli.keys import keys
 from nextquery.cli.output import BAD_FILES, err, exit_code
@@ -31,7 +32,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (ingest, stats, recommend, replay, report, reproduce, serve):
+for verb in (ingest, stats, recommend, replay, report, reproduce, serve, export):
     app.command()(verb)
 for group in (keys, config):
     app.add_typer(group)
