@@ -70,7 +70,7 @@ def main() -> None:
                     print(f"    {text[:80]}")
                 query = shown[1] if len(shown) > 1 else query
             box.search("something else altogether")
-        print("what the service knows now:", client.stats()["total"])
+        print("what the service knows now:", client.stats()["totals"])
 
 
 if __name__ == "__main__":

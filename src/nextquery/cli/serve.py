@@ -52,7 +52,11 @@ def serve(
     with Stages() as stages:
         if settings.pool == "sample" and not Path("sample").exists():
             settings = settings.model_copy(update={"pool": _sample(stages)})
-        run(settings, tell=lambda line: print(line, flush=True), progress=stages)
+        run(
+            settings,
+            tell=lambda line: print(line, flush=True),
+            progress=lambda done, total: stages("learn from past sessions", done / total),
+        )
 
 
 def _sample(stages: Stages) -> str:

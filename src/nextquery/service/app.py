@@ -1,6 +1,6 @@
 """The service as an ASGI application: routes, and around them body, gate, origins and log."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,27 +25,22 @@ from nextquery.service.whole_body import WholeBody
 _STATUS = {UnknownDecision: 404, Conflict: 409, InvalidInput: 422, StorageError: 503}
 
 
-def create_app(
-    start: Callable[[], Engine], settings: Settings, *, keys: KeyRing | None = None
-) -> FastAPI:
-    """The application; `start` makes its engine when it starts, and it is closed when it stops.
+def create_app(engine: Engine, settings: Settings, *, keys: KeyRing | None = None) -> FastAPI:
+    """The application over an engine, which is closed when the application stops.
 
     Parameters
     ----------
-    start : makes the engine.
+    engine : what answers.
     settings : limits and origins.
     keys : the keys; None: none are needed (on this machine's own address alone).
     """
     metrics = Metrics()
+    metrics.watch(engine)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        engine = app.state.engine = start()
-        metrics.watch(engine)
-        try:
-            yield
-        finally:
-            engine.close()
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        engine.close()
 
     app = FastAPI(
         title="nextquery",
@@ -56,7 +51,8 @@ def create_app(
         redoc_url=None,
         openapi_url=None,  # served below, so that it has a scope like everything else
     )
-    app.state.metrics, app.state.seconds = metrics, settings.request_timeout_s
+    app.state.engine, app.state.metrics = engine, metrics
+    app.state.seconds = settings.request_timeout_s
     app.include_router(routes.router)
     app.include_router(operations.router)
     schema = _schema(app)

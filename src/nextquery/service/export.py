@@ -66,7 +66,7 @@ def ubi_records(told: Told) -> Iterator[dict[str, Any]]:
                 "position": {"ordinal": ordinal},
                 "score": entry["score"],
                 "propensity": entry["propensity"],
-                "propensity_estimated": entry["estimated"],
+                "propensity_estimated": entry["propensity_estimated"],
                 **why,
             },
         }
@@ -130,7 +130,7 @@ def entry_rows(told: Told) -> Iterator[dict[str, Any]]:
             "text": entry["text"],
             "score": entry["score"],
             "propensity": entry["propensity"],
-            "propensity_estimated": entry["estimated"],
+            "propensity_estimated": entry["propensity_estimated"],
             "accepted": accepted,
             "clicked": _moment(told.clicked) if accepted and told.clicked is not None else None,
         }

@@ -10,18 +10,15 @@ from nextquery.service import bodies as b
 from nextquery.service.refusals import Responses, refusals
 
 router = APIRouter()
-_STATS: Responses = {
-    200: {
-        "content": {
-            "application/json": {
-                "example": {
-                    "position": 3120,
-                    "total": {"rounds": 1200, "accepted": 402, "failed": 700, "open": 98},
-                }
-            }
-        }
-    }
+_COUNTS = {"rounds": 1200, "answered": 1180, "accepted": 402, "failed": 700, "acceptance": 0.365}
+_EXAMPLE = {
+    "position": 3120,
+    "totals": _COUNTS,
+    "coverage": {"arms": 35896, "arms_shown": 2104, "share_of_arms_shown": 0.0586},
+    "by": "hour",
+    "rows": [{"policy": "lin-ucb-memory", "from": "2026-11-15T10:00:00Z", **_COUNTS}],
 }
+_STATS: Responses = {200: {"content": {"application/json": {"example": _EXAMPLE}}}}
 _SCRAPED: Responses = {200: {"content": {"text/plain": {"example": "nextquery_position 3120.0"}}}}
 _NOT_READY: Responses = {503: {"model": b.Health, "description": "Not ready."}}
 
@@ -66,10 +63,11 @@ async def healthz() -> Response:
 
 @router.get("/readyz", response_model=b.Health, responses=_NOT_READY)
 async def readyz(request: Request) -> Response:
-    """Whether requests can be answered: the store takes events."""
+    """Whether requests can be answered: the store takes events and the model follows them."""
     health = await run_in_threadpool(request.app.state.engine.health)
-    ready = bool(health["store_ok"])
-    words = "ok" if ready else "the store does not take events"
+    ready = bool(health["store_ok"] and health["learning"])
+    troubles = {"store_ok": "the store does not take events", "learning": "the model stands still"}
+    words = "; ".join(said for name, said in troubles.items() if not health[name]) or "ok"
     return JSONResponse({"status": words}, status_code=200 if ready else 503)
 
 

@@ -26,6 +26,7 @@ from nextquery.service import json_log
 from nextquery.service.app import create_app
 from nextquery.service.engine import Engine
 from nextquery.service.keys import KeyRing
+from nextquery.service.prepare import prepare
 from nextquery.service.settings import Settings, is_loopback
 from nextquery.service.store import Store
 
@@ -41,26 +42,26 @@ def serve(settings: Settings, *, tell: Tell, progress: Any = None) -> None:
     ----------
     settings : all that can be set; `pool` must be.
     tell : called with each line for people.
-    progress : called with the stages of a first start.
+    progress : called with the steps done and all steps of the warm start, at a first start.
     """
     if settings.pool is None:
         raise InvalidInput("no pool to serve. Name a folder that nextquery ingest made.")
     pool, store = ArmPool.open(settings.pool), Store.open(settings.store)
     keys = keys_needed(settings, KeyRing(store))
     listening = _listen(settings)
-    engine = Engine.start(pool, store, settings.engine_options(), progress=progress)
+    prepare(pool, store, settings.engine_options(), progress=progress)
+    one = settings.workers == 1
+    engine = Engine.start(pool, store, settings.engine_options()) if one else None
     json_log.start(level=settings.log_level, messages=settings.log_queries)
-    for line in greeting(
-        settings, listening.getsockname()[1], arms=len(pool), keyless=keys is None
-    ):
+    listening.listen(2048)  # from here on who connects is answered, if not at once
+    port = listening.getsockname()[1]
+    for line in greeting(settings, port, arms=len(pool), keyless=keys is None):
         tell(line)
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once all is done
         signal.signal(number, lambda *_: None)
-    if settings.workers == 1:
-        app = create_app(lambda: engine, settings, keys=keys)
-        uvicorn.Server(_config(app)).run(sockets=[listening])
+    if engine is not None:
+        uvicorn.Server(_config(create_app(engine, settings, keys=keys))).run(sockets=[listening])
         return
-    engine.close()  # the log is warm-started now; each worker reads it
     with tempfile.TemporaryDirectory(prefix="nextquery-workers-") as folder:
         said = settings.model_dump() | {
             "user_hash_secret": settings.user_hash_secret.get_secret_value(),
@@ -81,11 +82,9 @@ def worker() -> FastAPI:
     threading.Thread(target=_end_with, args=(shared["parent"],), daemon=True).start()
     store = Store.open(settings.store)
 
-    def start() -> Engine:
-        return Engine.start(ArmPool.open(str(settings.pool)), store, settings.engine_options())
-
+    engine = Engine.start(ArmPool.open(str(settings.pool)), store, settings.engine_options())
     keys = KeyRing(store) if settings.keys == "on" else None
-    return create_app(start, settings, keys=keys)
+    return create_app(engine, settings, keys=keys)
 
 
 def keys_needed(settings: Settings, ring: KeyRing) -> KeyRing | None:

@@ -42,5 +42,5 @@ def engine(pets_pool: Path, store: Store) -> Iterator[Engine]:
 @pytest.fixture
 def asked(engine: Engine) -> Iterator[TestClient]:
     """The keyless application."""
-    with TestClient(create_app(lambda: engine, Settings()), base_url=LOCAL) as client:
+    with TestClient(create_app(engine, Settings()), base_url=LOCAL) as client:
         yield client

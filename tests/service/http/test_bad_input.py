@@ -7,7 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 
 JSON = {"Content-Type": "application/json"}
-DEEP = 20_000
+DEEP = 12_000
 
 
 def body(**changed: Any) -> bytes:

@@ -10,7 +10,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
+from nextquery import cli
+from nextquery.errors import InvalidInput, StorageError
 from nextquery.service.export import write_parquet, write_ubi
 from nextquery.service.store import Store
 from tests.service.http.test_routes import feedback, recommend
@@ -70,45 +73,45 @@ def test_parquet(told: dict[str, Any], store: Store, tmp_path: Path) -> None:
     assert {row["state"] for row in rows} == {"accepted", "failed", "open"}
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-W", "error", "-m", "nextquery", *arguments]
-    return subprocess.run(command, capture_output=True, timeout=120)
+def run(*arguments: str) -> bytes:
+    """What a command writes to standard output; its errors are raised."""
+    result = CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout_bytes
 
 
 def test_the_commands(told: dict[str, Any], store: Store, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'events.db'}"
     ubi = run("export", "--store", url, "--format", "ubi")
-    assert ubi.returncode == 0, ubi.stderr
-    assert len(ubi.stdout.splitlines()) == 3 + 8 + 1
-    to_file = run("export", "--store", url, "--format", "parquet", "--out", str(tmp_path / "x.pq"))
-    assert to_file.returncode == 0, to_file.stderr
-    piped = run("export", "--store", url, "--format", "parquet")
-    assert pq.read_table(io.BytesIO(piped.stdout)).equals(pq.read_table(tmp_path / "x.pq"))
-    assert run("export", "--store", url, "--format", "csv").returncode == 3
-    missing = run("export", "--store", f"sqlite:///{tmp_path / 'nowhere.db'}")
-    assert missing.returncode == 4
+    assert len(ubi.splitlines()) == 3 + 8 + 1
+    run("export", "--store", url, "--format", "parquet", "--out", str(tmp_path / "x.pq"))
+    command = [sys.executable, "-m", "nextquery", "export", "--store", url, "--format", "parquet"]
+    piped = subprocess.run(command, capture_output=True, timeout=120, check=True).stdout
+    assert pq.read_table(io.BytesIO(piped)).equals(pq.read_table(tmp_path / "x.pq"))
+    assert sorted(path.name for path in tmp_path.glob("*x.pq*")) == ["x.pq"]
+    with pytest.raises(InvalidInput, match="ubi, parquet"):
+        run("export", "--store", url, "--format", "csv")
+    with pytest.raises(StorageError, match="no event log"):
+        run("export", "--store", f"sqlite:///{tmp_path / 'nowhere.db'}")
     # what was exported can be read again as a log
-    (tmp_path / "log.jsonl").write_bytes(ubi.stdout)
+    (tmp_path / "log.jsonl").write_bytes(ubi)
     again = run("stats", str(tmp_path / "log.jsonl"), "--min-queries", "1", "--json")
-    assert again.returncode == 0, again.stderr
-    assert json.loads(again.stdout)["table2"]["queries (original)"] == 3
+    assert json.loads(again)["table2"]["queries (original)"] == 3
 
 
 def test_keys_and_config_commands(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'keys.db'}"
     made = run("keys", "create", "search box", "--scope", "read", "--store", url, "--json")
-    assert made.returncode == 0, made.stderr
-    key = json.loads(made.stdout)
+    key = json.loads(made)
     assert key["key"].startswith(f"nq_{key['id']}_")
     listed = run("keys", "list", "--store", url)
-    assert b"search box" in listed.stdout
-    assert key["key"].encode() not in listed.stdout
-    assert run("keys", "revoke", key["id"], "--store", url).returncode == 0
-    said = json.loads(run("keys", "list", "--store", url, "--json").stdout)
-    assert said[0]["revoked"] is not None
-    assert run("keys", "create", "x", "--scope", "root", "--store", url).returncode == 3
+    assert b"search box" in listed
+    assert key["key"].encode() not in listed
+    run("keys", "revoke", key["id"], "--store", url)
+    assert json.loads(run("keys", "list", "--store", url, "--json"))[0]["revoked"] is not None
+    with pytest.raises(InvalidInput, match="scope"):
+        run("keys", "create", "x", "--scope", "root", "--store", url)
     shown = run("config", "show", "--json", "--set", "user_hash_secret=hush", "--set", "port=9")
-    settings = json.loads(shown.stdout)
-    assert settings["port"] == {"value": 9, "from": "option --port"}
-    assert b"hush" not in shown.stdout
-    assert b"user_hash_secret" in run("config", "show").stdout
+    assert json.loads(shown)["port"] == {"value": 9, "from": "option --port"}
+    assert b"hush" not in shown
+    assert b"user_hash_secret" in run("config", "show")

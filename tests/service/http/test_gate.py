@@ -52,7 +52,7 @@ def test_foreign_pages_may_not_ask_without_keys(
 
 def test_cors_is_open_to_the_named_alone(engine: Engine) -> None:
     settings = Settings(cors_origins=["https://shop.example"])
-    with TestClient(create_app(lambda: engine, settings), base_url=LOCAL) as client:
+    with TestClient(create_app(engine, settings), base_url=LOCAL) as client:
         preflight = {"Access-Control-Request-Method": "POST"}
         for origin, allowed in (("https://shop.example", True), ("https://evil.example", False)):
             before = client.options("/v1/recommend", headers={"Origin": origin, **preflight})
@@ -67,7 +67,7 @@ def test_named_hosts_hold_with_keys_too(engine: Engine, store: Store) -> None:
     _, text = ring.create(name="x", scope="read")
     settings = Settings(keys="on", allowed_hosts=["search.example"])
     key = {"Authorization": f"Bearer {text}"}
-    with TestClient(create_app(lambda: engine, settings, keys=ring), base_url=LOCAL) as client:
+    with TestClient(create_app(engine, settings, keys=ring), base_url=LOCAL) as client:
         for host, status in (("search.example", 200), ("evil.example", 400)):
             assert client.get("/v1/stats", headers={"Host": host, **key}).status_code == status
 
@@ -76,7 +76,7 @@ def test_each_key_has_its_own_rate(engine: Engine, store: Store) -> None:
     ring = KeyRing(store)
     keys = [ring.create(name=name, scope="read")[1] for name in ("a", "b")]
     settings = Settings(keys="on", rate_limit="3/minute")
-    with TestClient(create_app(lambda: engine, settings, keys=ring), base_url=LOCAL) as client:
+    with TestClient(create_app(engine, settings, keys=ring), base_url=LOCAL) as client:
         for text in keys:
             headers = {"Authorization": f"Bearer {text}"}
             statuses = [client.get("/v1/stats", headers=headers).status_code for _ in range(5)]
@@ -97,7 +97,7 @@ def test_a_store_that_is_away_is_503_at_the_gate(
 
     monkeypatch.setattr(store, "reading", away)
     headers = {"Authorization": f"Bearer {text}"}
-    app = create_app(lambda: engine, Settings(keys="on"), keys=ring)
+    app = create_app(engine, Settings(keys="on"), keys=ring)
     with TestClient(app, base_url=LOCAL) as client:
         refused = client.get("/v1/stats", headers=headers)
     assert refused.status_code == 503

@@ -93,7 +93,7 @@ def test_statistics_health_and_metrics(asked: TestClient) -> None:
     slate = recommend(asked)
     feedback(asked, slate["decision_id"], slate["recommendations"][0]["arm_id"])
     for by in ("hour", "day"):
-        assert asked.get(f"/v1/stats?by={by}").json()["total"]["rounds"] == 1
+        assert asked.get(f"/v1/stats?by={by}").json()["totals"]["rounds"] == 1
     assert asked.get("/v1/stats?by=year").status_code == 422
     assert asked.get("/healthz").json() == {"status": "ok"}
     assert asked.get("/readyz").json() == {"status": "ok"}

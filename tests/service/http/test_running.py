@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ import schemathesis
 from hypothesis import settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance
+from typer.testing import CliRunner
 
 import nextquery as nq
+from nextquery import cli
 from nextquery.errors import InvalidInput
 from nextquery.service.keys import KeyRing
 from nextquery.service.process import ServiceProcess
@@ -73,15 +76,18 @@ def test_a_body_cut_short(running: ServiceProcess) -> None:
         b"GET / HTTP/9\r\n\r\n",
     ):
         assert b" 400 " in raw(running, wrong)[:20]
-    assert nq.Client(running.url).stats()
+    with nq.Client(running.url) as client:
+        assert client.stats()  # it still answers
 
 
 def test_the_log_has_request_ids_and_no_queries(running: ServiceProcess) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", running.port)
     body = json.dumps({"session_id": "s-private", "query": "zebra zebra", "user_id": "u-private"})
     headers = {"Content-Type": "application/json", "X-Request-Id": "look-for-me"}
-    connection.request("POST", "/v1/recommend?secret=1", body, headers)
-    assert connection.getresponse().status == 200
+    connection = http.client.HTTPConnection("127.0.0.1", running.port)
+    with closing(connection):
+        connection.request("POST", "/v1/recommend?secret=1", body, headers)
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
     assert running.log is not None
     for _ in range(100):
         text = running.log.read_text()
@@ -117,9 +123,9 @@ def test_two_workers_answer_from_one_log_and_end_with_their_parent(
     store = f"sqlite:///{tmp_path / 'events.db'}"
     service = ServiceProcess(pets_pool, store, settings={"workers": 2}).start()
     assert service.process is not None
-    for _ in range(30):
+    for number in range(30):
         with nq.Client(service.url, retries=20) as client:  # a new connection: any worker
-            slate = client.recommend("dog food", session_id="s")
+            slate = client.recommend("dog food", session_id=f"s{number}")
             arm = slate.recommendations[0].arm_id
             assert client.feedback(slate.decision_id, accepted=arm) == "recorded"
     with nq.Client(service.url) as client:
@@ -143,29 +149,25 @@ def test_two_workers_answer_from_one_log_and_end_with_their_parent(
     assert len(list(opened.decisions())) == 50
 
 
-def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "nextquery", "serve", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
-
-
 def test_what_cannot_be_served_is_refused(
     pets_pool: Path, tmp_path: Path, running: ServiceProcess
 ) -> None:
-    store = f"sqlite:///{tmp_path / 'events.db'}"
+    store, pool = f"sqlite:///{tmp_path / 'events.db'}", str(pets_pool)
     for arguments, word in (
-        ([str(pets_pool), "--host", "0.0.0.0", "--store", store], "keys create"),
-        ([str(pets_pool), "--host", "0.0.0.0", "--keys", "off", "--store", store], "everybody"),
-        ([str(pets_pool), "--port", str(running.port), "--store", store], "--port"),
-        ([str(pets_pool), "--port", "x", "--store", store], "valid integer"),
-        ([str(pets_pool), "--set", "port", "--store", store], "NAME=VALUE"),
-        ([str(pets_pool), "--store", "mysql://x"], "postgresql://"),
+        ([pool, "--host", "0.0.0.0", "--store", store], "keys create"),
+        ([pool, "--host", "0.0.0.0", "--keys", "off", "--store", store], "everybody"),
+        ([pool, "--port", str(running.port), "--store", store], "--port"),
+        ([pool, "--port", "x", "--store", store], "valid integer"),
+        ([pool, "--set", "port", "--store", store], "NAME=VALUE"),
+        ([pool, "--store", "mysql://x"], "postgresql://"),
         (["--store", store], "no pool"),
     ):
-        done = serve(*arguments)
-        assert done.returncode == 3, done.stderr
-        assert word in done.stderr.replace("\n", " ")
-        assert "Traceback" not in done.stderr
-    assert serve(str(tmp_path), "--store", store).returncode == 4
+        with pytest.raises(InvalidInput, match=word):
+            CliRunner().invoke(cli.app, ["serve", *arguments], catch_exceptions=False)
+    command = [sys.executable, "-m", "nextquery", "serve", pool, "--port", "x"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
 
 
 def test_the_greeting_says_whether_keys_are_off(pets_pool: Path, tmp_path: Path) -> None:

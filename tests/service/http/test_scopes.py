@@ -46,7 +46,7 @@ def keyed(engine: Engine, store: Store) -> Iterator[tuple[TestClient, dict[str, 
     old, made["revoked"] = ring.create(name="old", scope="admin")
     ring.revoke(old.id)
     made["unknown"] = f"nq_{old.id}_secret"
-    app = create_app(lambda: engine, Settings(keys="on"), keys=ring)
+    app = create_app(engine, Settings(keys="on"), keys=ring)
     with TestClient(app, base_url=LOCAL) as client:
         yield client, made
 
