@@ -79,13 +79,11 @@ def _begin(connection: sa.Connection) -> None:
 
 def check_durable(connection: sa.Connection) -> None:
     """Refuse a database that confirms commits before they are on the disk."""
-    if connection.dialect.name == "sqlite":
-        settings = {"synchronous": ("2",), "journal_mode": ("wal",)}
-        read = "PRAGMA {}"
-    else:
+    settings: dict[str, tuple[str, ...]] = {"synchronous": ("2",), "journal_mode": ("wal",)}
+    read = "PRAGMA {}"
+    if connection.dialect.name == "postgresql":
         durable = ("on", "remote_write", "remote_apply", "local")
-        settings = {"fsync": ("on",), "synchronous_commit": durable}
-        read = "SHOW {}"
+        settings, read = {"fsync": ("on",), "synchronous_commit": durable}, "SHOW {}"
     for name, allowed in settings.items():
         value = str(connection.exec_driver_sql(read.format(name)).scalar())
         if value not in allowed:

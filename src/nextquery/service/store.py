@@ -207,4 +207,5 @@ def _event(row: Any) -> Event:
 
 
 def _decision(row: Any) -> StoredDecision:
-    return StoredDecision(*row[:-1], json.loads(row.body))
+    values = row._asdict()
+    return StoredDecision(**{**values, "body": json.loads(values["body"])})

@@ -115,6 +115,11 @@ class Writer:
     def _transaction(self, items: list[Item], marks: list[str]) -> list[Any]:
         results: list[Any] = []
         with self.store.writing() as connection:
+            if marks:  # first: a slate that was sent must not be closed as undelivered
+                delivered = sa.update(decisions).where(decisions.c.id == sa.bindparam("decision"))
+                connection.execute(
+                    delivered.values(delivered=True), [{"decision": one} for one in marks]
+                )
             if items:
                 ledger = Ledger(connection, self.clock)
                 asked = [item.asks() for item in items]
@@ -128,11 +133,6 @@ class Writer:
                     except NextqueryError as error:
                         results.append(error)
                 ledger.flush()
-            if marks:
-                delivered = sa.update(decisions).where(decisions.c.id == sa.bindparam("decision"))
-                connection.execute(
-                    delivered.values(delivered=True), [{"decision": one} for one in marks]
-                )
         return results
 
 
