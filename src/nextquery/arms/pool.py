@@ -82,6 +82,19 @@ class ArmPool:
         pool._folder = folder
         return pool
 
+    def copy(self) -> "ArmPool":
+        """A pool that starts as this one is, sharing its stored rows, and then goes its own way.
+
+        >>> pool = ArmPool.from_vectors(["cats"], [[1, 0]])
+        >>> twin = pool.copy()
+        >>> twin.add(["stocks"], [[0, 1]]).tolist(), len(pool), len(twin)
+        ([1], 1, 2)
+        """
+        stored = self._rows.stored
+        twin = ArmPool(self._texts.copy(), stored, self._removed, origin=self.origin)
+        twin._rows, twin._encoder, twin._folder = self._rows.copy(), self._encoder, self._folder
+        return twin
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the pool to a folder; a kill at any moment leaves the older state whole."""
         folders.write(path, kind=KIND, version=VERSION, parts=self.parts(), meta=self.meta())

@@ -156,6 +156,10 @@ class Policy(ABC):
         if before != after:
             self._correct(choice, before, after)
 
+    def estimates(self, features: Floats) -> tuple[Floats, Floats] | None:
+        """The mean and the width of what is believed of rows of features; None without a model."""
+        return None
+
     def state(self) -> State:
         """All that was learnt, as arrays; `from_state` makes an equal policy of it."""
         return {

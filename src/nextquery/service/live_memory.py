@@ -17,7 +17,7 @@ from nextquery.memory.past import NEAR
 
 _WIDTH = NEAR + 1
 _NOBODY = -1
-ROWS = 1_000_000
+ROWS = 200_000
 
 
 class LiveMemory:
@@ -102,8 +102,8 @@ class LiveMemory:
         used = min(self.count, self.rows)
         return {
             "rows": np.array([self.rows, self.count]),
-            "arms": self._arms[:used],
-            "links": self._links[:used],
+            "arms": self._arms[:used].copy(),
+            "links": self._links[:used].copy(),
             "last": _pairs(self._last),
             "support": _pairs(self._support),
         }
