@@ -59,8 +59,7 @@ class LinUCB(Policy):
         self.prior = prior if prior is None else one_of(prior, "prior", ("preference",))
         self._shared, self._disjoint = Ridge(self.ridge), DisjointRidge(self.ridge)
 
-    def estimates(self, features: Floats) -> tuple[Floats, Floats] | None:
-        """Mean and width of the shared model; the disjoint one does not go by features."""
+    def _estimates(self, features: Floats) -> tuple[Floats, Floats] | None:
         if self.model == "disjoint":
             return None
         return self._shared.means(features), self._shared.widths(features)

@@ -9,6 +9,7 @@ from nextquery.arms import ArmPool
 from nextquery.arms.scan import Ids
 from nextquery.memory import PastSessions, Recalled, SessionMemory, memory_features
 from nextquery.select import Candidates
+from nextquery.service.learner import Learner
 from nextquery.service.live_memory import LiveMemory
 
 FROM_MEMORY = 100  # arms that the memory may add to the selected ones
@@ -24,12 +25,17 @@ class Recollection:
     """
 
     def __init__(
-        self, pool: ArmPool, sessions: PastSessions | None, live: LiveMemory | None = None
+        self, pool: ArmPool, sessions: PastSessions | None, learner: Learner | None = None
     ) -> None:
-        self.live = LiveMemory() if live is None else live
+        self._learner, self._nothing = learner, LiveMemory()
         self.arms = pool.rows_in_all if sessions is not None else 0
         self.past = None if sessions is None else SessionMemory(sessions, self.arms)
         self.end = 0 if sessions is None else len(sessions.arms)
+
+    @property
+    def live(self) -> LiveMemory:
+        """What the log added so far."""
+        return self._nothing if self._learner is None else self._learner.state.memory
 
     def recall(self, history: Sequence[int], *, running: bool, before: int | None) -> Recalled:
         """What is known of a session; `running` says that its last query is the one now running."""
@@ -89,10 +95,9 @@ def with_memory(
     kept = ~np.isin(selected.arms, away)
     arms = np.concatenate([selected.arms[kept], fresh])
     scores = np.concatenate([selected.similarities[kept], pool.score(fresh, np.asarray(vector))])
-    if only is not None:
-        if only not in arms:
-            arms = np.append(arms, only)
-            scores = np.append(scores, pool.score([only], np.asarray(vector)))
+    if only is not None and only not in arms:
+        arms = np.append(arms, only)
+        scores = np.append(scores, pool.score([only], np.asarray(vector)))
     features = memory_features(arms, scores, recalled, recollection.support(arms, before))
     return Candidates(arms, features, scores, np.arange(len(arms), 0, -1).astype(np.float64))
 

@@ -37,6 +37,7 @@ class Catalogue:
         self.version = 0
         self.blocked: set[str] = set()
         self._shown: dict[int, str] = {}
+        self._blocked_arms: tuple[int, list[int]] = (0, [])
         clean = QueryCleaner() if pool.origin is None else pool.origin.clean
         self._cleaned = lru_cache(_CLEANED)(clean)
 
@@ -98,8 +99,10 @@ class Catalogue:
 
     def blocked_arms(self) -> list[int]:
         """The arms never to be shown."""
-        found = (self.pool.index_of(text) for text in self.blocked)
-        return sorted(arm for arm in found if arm is not None)
+        if self._blocked_arms[0] != self.version:
+            found = (self.pool.index_of(text) for text in self.blocked)
+            self._blocked_arms = (self.version, sorted(arm for arm in found if arm is not None))
+        return self._blocked_arms[1]
 
     def anchor(self, query: str) -> Anchor:
         """Where a query stands: an arm, or a text that the encoder gives a vector."""

@@ -23,7 +23,11 @@ def connect(url: str, *, wait_s: float = 5.0) -> sa.Engine:
     parsed = _parsed(url)
     if parsed.get_backend_name() == "sqlite":
         engine = sa.create_engine(
-            parsed, pool_size=8, max_overflow=24, connect_args={"timeout": wait_s}
+            parsed,
+            pool_size=8,
+            max_overflow=24,
+            pool_timeout=wait_s,
+            connect_args={"timeout": wait_s},
         )
         event.listen(engine, "connect", _harden)
         event.listen(engine, "begin", _begin)

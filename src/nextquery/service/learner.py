@@ -2,11 +2,13 @@
 
 import hashlib
 import logging
+import threading
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
 
 from nextquery.errors import Damaged
+from nextquery.service.arrays import Arrays, packed
 from nextquery.service.state import Decided, State
 from nextquery.service.store import Event, Store
 
@@ -30,6 +32,8 @@ class Learner:
     ) -> None:
         self.store, self.state = store, State() if state is None else state
         self.follows = follows
+        self.lock = threading.RLock()  # held while the state changes
+        self._reading = threading.Lock()  # one reader at a time, or events would come twice
         self._remembered = remembered
         self._decided: OrderedDict[str, Decided] = OrderedDict()
 
@@ -41,24 +45,26 @@ class Learner:
     def catch_up(self, *, batch: int = 500, until: int | None = None) -> int:
         """Apply what the log holds after the position, or up to `until`; how many events."""
         count = 0
-        while until is None or self.position < until:
-            wanted = batch if until is None else min(batch, until - self.position)
-            found = self.store.read(self.position, wanted)
-            for event in found:
-                self.apply(event)
-            count += len(found)
-            if len(found) < wanted:
-                break
+        with self._reading:
+            while until is None or self.position < until:
+                wanted = batch if until is None else min(batch, until - self.position)
+                found = self.store.read(self.position, wanted)
+                for event in found:
+                    self.apply(event)
+                count += len(found)
+                if len(found) < wanted:
+                    break
         return count
 
     def apply(self, event: Event) -> None:
         """The next event."""
-        if event.kind == "decision":
-            assert event.decision_id is not None
-            self._remember(event.decision_id, Decided.of(event.body, event.time))
-        self.state.apply(event, self._decision)
-        if self.follows is not None:
-            self.follows(event)
+        with self.lock:
+            if event.kind == "decision":
+                assert event.decision_id is not None
+                self._remember(event.decision_id, Decided.of(event.body, event.time))
+            self.state.apply(event, self._decision)
+            if self.follows is not None:
+                self.follows(event)
 
     def _decision(self, decision_id: str) -> Decided:
         known = self._decided.get(decision_id)
@@ -81,10 +87,10 @@ class Learner:
             self._decided.popitem(last=False)
 
 
-def save_snapshot(store: Store, state: State, *, keep: int) -> None:
-    """Keep the state, so that a restart need not read the log from its start."""
-    blob = state.to_bytes()
-    store.save_snapshot(state.position, hashlib.sha256(blob).hexdigest(), blob, keep=keep)
+def save_snapshot(store: Store, position: int, arrays: Arrays, *, keep: int) -> None:
+    """Keep a state, so that a restart need not read the log from its start."""
+    blob = packed(arrays)
+    store.save_snapshot(position, hashlib.sha256(blob).hexdigest(), blob, keep=keep)
 
 
 def newest_state(store: Store) -> State:

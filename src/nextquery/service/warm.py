@@ -13,7 +13,7 @@ from nextquery.select import Candidates, MaxUtility
 from nextquery.service import calibration
 from nextquery.service.arrays import Arrays, packed, to_text, under
 from nextquery.service.candidates import Recollection, plain, with_memory
-from nextquery.service.options import EngineOptions
+from nextquery.service.options import MEMORY, EngineOptions
 
 _BATCH = 256  # steps selected for at once
 _SHOWN = 5  # entries of the slate that a past session is imagined to have seen
@@ -23,7 +23,7 @@ Progress = Callable[[int, int], None]
 
 def new_policy(options: EngineOptions) -> Policy:
     """The policy of the settings, before it has learnt anything."""
-    if options.policy == "lin-ucb-memory":
+    if options.policy == MEMORY:
         return LinUCB(options.alpha, features="arm", seed=options.seed)
     if options.policy == "lin-ucb":
         return LinUCB(options.alpha, seed=options.seed)
@@ -34,7 +34,7 @@ def new_policy(options: EngineOptions) -> Policy:
 
 def forecast_scores(policy: Policy, candidates: Candidates, context: Context) -> Any:
     """What a forecast goes by: the policy's estimate without any bonus, or the similarity."""
-    said = policy.estimates(policy._features(candidates, context)) if len(candidates) else None
+    said = policy.estimates(candidates, context)
     return candidates.similarities if said is None else said[0]
 
 
@@ -97,7 +97,7 @@ class Past:
     def _made(
         self, selected: Candidates, row: Any, history: list[int], before: int, first_seen: Ids
     ) -> Candidates:
-        if self.options.policy != "lin-ucb-memory":
+        if self.options.policy != MEMORY:
             return plain(selected, history)
         return with_memory(
             selected,

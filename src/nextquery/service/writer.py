@@ -42,6 +42,7 @@ class Writer:
     def submit(self, item: Item) -> "Future[Any]":
         """Write an item with the next transaction."""
         future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()  # what is in the log cannot be cancelled
         with self._changed:
             if self._closing or len(self._items) >= _WAITING:
                 why = "is closing" if self._closing else "waits for the database already"
@@ -137,8 +138,6 @@ class Writer:
 
 
 def _settle(future: "Future[Any]", result: Any) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
     if isinstance(result, BaseException):
         future.set_exception(result)
     else:
