@@ -37,6 +37,12 @@ class Rows:
         self._buffer[self.added : needed] = rows
         self.added = needed
 
+    def copy(self) -> "Rows":
+        """The same rows, the stored part shared; what is added to one is not in the other."""
+        twin = Rows(self.stored)
+        twin.append(self._buffer[: self.added])
+        return twin
+
     def segments(self) -> list[Vectors]:
         """The rows as they lie in memory, in order."""
         return [self.stored, self._buffer[: self.added]]

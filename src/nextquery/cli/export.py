@@ -29,7 +29,7 @@ def export(
 
     one_of(format, "format", formats.FORMATS)
     if format == "parquet":
-        installed("replay", "pyarrow")
+        installed("service", "pyarrow")
     write = formats.write_ubi if format == "ubi" else formats.write_parquet
     opened = Store.open(settings.store, create=False)
     if to is None:

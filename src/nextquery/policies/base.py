@@ -156,6 +156,10 @@ class Policy(ABC):
         if before != after:
             self._correct(choice, before, after)
 
+    def estimates(self, candidates: Candidates, context: Context) -> tuple[Floats, Floats] | None:
+        """What is believed of every candidate: mean and width; None without a shared model."""
+        return self._estimates(self._features(candidates, context)) if len(candidates) else None
+
     def state(self) -> State:
         """All that was learnt, as arrays; `from_state` makes an equal policy of it."""
         return {
@@ -197,6 +201,10 @@ class Policy(ABC):
     def _scores(self, candidates: Candidates, features: Floats) -> Floats:
         """How good each candidate looks."""
         return np.zeros(len(candidates))
+
+    def _estimates(self, features: Floats) -> tuple[Floats, Floats] | None:
+        """Mean and width for rows of features."""
+        return None
 
     def _correct(self, choice: Choice, old: float | None, new: float | None) -> None:
         """Learn; a policy without a model has nothing to."""

@@ -23,7 +23,11 @@ def connect(url: str, *, wait_s: float = 5.0) -> sa.Engine:
     parsed = _parsed(url)
     if parsed.get_backend_name() == "sqlite":
         engine = sa.create_engine(
-            parsed, pool_size=8, max_overflow=24, connect_args={"timeout": wait_s}
+            parsed,
+            pool_size=8,
+            max_overflow=24,
+            pool_timeout=wait_s,
+            connect_args={"timeout": wait_s},
         )
         event.listen(engine, "connect", _harden)
         event.listen(engine, "begin", _begin)
@@ -79,13 +83,11 @@ def _begin(connection: sa.Connection) -> None:
 
 def check_durable(connection: sa.Connection) -> None:
     """Refuse a database that confirms commits before they are on the disk."""
-    if connection.dialect.name == "sqlite":
-        settings = {"synchronous": ("2",), "journal_mode": ("wal",)}
-        read = "PRAGMA {}"
-    else:
+    settings: dict[str, tuple[str, ...]] = {"synchronous": ("2",), "journal_mode": ("wal",)}
+    read = "PRAGMA {}"
+    if connection.dialect.name == "postgresql":
         durable = ("on", "remote_write", "remote_apply", "local")
-        settings = {"fsync": ("on",), "synchronous_commit": durable}
-        read = "SHOW {}"
+        settings, read = {"fsync": ("on",), "synchronous_commit": durable}, "SHOW {}"
     for name, allowed in settings.items():
         value = str(connection.exec_driver_sql(read.format(name)).scalar())
         if value not in allowed:

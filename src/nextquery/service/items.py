@@ -204,8 +204,9 @@ class NewModel:
         return (), ()
 
     def write(self, ledger: Ledger) -> int | None:
-        """Write it, unless another worker wrote one since `after`; its position."""
-        if ledger.position != self.after:
+        """Write it, unless somebody wrote another after the model `after`; its position."""
+        if ledger.model != self.after:
             return None
         ledger.next_arm = max(ledger.next_arm, self.arms)
-        return ledger.append("model", self.body)
+        ledger.model = ledger.append("model", self.body)
+        return ledger.model

@@ -52,6 +52,7 @@ class Ledger:
     def __post_init__(self) -> None:
         head = head_of(self.connection, lock=True)
         self.position, self.next_arm, self.barrier = head.position, head.next_arm, head.barrier
+        self.model = head.model
         self.time = self.clock.at_least(head.clock)
         self._started_at = head.position
         self._events: list[dict[str, Any]] = []
@@ -131,9 +132,8 @@ class Ledger:
             self.connection.execute(_UPDATE, [_values(row) for row in changed])
         if self.position > self._started_at:
             values = {"position": self.position, "next_arm": self.next_arm}
-            self.connection.execute(
-                sa.update(counter).values(**values, barrier=self.barrier, clock=self.time)
-            )
+            values |= {"barrier": self.barrier, "model": self.model}
+            self.connection.execute(sa.update(counter).values(**values, clock=self.time))
         self._events, self._decisions, self._started_at = [], [], self.position
         for row in changed:
             row.changed = False

@@ -5,7 +5,8 @@ from typing import Any
 
 from nextquery.checks import number, one_of, whole_number
 
-POLICIES = ("lin-ucb-memory", "lin-ucb", "lin-ts", "most-similar", "random")
+MEMORY = "lin-ucb-memory"
+POLICIES = (MEMORY, "lin-ucb", "lin-ts", "most-similar", "random")
 TIMEOUT_FAILS = ("first", "all")
 
 
@@ -48,7 +49,7 @@ class EngineOptions:
     nextquery.errors.InvalidInput: min_users must be a whole number of at least 2; received 1.
     """
 
-    policy: str = "lin-ucb-memory"
+    policy: str = MEMORY
     alpha: float = 0.1
     k: int = 250
     m_max: int = 50
@@ -69,7 +70,7 @@ class EngineOptions:
     snapshot_every: int = 5000
     snapshots_kept: int = 2
     poll_s: float = 0.2
-    warm_sessions: int = 2000
+    warm_sessions: int = 1000
     warm_examples: int = 2000
     memory_sessions: int = 200_000
 

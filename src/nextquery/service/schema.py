@@ -29,10 +29,12 @@ counter = Table(
     Column("position", BigInteger, nullable=False),
     Column("next_arm", BigInteger, nullable=False),
     Column("barrier", BigInteger, nullable=False),
+    Column("model", BigInteger, nullable=False),
     Column("clock", Float(53), nullable=False),
     Column("secret", String(64), nullable=False),
 )
-"""`barrier`: position of the last event that an answer must know of; `clock`: largest time."""
+"""`barrier`: position of the last event that an answer must know of; `model`: of the last model;
+`clock`: the largest time so far."""
 
 events = Table(
     "events",

@@ -30,6 +30,7 @@ class Head(NamedTuple):
     position: int
     next_arm: int
     barrier: int
+    model: int
     clock: float
     secret: str
 
@@ -154,12 +155,9 @@ class Store:
             rows = connection.execute(_DECISIONS.where(decisions.c.position.in_(newest))).all()
         return {row.session_id: _decision(row) for row in rows}
 
-    def last_model(self) -> Event | None:
+    def model(self, head: Head) -> Event | None:
         """The newest model event."""
-        found = sa.select(events).where(events.c.kind == "model")
-        with self.reading() as connection:
-            row = connection.execute(found.order_by(events.c.position.desc()).limit(1)).first()
-        return None if row is None else _event(row)
+        return self.read(head.model - 1, 1)[0] if head.model else None
 
     def snapshot_positions(self) -> list[int]:
         """Where snapshots stand, newest first."""
@@ -198,7 +196,7 @@ def head_of(connection: sa.Connection, *, lock: bool = False) -> Head:
     """The counter's row; with `lock` nobody else appends before this transaction ends."""
     found = sa.select(counter)
     row = connection.execute(found.with_for_update() if lock else found).one()
-    return Head(row.position, row.next_arm, row.barrier, row.clock, row.secret)
+    return Head(**{name: getattr(row, name) for name in Head._fields})
 
 
 def _event(row: Any) -> Event:
@@ -207,4 +205,5 @@ def _event(row: Any) -> Event:
 
 
 def _decision(row: Any) -> StoredDecision:
-    return StoredDecision(*row[:-1], json.loads(row.body))
+    values = row._asdict()
+    return StoredDecision(**{**values, "body": json.loads(values["body"])})

@@ -42,6 +42,7 @@ class Writer:
     def submit(self, item: Item) -> "Future[Any]":
         """Write an item with the next transaction."""
         future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()  # what is in the log cannot be cancelled
         with self._changed:
             if self._closing or len(self._items) >= _WAITING:
                 why = "is closing" if self._closing else "waits for the database already"
@@ -115,6 +116,11 @@ class Writer:
     def _transaction(self, items: list[Item], marks: list[str]) -> list[Any]:
         results: list[Any] = []
         with self.store.writing() as connection:
+            if marks:  # first: a slate that was sent must not be closed as undelivered
+                delivered = sa.update(decisions).where(decisions.c.id == sa.bindparam("decision"))
+                connection.execute(
+                    delivered.values(delivered=True), [{"decision": one} for one in marks]
+                )
             if items:
                 ledger = Ledger(connection, self.clock)
                 asked = [item.asks() for item in items]
@@ -128,17 +134,10 @@ class Writer:
                     except NextqueryError as error:
                         results.append(error)
                 ledger.flush()
-            if marks:
-                delivered = sa.update(decisions).where(decisions.c.id == sa.bindparam("decision"))
-                connection.execute(
-                    delivered.values(delivered=True), [{"decision": one} for one in marks]
-                )
         return results
 
 
 def _settle(future: "Future[Any]", result: Any) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
     if isinstance(result, BaseException):
         future.set_exception(result)
     else:

@@ -17,12 +17,13 @@ def upgrade() -> None:
         sa.Column("position", sa.BigInteger, nullable=False),
         sa.Column("next_arm", sa.BigInteger, nullable=False),
         sa.Column("barrier", sa.BigInteger, nullable=False),
+        sa.Column("model", sa.BigInteger, nullable=False),
         sa.Column("clock", sa.Float(53), nullable=False),
         sa.Column("secret", sa.String(64), nullable=False),
     )
     assert counter is not None
-    start = {"id": 1, "position": 0, "next_arm": 0, "barrier": 0, "clock": 0.0}
-    op.bulk_insert(counter, [{**start, "secret": secrets.token_hex(32)}])
+    start = {"id": 1, "position": 0, "next_arm": 0, "barrier": 0, "model": 0}
+    op.bulk_insert(counter, [{**start, "clock": 0.0, "secret": secrets.token_hex(32)}])
     op.create_table(
         "events",
         sa.Column("position", sa.BigInteger, primary_key=True, autoincrement=False),
