@@ -31,7 +31,7 @@ from nextquery.service.settings import Settings, is_loopback
 from nextquery.service.store import Store
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # what workers share; prometheus-client reads the name too
-_DRAIN_S = 10
+_DRAIN_S = 10  # how long a stop waits for requests that were begun
 Tell = Callable[[str], None]
 
 
@@ -50,28 +50,53 @@ def serve(settings: Settings, *, tell: Tell, progress: Any = None) -> None:
     keys = keys_needed(settings, KeyRing(store))
     listening = _listen(settings)
     prepare(pool, store, settings.engine_options(), progress=progress)
-    one = settings.workers == 1
-    engine = Engine.start(pool, store, settings.engine_options()) if one else None
-    json_log.start(level=settings.log_level, messages=settings.log_queries)
     listening.listen(2048)  # from here on who connects is answered, if not at once
     port = listening.getsockname()[1]
-    for line in greeting(settings, port, arms=len(pool), keyless=keys is None):
+    said = greeting(settings, port, arms=len(pool), keyless=keys is None)
+    if settings.workers == 1:
+        engine = Engine.start(pool, store, settings.engine_options())
+        _run_here(create_app(engine, settings, keys=keys), settings, listening, tell, said)
+        engine.close()
+    else:
+        store.close()
+        _run_workers(settings, listening, tell, said, keyless=keys is None)
+
+
+def _run_here(
+    app: FastAPI, settings: Settings, listening: socket.socket, tell: Tell, said: list[str]
+) -> None:
+    server = uvicorn.Server(_config(app))
+    _when_asked_to_stop(lambda: setattr(server, "should_exit", True))
+    json_log.start(level=settings.log_level, messages=settings.log_queries)
+    for line in said:
         tell(line)
-    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once all is done
-        signal.signal(number, lambda *_: None)
-    if engine is not None:
-        uvicorn.Server(_config(create_app(engine, settings, keys=keys))).run(sockets=[listening])
-        return
+    server.run(sockets=[listening])
+
+
+def _run_workers(
+    settings: Settings, listening: socket.socket, tell: Tell, said: list[str], *, keyless: bool
+) -> None:
     with tempfile.TemporaryDirectory(prefix="nextquery-workers-") as folder:
-        said = settings.model_dump() | {
+        chosen = settings.model_dump() | {
             "user_hash_secret": settings.user_hash_secret.get_secret_value(),
-            "keys": "off" if keys is None else "on",
+            "keys": "off" if keyless else "on",
         }
-        shared = {"settings": said, "parent": os.getpid()}
+        shared = {"settings": chosen, "parent": os.getpid()}
         (Path(folder) / "worker.json").write_text(json.dumps(shared))
         os.environ[_FOLDER] = folder
         config = _config("nextquery.service.server:worker", workers=settings.workers, factory=True)
-        Multiprocess(config, sockets=[listening]).run()
+        several = Multiprocess(config, sockets=[listening])
+        _when_asked_to_stop(several.should_exit.set)
+        json_log.start(level=settings.log_level, messages=settings.log_queries)
+        for line in said:
+            tell(line)
+        several.run()
+
+
+def _when_asked_to_stop(stop: Callable[[], None]) -> None:
+    """Heed SIGTERM and ctrl-c from now on, and end with code 0 once all is done."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop())
 
 
 def worker() -> FastAPI:
