@@ -201,7 +201,7 @@ class Answerer:
             candidates, context = self._candidates(anchor, self._living(selected), visit, hidden)
             scores = forecast_scores(state.policy, candidates, context)
             each = calibration.probability(state.calibration, scores)
-            best = np.lexsort((candidates.arms, -each))[: m if state.on else 0]
+            best = np.lexsort((candidates.arms, -scores, -each))[: m if state.on else 0]
             likely = [
                 Likely(
                     int(candidates.arms[at]),
