@@ -55,7 +55,9 @@ def serve(
         run(
             settings,
             tell=lambda line: print(line, flush=True),
-            progress=lambda done, total: stages("learn from past sessions", done / total),
+            progress=lambda done, total: stages(
+                "learn from past sessions", done / total if total else 1.0
+            ),
         )
 
 

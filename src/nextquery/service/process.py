@@ -72,8 +72,8 @@ class ServiceProcess:
             if line.startswith("then: "):  # the last line of the greeting
                 return self
         self.process.wait()
-        said = "" if self.log is None else f"; see {self.log}"
-        raise StoreUnavailable(f"the service ended with code {self.process.returncode}{said}.")
+        said = "" if self.log is None else f": {self.log.read_text()[-2000:]}"
+        raise StoreUnavailable(f"the service ended with code {self.process.returncode}{said}")
 
     def kill(self) -> None:
         """SIGKILL, to every worker, as a power cut would."""

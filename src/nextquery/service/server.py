@@ -154,7 +154,8 @@ def greeting(settings: Settings, port: int, *, arms: int, keyless: bool) -> list
 def _listen(settings: Settings) -> socket.socket:
     """The socket, bound before anything long begins."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends without delay (TCP_NODELAY) only where the protocol is named
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host, settings.port))
