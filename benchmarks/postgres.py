@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -41,7 +42,8 @@ class Postgres:
         main = self._main()
         if main is not None:
             for process in [*main.children(recursive=True), main]:
-                process.kill()
+                with suppress(psutil.NoSuchProcess):  # children come and go
+                    process.kill()
             psutil.wait_procs([main], timeout=20)
 
     def stop(self) -> None:

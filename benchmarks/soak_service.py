@@ -106,17 +106,50 @@ def soak(
     *,
     database: str,
     seconds: float,
-    workers: int,
-    clients: int,
-    seed: int,
+    workers: int = 1,
+    clients: int = 6,
+    seed: int = 0,
 ) -> dict[str, object]:
     """Drive, kill and restart for so long; then what was done and what was wrong."""
-    rng = random.Random(seed)
     postgres = Postgres(folder / "postgres") if database == "postgres" else None
     store = postgres.start() if postgres else f"sqlite:///{folder / 'soak.db'}"
     settings = {"timeout_s": TIMEOUT_S, "workers": workers, "log_level": "warning"}
     settings |= {"snapshot_every": 500, "warm_sessions": 200}
-    service = ServiceProcess(pool, store, settings=settings, log=folder / "service.log").start()
+    service = ServiceProcess(pool, store, settings=settings, log=folder / "service.log")
+    try:
+        service.start()
+        seen, kills = _drive(pool, service, postgres, seconds, clients, random.Random(seed))
+        code = service.stop()
+        wrong = [] if code == 0 else [f"the last stop ended with code {code}"]
+        opened = Store.open(store, create=False)
+        wrong += check_log(opened, seen)
+        opened.close()
+        difference, differs = check_model(pool, store)
+    finally:
+        service.kill()
+        if postgres:
+            postgres.kill()
+    return {
+        "store": database,
+        "workers": workers,
+        "kills": kills,
+        "answered decisions": len(seen.answered),
+        "acknowledged feedback": len(seen.acknowledged),
+        "calls without an answer": seen.refused,
+        "largest difference of the rebuilt model": difference,
+        "wrong": wrong + differs,
+    }
+
+
+def _drive(
+    pool: Path,
+    service: ServiceProcess,
+    postgres: Postgres | None,
+    seconds: float,
+    clients: int,
+    rng: random.Random,
+) -> tuple[Seen, dict[str, int]]:
+    """The load and the kills: what the clients were told, and how many there were of each."""
     arms = nq.ArmPool.open(pool)
     texts = [arms.texts[i] for i in rng.sample(range(len(arms)), min(500, len(arms)))]
     seen, end = Seen(), time.monotonic() + seconds
@@ -133,10 +166,11 @@ def soak(
         time.sleep(rng.uniform(0.3, 1.5))
         while len(seen.answered) < before + 10 and time.monotonic() < end:
             time.sleep(0.05)  # a kill must hit work, not an idle process
-        if postgres and rng.random() < 0.4:
+        turn = kills["service"] + kills["database"]
+        if postgres and (turn == 0 or rng.random() < 0.4):
             postgres.kill()
             kills["database"] += 1
-            if rng.random() < 0.5:
+            if turn and rng.random() < 0.5:
                 service.kill()  # both at once, as when the machine goes down
             postgres.start()
         else:
@@ -144,24 +178,10 @@ def soak(
         if service.process is None:
             kills["service"] += 1
             service.start()
-    for thread in threads:
+    for thread, driver in zip(threads, drivers, strict=True):
         thread.join(timeout=60)
-    code = service.stop()
-    wrong = [] if code == 0 else [f"the last stop ended with code {code}"]
-    wrong += check_log(Store.open(store, create=False), seen)
-    difference, differs = check_model(pool, store)
-    if postgres:
-        postgres.stop()
-    return {
-        "store": database,
-        "workers": workers,
-        "kills": kills,
-        "answered decisions": len(seen.answered),
-        "acknowledged feedback": len(seen.acknowledged),
-        "calls without an answer": seen.refused,
-        "largest difference of the rebuilt model": difference,
-        "wrong": wrong + differs,
-    }
+        driver.client.close()
+    return seen, kills
 
 
 def main() -> None:

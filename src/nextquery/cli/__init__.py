@@ -17,6 +17,7 @@ from nextquery.cli.export import export
 from nextquery.cli.ingest import ingest
 from nextquery.cli.keys import keys
 from nextquery.cli.output import BAD_FILES, err, exit_code
+from nextquery.cli.rebuild import rebuild
 from nextquery.cli.recommend import recommend
 from nextquery.cli.replay import replay
 from nextquery.cli.report import report
@@ -32,7 +33,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (ingest, stats, recommend, replay, report, reproduce, serve, export):
+for verb in (ingest, stats, recommend, replay, report, reproduce, serve, export, rebuild):
     app.command()(verb)
 for group in (keys, config):
     app.add_typer(group)
