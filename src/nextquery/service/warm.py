@@ -48,15 +48,19 @@ class PastStep(NamedTuple):
 
 
 class Past:
-    """The pool's newest sessions, to be walked through in order of time without their future."""
+    """The pool's newest sessions, to be walked through in order of time without their future.
 
-    def __init__(self, pool: ArmPool, options: EngineOptions) -> None:
+    Sessions `first` to `held_out` are for the weights, those up to `count` for calibration; the
+    newest `reserve` sessions of all come after them and are for nothing but a test.
+    """
+
+    def __init__(self, pool: ArmPool, options: EngineOptions, reserve: int = 0) -> None:
         self.pool, self.options = pool, options
         everything = newest_sessions(pool, options.memory_sessions)
         self.sessions = everything
         self.recollection = Recollection(pool, everything)
         self.selector = MaxUtility(k=options.k)
-        count = 0 if everything is None else len(everything.times)
+        count = 0 if everything is None else max(0, len(everything.times) - reserve)
         self.first = max(count // 5, count - options.warm_sessions)
         self.held_out = count - (count - self.first) // 5
         self.count = count
@@ -124,17 +128,7 @@ def warm_start(
     pool: ArmPool, options: EngineOptions, progress: Progress | None = None
 ) -> dict[str, Any]:
     """The body of a model event: a policy that has seen the past, and its calibration."""
-    policy, past = new_policy(options), Past(pool, options)
-    steps = 0
-    for step in past.steps(past.first, past.held_out):
-        _learn(policy, step)
-        steps += 1
-        if progress is not None and steps % _BATCH == 0:
-            progress(step.session - past.first, past.count - past.first)
-    policy = weighed(policy, options.warm_examples)
-    fitted = calibrated(policy, past.steps(past.held_out, past.count))
-    if progress is not None:
-        progress(past.count - past.first, past.count - past.first)
+    policy, fitted, steps = learnt(Past(pool, options), progress)
     arrays = {**under("policy", policy.state()), **under("calibration", fitted)}
     return {
         "policy": options.policy,
@@ -143,6 +137,21 @@ def warm_start(
         "warm_steps": steps,
         "arrays": to_text(packed(arrays)),
     }
+
+
+def learnt(past: Past, progress: Progress | None = None) -> tuple[Policy, Arrays, int]:
+    """What the past teaches: a policy, its calibration, and from how many steps."""
+    policy, steps = new_policy(past.options), 0
+    for step in past.steps(past.first, past.held_out):
+        _learn(policy, step)
+        steps += 1
+        if progress is not None and steps % _BATCH == 0:
+            progress(step.session - past.first, past.count - past.first)
+    policy = weighed(policy, past.options.warm_examples)
+    fitted = calibrated(policy, past.steps(past.held_out, past.count))
+    if progress is not None:
+        progress(past.count - past.first, past.count - past.first)
+    return policy, fitted, steps
 
 
 def _learn(policy: Policy, step: PastStep) -> None:
