@@ -30,7 +30,7 @@ BODIES: dict[str, dict[str, Any]] = {
 def paths_of(routes: Any) -> Iterator[tuple[str, str]]:
     """Every method and path that an application answers, however it was put together."""
     for route in routes:
-        inner = getattr(route, "original_router", None) or getattr(route, "app", None)
+        inner: Any = getattr(route, "original_router", None) or getattr(route, "app", None)
         if hasattr(route, "path") and getattr(route, "methods", None):
             yield from ((method, route.path) for method in route.methods - {"HEAD"})
         elif getattr(inner, "routes", None):
@@ -89,7 +89,8 @@ def test_bad_bodies_of_strangers_are_not_read(keyed: tuple[TestClient, dict[str,
     client, _ = keyed
     assert client.post("/v1/recommend", content=b"{").status_code == 401
     for wrong in ("Basic abc", "Bearer", "bearer  ", "Bearer \xe9"):
-        answer = client.get("/v1/stats", headers={"Authorization": wrong.encode("latin-1")})  # type: ignore[dict-item]
+        headers = {b"Authorization": wrong.encode("latin-1")}
+        answer = client.get("/v1/stats", headers=headers)
         assert answer.status_code == 401
         assert answer.headers["WWW-Authenticate"] == "Bearer"
 
