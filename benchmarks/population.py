@@ -32,6 +32,7 @@ class Population:
 
     @classmethod
     def drawn(cls, arms: int, rng: np.random.Generator, *, successors: int = 6) -> "Population":
+        """Successors at random, so that no similarity gives them away."""
         rows = [rng.permutation(np.delete(np.arange(arms), a))[:successors] for a in range(arms)]
         shares = np.array([0.40, 0.22, 0.15, 0.10, 0.08, 0.05][:successors])
         return cls(np.array(rows), np.tile(shares / shares.sum(), (arms, 1)))

@@ -1,5 +1,7 @@
 """What may be said of a slate, on both databases."""
 
+from typing import Any
+
 import pytest
 
 from nextquery.errors import Conflict, InvalidInput, NotInSlate, UnknownDecision
@@ -102,7 +104,7 @@ def test_issued_teaches_nothing_by_option(sqlite: Store, start: Start) -> None:
 
 def test_a_request_id_is_answered_once(store: Store, start: Start) -> None:
     engine = start(store)
-    ask = {"session_id": "s", "query": TEXTS[3], "request_id": "r"}
+    ask: dict[str, Any] = {"session_id": "s", "query": TEXTS[3], "request_id": "r"}
     first, again = engine.recommend(**ask), engine.recommend(**ask)
     assert not first.repeated
     assert again.repeated

@@ -10,6 +10,7 @@ import nextquery as nq
 from nextquery.errors import Damaged, InvalidInput
 from nextquery.service.engine import Engine
 from nextquery.service.learner import Learner, newest_state, rebuilt
+from nextquery.service.rebuild import rebuild
 from nextquery.service.schema import events, snapshots
 from nextquery.service.state import State, difference
 from nextquery.service.store import Store
@@ -70,6 +71,7 @@ def test_rebuilt_equals_live_and_restarted(store: Store, start: Start) -> None:
     assert difference(live, rebuilt(store)) <= 1e-9
     engine.close()
     assert newest_state(store).position == store.head().position
+    assert rebuild(store).agrees
     again = start(store)
     assert difference(again.learner.state, live) == 0.0
     assert again.catalogue.pool.rows_in_all == engine.catalogue.pool.rows_in_all > len(TEXTS)
@@ -177,3 +179,11 @@ def test_another_policy_begins_a_new_model(sqlite: Store, start: Start) -> None:
     caught_up(other)
     assert other.learner.state.statistics.totals()["accepted"] == 1
     assert difference(other.learner.state, rebuilt(sqlite)) == 0.0
+
+
+def test_a_snapshot_that_the_log_does_not_support_is_seen(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
+    live_through(engine, rounds=5)
+    caught_up(engine).learner.state.policy._shared.b += 1e-6  # type: ignore[union-attr]
+    engine.close()
+    assert not rebuild(sqlite).agrees
