@@ -46,7 +46,9 @@ def live_through(engine: Engine, rounds: int = 40, seed: int = 0) -> None:
             engine.feedback(decision_id=decision_id, accepted=accepted, issued=issued)
 
 
-@pytest.mark.parametrize("policy", ["lin-ucb-memory", "lin-ucb", "lin-ts", "most-similar"])
+@pytest.mark.parametrize(
+    "policy", ["lin-ucb-memory", "lin-ucb", "lin-ts", "most-similar", "random"]
+)
 def test_two_learners_agree_bit_for_bit(sqlite: Store, start: Start, policy: str) -> None:
     engine = start(sqlite, policy=policy, exploration=0.2)
     live_through(engine)

@@ -38,9 +38,14 @@ def test_a_full_disk(sqlite: Store, start: Start) -> None:
 
     sa.event.listen(sqlite.engine, "connect", fill)
     sqlite.engine.dispose()
+    queries = iter(TEXTS)
+
+    def ask_until_refused() -> None:
+        for query in queries:
+            accepted.append(engine.recommend(session_id=query, query=query))
+
     with pytest.raises(StoreUnavailable, match="full"):
-        for number in range(30):
-            accepted.append(engine.recommend(session_id=f"t{number}", query=TEXTS[number]))
+        ask_until_refused()
     assert not engine.health()["store_ok"]
     sa.event.remove(sqlite.engine, "connect", fill)
     sqlite.engine.dispose()

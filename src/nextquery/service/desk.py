@@ -40,7 +40,7 @@ class Desk:
             self._answer(batch)
         except Exception as error:  # a request without an answer would wait for ever
             for asked in batch:
-                if not asked.future.done():
+                if not asked.future.done() and not asked.handed_on:
                     asked.future.set_exception(error)
 
     def _answer(self, batch: list[Asked]) -> None:
@@ -101,8 +101,10 @@ class Desk:
                 )
             else:
                 asked.known, asked.tries = written.known, asked.tries + 1
+                asked.handed_on = False
                 self._again(asked)
 
+        asked.handed_on = True
         self.writer.submit(item).add_done_callback(told)
 
     def _repeat(self, asked: Asked) -> None:
@@ -116,12 +118,12 @@ class Desk:
             )
         stored = self._stored(decision_id)
         self._know_the_barrier()
+        slate = stored.body["slate"]
         with self.answerer.lock:
-            gone = set(self.answerer.catalogue.blocked_arms())
-            gone |= set(self.answerer.catalogue.pool.removed.tolist())
+            alive = self.answerer.catalogue.pool.alive([entry["arm"] for entry in slate])
+            left = set(alive.tolist()) - set(self.answerer.catalogue.blocked_arms())
             on = self.answerer.learner.state.on
-        slate = [entry for entry in stored.body["slate"] if on and entry["arm"] not in gone]
-        body = {**stored.body, "slate": slate}
+        body = {**stored.body, "slate": [one for one in slate if on and one["arm"] in left]}
         asked.future.set_result(_decision(decision_id, body, repeated=True))
 
     def _feedback(self, asked: Asked) -> None:
@@ -144,6 +146,7 @@ class Desk:
             self.options.learn_issued,
             self.options.min_users,
         )
+        asked.handed_on = True
         self.writer.submit(item).add_done_callback(lambda done: _pass_on(done, asked.future))
 
     def _stored(self, decision_id: str) -> StoredDecision:

@@ -1,6 +1,6 @@
 """How the engine works: every setting with its range, checked when it is made."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from nextquery.checks import number, one_of, whole_number
@@ -61,7 +61,7 @@ class EngineOptions:
     learn_issued: bool = True
     min_users: int = 2
     new_arms: bool = True
-    user_hash_secret: str = ""
+    user_hash_secret: str = field(default="", repr=False)
     gather_ms: float = 2.0
     batch: int = 64
     cache_size: int = 4096

@@ -86,7 +86,7 @@ class Writer:
                     return
             self._commit(batch, marks)
             if self.failures and not self._closing:
-                time.sleep(min(0.05 * 2**self.failures, 1.0))
+                time.sleep(min(0.05 * 2 ** min(self.failures, 5), 1.0))
 
     def _commit(self, batch: list[tuple[Item, "Future[Any]"]], marks: list[str]) -> None:
         """One transaction; what it returns or raises goes to the futures after its end."""
@@ -106,6 +106,7 @@ class Writer:
             else:  # one item that the database refuses must not take the others with it
                 for one in batch:
                     self._commit([one], [])
+                self._commit([], marks)
             return
         self.failures = 0
         if batch:
