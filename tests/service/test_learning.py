@@ -50,7 +50,7 @@ def live_through(engine: Engine, rounds: int = 40, seed: int = 0) -> None:
     "policy", ["lin-ucb-memory", "lin-ucb", "lin-ts", "most-similar", "random"]
 )
 def test_two_learners_agree_bit_for_bit(sqlite: Store, start: Start, policy: str) -> None:
-    engine = start(sqlite, policy=policy, exploration=0.2)
+    engine = start(sqlite, policy=policy, exploration=0.2, learn_issued=True)
     live_through(engine)
     one, other = Learner(sqlite), Learner(sqlite, remembered=1)
     one.catch_up(batch=1)
@@ -65,7 +65,7 @@ def test_two_learners_agree_bit_for_bit(sqlite: Store, start: Start, policy: str
 
 
 def test_rebuilt_equals_live_and_restarted(store: Store, start: Start) -> None:
-    engine = start(store, snapshot_every=25)
+    engine = start(store, snapshot_every=25, learn_issued=True)
     live_through(engine)
     live = caught_up(engine).learner.state
     assert live.policy is not None
