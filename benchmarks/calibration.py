@@ -6,6 +6,7 @@ too, forecasts every step of them, and writes docs/figures/calibration.png.
 """
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +69,7 @@ def main(path: str, m: int = 5) -> None:
     print(f"said on average {said.mean():.4f}, came {came.mean():.4f}")
     middle, share, bars = [], [], []
     print("said      came      95 %              n")
-    for low_edge, high_edge in zip(EDGES, EDGES[1:], strict=False):
+    for low_edge, high_edge in pairwise(EDGES.tolist()):
         inside = (said >= low_edge) & (said < high_edge)
         if inside.sum() < 10:
             continue

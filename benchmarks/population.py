@@ -11,6 +11,7 @@ docs/figures/population.png.
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ class Population:
 
     @classmethod
     def drawn(cls, arms: int, rng: np.random.Generator, *, successors: int = 6) -> "Population":
+        """Successors at random, so that no similarity gives them away."""
         rows = [rng.permutation(np.delete(np.arange(arms), a))[:successors] for a in range(arms)]
         shares = np.array([0.40, 0.22, 0.15, 0.10, 0.08, 0.05][:successors])
         return cls(np.array(rows), np.tile(shares / shares.sum(), (arms, 1)))
@@ -50,13 +52,21 @@ def texts(arms: int) -> list[str]:
 
 
 def live(
-    policy: str, *, arms: int, rounds: int, m: int = 3, people: int = 25, seed: int = 0
+    policy: str,
+    *,
+    arms: int,
+    rounds: int,
+    m: int = 3,
+    people: int = 25,
+    seed: int = 0,
+    **changes: Any,
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
     """Whether each round's slate was accepted, and the best possible acceptance of that round."""
     rng = np.random.default_rng(seed)
     population = Population.drawn(arms, rng)
     pool = nq.ArmPool.from_vectors(texts(arms), rng.normal(size=(arms, 16)))
-    options = EngineOptions(policy=policy, k=50, repeat=True, timeout_s=3600.0, seed=seed)
+    usual: dict[str, Any] = {"k": 50, "repeat": True, "timeout_s": 3600.0, "seed": seed}
+    options = EngineOptions(policy=policy, **{**usual, **changes})
     accepted: list[bool] = []
     best: list[float] = []
     with tempfile.TemporaryDirectory() as folder:

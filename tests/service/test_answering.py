@@ -113,9 +113,9 @@ def test_live_memory_counts_as_the_past_does(rng: np.random.Generator) -> None:
     row = np.concatenate([np.array(s) for s in sessions])
     offsets = np.cumsum([0, *map(len, sessions)])
     past = SessionMemory(PastSessions(row, offsets, np.arange(40.0)), arms=12)
-    assert live.support(range(12)) == past.support(np.arange(12), len(row)).tolist()
+    assert np.array_equal(live.support(np.arange(12)), past.support(np.arange(12), len(row)))
     for history in ([3], [1, 2], [4, 5, 6]):
-        recalled = live.recall(history, most=10_000)
+        recalled = live.recall(history, most=10_000, earlier=10_000)
         assert dict(recalled.followers) == dict(past.followers(history, len(row)))
         assert dict(recalled.longer) == dict(past.followers(history, len(row), memory=2))
         together = past.together(history, len(row))
@@ -128,12 +128,12 @@ def test_live_memory_forgets_its_oldest_rows() -> None:
     for arm in range(20):
         small.add(arm, [arm - 1] if arm else [])
         whole.add(arm, [arm - 1] if arm else [])
-    assert small.recall([3], most=9).near == {}
-    assert small.recall([17], most=9) == whole.recall([17], most=9)
+    assert small.recall([3], most=9, earlier=9).near == {}
+    assert small.recall([17], most=9, earlier=9) == whole.recall([17], most=9, earlier=9)
     again = LiveMemory.from_state(small.state())
     again.add(3, [17])
     small.add(3, [17])
-    assert again.recall([17], most=9) == small.recall([17], most=9)
+    assert again.recall([17], most=9, earlier=9) == small.recall([17], most=9, earlier=9)
     assert len(small._arms) <= 64
 
 

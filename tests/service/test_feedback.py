@@ -1,5 +1,7 @@
 """What may be said of a slate, on both databases."""
 
+from typing import Any
+
 import pytest
 
 from nextquery.errors import Conflict, InvalidInput, NotInSlate, UnknownDecision
@@ -74,8 +76,8 @@ def test_time_outs_close_what_was_delivered_once(store: Store, start: Start) -> 
     assert (totals["undelivered"], totals["open"]) == (0, 0)
 
 
-def test_issued_that_is_an_arm_is_a_success(sqlite: Store, start: Start) -> None:
-    engine = start(sqlite)
+def test_issued_that_is_an_arm_is_a_success_by_option(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite, learn_issued=True)
     decision, arms = asked(engine)
     other = next(arm for arm in range(len(TEXTS)) if arm not in [0, *arms])
     told = engine.feedback(
@@ -93,8 +95,8 @@ def test_issued_that_is_an_arm_is_a_success(sqlite: Store, start: Start) -> None
     assert engine.stats()["coverage"]["share_of_next_queries_shown"] == 0.5
 
 
-def test_issued_teaches_nothing_by_option(sqlite: Store, start: Start) -> None:
-    engine = start(sqlite, learn_issued=False)
+def test_issued_teaches_nothing_else(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
     decision, arms = asked(engine)
     engine.feedback(decision_id=decision.decision_id, accepted=None, issued=TEXTS[arms[1]])
     assert sqlite.read(0)[-1].body["new"] == [0]
@@ -102,7 +104,7 @@ def test_issued_teaches_nothing_by_option(sqlite: Store, start: Start) -> None:
 
 def test_a_request_id_is_answered_once(store: Store, start: Start) -> None:
     engine = start(store)
-    ask = {"session_id": "s", "query": TEXTS[3], "request_id": "r"}
+    ask: dict[str, Any] = {"session_id": "s", "query": TEXTS[3], "request_id": "r"}
     first, again = engine.recommend(**ask), engine.recommend(**ask)
     assert not first.repeated
     assert again.repeated

@@ -10,6 +10,7 @@ import nextquery as nq
 from nextquery.errors import Damaged, InvalidInput
 from nextquery.service.engine import Engine
 from nextquery.service.learner import Learner, newest_state, rebuilt
+from nextquery.service.rebuild import rebuild
 from nextquery.service.schema import events, snapshots
 from nextquery.service.state import State, difference
 from nextquery.service.store import Store
@@ -45,9 +46,11 @@ def live_through(engine: Engine, rounds: int = 40, seed: int = 0) -> None:
             engine.feedback(decision_id=decision_id, accepted=accepted, issued=issued)
 
 
-@pytest.mark.parametrize("policy", ["lin-ucb-memory", "lin-ucb", "lin-ts", "most-similar"])
+@pytest.mark.parametrize(
+    "policy", ["lin-ucb-memory", "lin-ucb", "lin-ts", "most-similar", "random"]
+)
 def test_two_learners_agree_bit_for_bit(sqlite: Store, start: Start, policy: str) -> None:
-    engine = start(sqlite, policy=policy, exploration=0.2)
+    engine = start(sqlite, policy=policy, exploration=0.2, learn_issued=True)
     live_through(engine)
     one, other = Learner(sqlite), Learner(sqlite, remembered=1)
     one.catch_up(batch=1)
@@ -62,7 +65,7 @@ def test_two_learners_agree_bit_for_bit(sqlite: Store, start: Start, policy: str
 
 
 def test_rebuilt_equals_live_and_restarted(store: Store, start: Start) -> None:
-    engine = start(store, snapshot_every=25)
+    engine = start(store, snapshot_every=25, learn_issued=True)
     live_through(engine)
     live = caught_up(engine).learner.state
     assert live.policy is not None
@@ -70,6 +73,7 @@ def test_rebuilt_equals_live_and_restarted(store: Store, start: Start) -> None:
     assert difference(live, rebuilt(store)) <= 1e-9
     engine.close()
     assert newest_state(store).position == store.head().position
+    assert rebuild(store).agrees
     again = start(store)
     assert difference(again.learner.state, live) == 0.0
     assert again.catalogue.pool.rows_in_all == engine.catalogue.pool.rows_in_all > len(TEXTS)
@@ -177,3 +181,11 @@ def test_another_policy_begins_a_new_model(sqlite: Store, start: Start) -> None:
     caught_up(other)
     assert other.learner.state.statistics.totals()["accepted"] == 1
     assert difference(other.learner.state, rebuilt(sqlite)) == 0.0
+
+
+def test_a_snapshot_that_the_log_does_not_support_is_seen(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
+    live_through(engine, rounds=5)
+    caught_up(engine).learner.state.policy._shared.b += 1e-6  # type: ignore[union-attr]
+    engine.close()
+    assert not rebuild(sqlite).agrees

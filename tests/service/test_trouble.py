@@ -38,16 +38,14 @@ def test_a_full_disk(sqlite: Store, start: Start) -> None:
 
     sa.event.listen(sqlite.engine, "connect", fill)
     sqlite.engine.dispose()
-    failed = 0
-    for number in range(30):
-        try:
-            accepted.append(engine.recommend(session_id=f"t{number}", query=TEXTS[number]))
-        except StoreUnavailable as error:
-            assert "full" in str(error)
-            failed += 1
-            if failed == 2:
-                break
-    assert failed == 2
+    queries = iter(TEXTS)
+
+    def ask_until_refused() -> None:
+        for query in queries:
+            accepted.append(engine.recommend(session_id=query, query=query))
+
+    with pytest.raises(StoreUnavailable, match="full"):
+        ask_until_refused()
     assert not engine.health()["store_ok"]
     sa.event.remove(sqlite.engine, "connect", fill)
     sqlite.engine.dispose()

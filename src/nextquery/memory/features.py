@@ -52,13 +52,14 @@ def memory_features(
     >>> row[0, :4].astype(float).round(2).tolist()
     [1.0, 0.5, 0.75, 1.39]
     """
-    follows, near_by = _of(recalled.followers, arms), _of(recalled.near, arms)
+    find = _Finder(arms)
+    follows, near_by = find.values(recalled.followers), find.values(recalled.near)
     columns = [
         np.ones(len(arms)),
         similarities,
         follows / max(sum(recalled.followers.values()), 1.0),
         np.log1p(follows),
-        np.log1p(_of(recalled.longer, arms)),
+        np.log1p(find.values(recalled.longer)),
         np.log1p(near_by),
         near_by / max(float(near_by.max(initial=0.0)), 1e-12),
         np.log1p(support),
@@ -66,5 +67,21 @@ def memory_features(
     return np.stack(columns, axis=1).astype(np.float32)
 
 
-def _of(weights: Mapping[int, float], arms: Ids) -> Floats:
-    return np.array([weights.get(arm, 0.0) for arm in arms.tolist()], np.float64)
+class _Finder:
+    """The weights of some arms: what is remembered is little, so that is what is looked up."""
+
+    def __init__(self, arms: Ids) -> None:
+        self._order = np.argsort(arms, kind="stable")
+        self._sorted = arms[self._order]
+
+    def values(self, weights: Mapping[int, float]) -> Floats:
+        """The weight of every arm, 0 where there is none."""
+        found = np.zeros(len(self._sorted))
+        if not weights or not len(found):
+            return found
+        keys = np.fromiter(weights.keys(), np.int64, len(weights))
+        values = np.fromiter(weights.values(), np.float64, len(weights))
+        place = np.minimum(np.searchsorted(self._sorted, keys), len(found) - 1)
+        here = self._sorted[place] == keys
+        found[self._order[place[here]]] = values[here]
+        return found

@@ -13,7 +13,8 @@ from nextquery.service.learner import Learner
 from nextquery.service.live_memory import LiveMemory
 
 FROM_MEMORY = 100  # arms that the memory may add to the selected ones
-_PLACES = 100  # newest places of a query that are looked at: head queries have very many
+_PLACES = 300  # newest places of the last query that are looked at: head queries have very many
+_EARLIER = 50  # newest places of the queries before it
 _QUERIES = 8  # newest queries of a session that the memory is asked about
 
 
@@ -40,7 +41,7 @@ class Recollection:
     def recall(self, history: Sequence[int], *, running: bool, before: int | None) -> Recalled:
         """What is known of a session; `running` says that its last query is the one now running."""
         newest = list(history)[-_QUERIES:]
-        live = self.live.recall(newest, most=_PLACES)
+        live = self.live.recall(newest, most=_PLACES, earlier=_EARLIER)
         known = [arm for arm in newest if arm < self.arms]
         if self.past is None or not known:
             recalled = live
@@ -51,9 +52,14 @@ class Recollection:
             recalled = Recalled(
                 _sum(self._followers(newest[-1:] if whole else [], end), live.followers),
                 _sum(self._followers(last_two, end, memory=2), live.longer),
-                _sum(self.past.together(known, end, most=_PLACES), live.near),
+                _sum(self._near(known, end), live.near),
             )
         return recalled if running else Recalled({}, {}, recalled.near)
+
+    def _near(self, known: list[int], end: int) -> Mapping[int, float]:
+        assert self.past is not None
+        last = self.past.together(known[-1:], end, most=_PLACES)
+        return _sum(last, self.past.together(known[:-1], end, most=_EARLIER))
 
     def _followers(self, history: list[int], end: int, memory: int = 1) -> Mapping[int, float]:
         assert self.past is not None
@@ -61,7 +67,7 @@ class Recollection:
 
     def support(self, arms: Ids, before: int | None) -> Ids:
         """How often each arm was asked."""
-        support = np.array(self.live.support(arms.tolist()), np.int64)
+        support = self.live.support(arms)
         old = np.flatnonzero(arms < self.arms)
         if self.past is not None and len(old):
             support[old] += self.past.support(arms[old], self.end if before is None else before)

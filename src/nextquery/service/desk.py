@@ -16,6 +16,7 @@ from nextquery.service.state import encoded_vector
 from nextquery.service.store import Store, StoredDecision
 from nextquery.service.writer import Writer
 
+_TOGETHER = 16  # slates that wait for each other before they are written
 _TRIES = 20  # how often a slate is made anew because a block came in between
 
 
@@ -40,7 +41,7 @@ class Desk:
             self._answer(batch)
         except Exception as error:  # a request without an answer would wait for ever
             for asked in batch:
-                if not asked.future.done():
+                if not asked.future.done() and not asked.handed_on:
                     asked.future.set_exception(error)
 
     def _answer(self, batch: list[Asked]) -> None:
@@ -61,21 +62,26 @@ class Desk:
             return
         last = self.store.last_of_sessions(asked.session_id for asked, _ in ready)
         many = self.answerer.select([anchor for _, anchor in ready])
+        made: list[tuple[Asked, NewDecision]] = []
         for (asked, anchor), selected in zip(ready, many, strict=True):
             visit = Visit.after(last.get(asked.session_id))
             if asked.kind == "forecast":
                 asked.future.set_result(self.answerer.forecast(anchor, selected, visit, asked.m))
             else:
                 body = self.answerer.slate(asked, anchor, selected, visit)
-                self._record(asked, anchor, body)
+                made.append((asked, self._item(asked, anchor, body)))
+                if len(made) == _TOGETHER:
+                    self._record(made)
+                    made = []
+        self._record(made)
 
     def _know_the_barrier(self) -> None:
         """Read the log as far as the last block, so that no answer passes it by."""
         if self.answerer.learner.position < self.store.head().barrier:
             self.answerer.learner.catch_up()
 
-    def _record(self, asked: Asked, anchor: Anchor, body: dict[str, Any]) -> None:
-        item = NewDecision(
+    def _item(self, asked: Asked, anchor: Anchor, body: dict[str, Any]) -> NewDecision:
+        return NewDecision(
             asked.decision_id,
             asked.session_id,
             body,
@@ -87,6 +93,15 @@ class Desk:
             self.options.min_users,
         )
 
+    def _record(self, made: list[tuple[Asked, NewDecision]]) -> None:
+        """Hand slates to the writer, which answers them once they are durable."""
+        for asked, _ in made:
+            asked.handed_on = True
+        futures = self.writer.submit_many([item for _, item in made])
+        for (asked, item), future in zip(made, futures, strict=True):
+            future.add_done_callback(self._told(asked, item.body))
+
+    def _told(self, asked: Asked, body: dict[str, Any]) -> Callable[["Future[Any]"], None]:
         def told(future: "Future[Any]") -> None:
             error = future.exception()
             if error is not None:
@@ -101,9 +116,10 @@ class Desk:
                 )
             else:
                 asked.known, asked.tries = written.known, asked.tries + 1
+                asked.handed_on = False
                 self._again(asked)
 
-        self.writer.submit(item).add_done_callback(told)
+        return told
 
     def _repeat(self, asked: Asked) -> None:
         """The answer that a request of this name had; what was blocked since is left out."""
@@ -116,12 +132,12 @@ class Desk:
             )
         stored = self._stored(decision_id)
         self._know_the_barrier()
+        slate = stored.body["slate"]
         with self.answerer.lock:
-            gone = set(self.answerer.catalogue.blocked_arms())
-            gone |= set(self.answerer.catalogue.pool.removed.tolist())
+            alive = self.answerer.catalogue.pool.alive([entry["arm"] for entry in slate])
+            left = set(alive.tolist()) - set(self.answerer.catalogue.blocked_arms())
             on = self.answerer.learner.state.on
-        slate = [entry for entry in stored.body["slate"] if on and entry["arm"] not in gone]
-        body = {**stored.body, "slate": slate}
+        body = {**stored.body, "slate": [one for one in slate if on and one["arm"] in left]}
         asked.future.set_result(_decision(decision_id, body, repeated=True))
 
     def _feedback(self, asked: Asked) -> None:
@@ -144,6 +160,7 @@ class Desk:
             self.options.learn_issued,
             self.options.min_users,
         )
+        asked.handed_on = True
         self.writer.submit(item).add_done_callback(lambda done: _pass_on(done, asked.future))
 
     def _stored(self, decision_id: str) -> StoredDecision:

@@ -103,7 +103,7 @@ class NewFeedback:
     accepted: int | None
     fails: str
     issued: Issued | None = None
-    learn_issued: bool = True
+    learn_issued: bool = False
     min_users: int = 2
 
     def asks(self) -> tuple[Sequence[str], Sequence[str]]:

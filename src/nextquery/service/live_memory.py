@@ -26,8 +26,8 @@ class LiveMemory:
     >>> memory = LiveMemory()
     >>> memory.add(8, history=[7])
     >>> memory.add(9, history=[7, 8])
-    >>> recalled = memory.recall([7], most=10)
-    >>> dict(recalled.followers), dict(recalled.near), memory.support([8, 7])
+    >>> recalled = memory.recall([7], most=10, earlier=10)
+    >>> dict(recalled.followers), dict(recalled.near), memory.support(np.array([8, 7])).tolist()
     ({8: 1.0}, {9: 0.5, 8: 1.0}, [1, 0])
     """
 
@@ -37,11 +37,13 @@ class LiveMemory:
         self._arms = np.full((0, _WIDTH), _NOBODY, np.int64)
         self._links = np.full((0, _WIDTH), _NOBODY, np.int64)
         self._last: dict[int, int] = {}  # by arm: its newest place, as row × width + column
-        self._support: dict[int, int] = {}
+        self._support = np.zeros(0, np.int64)  # by arm
 
     def add(self, arm: int, history: Sequence[int]) -> None:
         """An arm was asked; `history` holds the session's earlier arms, the newest last."""
-        self._support[arm] = self._support.get(arm, 0) + 1
+        if arm >= len(self._support):
+            self._support = _longer(self._support, max(64, 2 * len(self._support), arm + 1), 0)
+        self._support[arm] += 1
         at = self.count % self.rows
         if at >= len(self._arms):
             self._grow()
@@ -54,19 +56,25 @@ class LiveMemory:
                 self._last[one] = self.count * _WIDTH + column
         self.count += 1
 
-    def support(self, arms: Sequence[int]) -> list[int]:
+    def support(self, arms: NDArray[np.int64]) -> NDArray[np.int64]:
         """How often each arm was asked."""
-        return [self._support.get(arm, 0) for arm in arms]
+        if not len(self._support):
+            return np.zeros(len(arms), np.int64)
+        known = arms < len(self._support)
+        return np.where(known, self._support[np.where(known, arms, 0)], 0)
 
-    def recall(self, history: Sequence[int], *, most: int) -> Recalled:
-        """What the newest `most` places of each query of a session say."""
+    def recall(self, history: Sequence[int], *, most: int, earlier: int) -> Recalled:
+        """What the newest places of a session's queries say.
+
+        Of its last query `most` places are looked at, of each one before it `earlier` places.
+        """
         followers: dict[int, float] = defaultdict(float)
         longer: dict[int, float] = defaultdict(float)
         near: dict[int, float] = defaultdict(float)
         before = history[-2] if len(history) > 1 else None
         for number, arm in enumerate(history):
             running = number == len(history) - 1
-            for row, column in self._places(arm, most):
+            for row, column in self._places(arm, most if running else earlier):
                 if column == 0:
                     for distance, other in enumerate(row[1:], start=1):
                         if other != _NOBODY:
@@ -91,11 +99,8 @@ class LiveMemory:
 
     def _grow(self) -> None:
         size = min(self.rows, max(64, 2 * len(self._arms)))
-        for name in ("_arms", "_links"):
-            grown = np.full((size, _WIDTH), _NOBODY, np.int64)
-            old = getattr(self, name)
-            grown[: len(old)] = old
-            setattr(self, name, grown)
+        self._arms = _longer(self._arms, size, _NOBODY)
+        self._links = _longer(self._links, size, _NOBODY)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything, as arrays."""
@@ -105,7 +110,7 @@ class LiveMemory:
             "arms": self._arms[:used].copy(),
             "links": self._links[:used].copy(),
             "last": _pairs(self._last),
-            "support": _pairs(self._support),
+            "support": np.trim_zeros(self._support, "b"),
         }
 
     @classmethod
@@ -116,8 +121,14 @@ class LiveMemory:
         memory.count = count
         memory._arms, memory._links = np.array(state["arms"]), np.array(state["links"])
         memory._last = dict(state["last"].tolist())
-        memory._support = dict(state["support"].tolist())
+        memory._support = np.array(state["support"])
         return memory
+
+
+def _longer(rows: NDArray[np.int64], size: int, filler: int) -> NDArray[np.int64]:
+    grown = np.full((size, *rows.shape[1:]), filler, np.int64)
+    grown[: len(rows)] = rows
+    return grown
 
 
 def _pairs(values: Mapping[int, int]) -> NDArray[np.int64]:

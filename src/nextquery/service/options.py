@@ -1,6 +1,6 @@
 """How the engine works: every setting with its range, checked when it is made."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from nextquery.checks import number, one_of, whole_number
@@ -27,6 +27,7 @@ class EngineOptions:
     timeout_s : after so many seconds without feedback a delivered slate has failed; above 0.
     timeout_fails : ``first``, only its first entry failed; or ``all``.
     learn_issued : whether a query that was typed instead, when it is an arm, counts as a success.
+        Off: an arm outside the slate is then only ever seen to succeed, which flatters it.
     min_users : a query becomes an arm when so many distinct users issued it; at least 2.
     new_arms : whether queries become arms at all.
     user_hash_secret : the key under which users are hashed; empty lets the store keep one.
@@ -58,10 +59,10 @@ class EngineOptions:
     repeat: bool = False
     timeout_s: float = 60.0
     timeout_fails: str = "first"
-    learn_issued: bool = True
+    learn_issued: bool = False
     min_users: int = 2
     new_arms: bool = True
-    user_hash_secret: str = ""
+    user_hash_secret: str = field(default="", repr=False)
     gather_ms: float = 2.0
     batch: int = 64
     cache_size: int = 4096

@@ -32,6 +32,7 @@ class Asked:
     decision_id: str = field(default_factory=lambda: uuid4().hex)
     accepted: int | None = None
     tries: int = 0
+    handed_on: bool = False  #: the writer will answer it
 
 
 def an_id(value: Any, name: str) -> str:

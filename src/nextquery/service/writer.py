@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -41,18 +41,24 @@ class Writer:
 
     def submit(self, item: Item) -> "Future[Any]":
         """Write an item with the next transaction."""
-        future: Future[Any] = Future()
-        future.set_running_or_notify_cancel()  # what is in the log cannot be cancelled
+        return self.submit_many([item])[0]
+
+    def submit_many(self, items: Sequence[Item]) -> "list[Future[Any]]":
+        """Write items with the next transaction, together where there is room."""
+        futures: list[Future[Any]] = [Future() for _ in items]
+        for future in futures:
+            future.set_running_or_notify_cancel()  # what is in the log cannot be cancelled
         with self._changed:
-            if self._closing or len(self._items) >= _WAITING:
-                why = "is closing" if self._closing else "waits for the database already"
-                future.set_exception(
-                    StoreUnavailable(f"this worker {why}; nothing was written. Try again.")
-                )
-                return future
-            self._items.append((item, future))
-            self._changed.notify()
-        return future
+            if not self._closing and len(self._items) < _WAITING:
+                self._items.extend(zip(items, futures, strict=True))
+                self._changed.notify()
+                return futures
+            why = "is closing" if self._closing else "waits for the database already"
+        for future in futures:
+            future.set_exception(
+                StoreUnavailable(f"this worker {why}; nothing was written. Try again.")
+            )
+        return futures
 
     def mark_delivered(self, decision_id: str) -> None:
         """Say that an answer was sent: written with the next transaction, or within 100 ms."""
@@ -86,7 +92,7 @@ class Writer:
                     return
             self._commit(batch, marks)
             if self.failures and not self._closing:
-                time.sleep(min(0.05 * 2**self.failures, 1.0))
+                time.sleep(min(0.05 * 2 ** min(self.failures, 5), 1.0))
 
     def _commit(self, batch: list[tuple[Item, "Future[Any]"]], marks: list[str]) -> None:
         """One transaction; what it returns or raises goes to the futures after its end."""
@@ -106,6 +112,7 @@ class Writer:
             else:  # one item that the database refuses must not take the others with it
                 for one in batch:
                     self._commit([one], [])
+                self._commit([], marks)
             return
         self.failures = 0
         if batch:
