@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from nextquery.checks import one_of, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.memory import SessionMemory, only_seen
+from nextquery.memory import PastSessions, SessionMemory, only_seen
 from nextquery.replay.names import has_size, selector_named
 from nextquery.replay.rankers import Step
 from nextquery.replay.seeds import generator
-from nextquery.replay.sessions import Ids, PastSessions
+from nextquery.replay.sessions import Ids
 from nextquery.replay.stream_policies import (
     LEARNING_OFF,
     MEMORY,
