@@ -3,9 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test lint reproduce bench soak clean
+.PHONY: run play test lint reproduce bench soak clean
 
-run: pools/sample/manifest.json  ## make a pool of the built-in sample and play the closed loop on it
+run: pools/sample/manifest.json  ## make a pool of the built-in sample and serve it on localhost
+	$(BIN)/nextquery serve pools/sample --store sqlite:///pools/sample.db
+
+play: pools/sample/manifest.json  ## play the closed loop on the sample, without the service
 	$(BIN)/python examples/play_sample.py pools/sample
 
 pools/sample/manifest.json: | .venv/ready
@@ -29,7 +32,9 @@ bench: .venv/bench-ready  ## speed, beside the peers and the physical floor
 	$(BIN)/python -m benchmarks.policies
 	$(BIN)/python -m benchmarks.replay_rounds
 
-soak: .venv/ready  ## the property tests on many more examples, newly drawn
+soak: pools/sample/manifest.json  ## kill the service again and again; then many more examples of the property tests
+	$(BIN)/python -m benchmarks.soak_service pools/sample --store sqlite --seconds 180
+	$(BIN)/python -m benchmarks.soak_service pools/sample --store postgres --seconds 180
 	$(BIN)/pytest tests --hypothesis-profile=soak
 
 clean:

@@ -36,6 +36,23 @@ def test_play_sample(tmp_path: Path) -> None:
     assert "slates accepted" in said
 
 
+def test_search_box(tmp_path: Path) -> None:
+    ingest(pets(tmp_path / "log.tsv"), tmp_path / "pool", encoder="lsa")
+    said = run("search_box.py", "--pool", str(tmp_path / "pool"))
+    assert said.count("asks:") == 6
+    assert "'accepted': 3" in said
+
+
+def test_prefetch_duckdb(tmp_path: Path) -> None:
+    ingest(pets(tmp_path / "log.tsv"), tmp_path / "pool", encoder="lsa")
+    options = ["--visitors", "20", "--paths", "6", "--cache", "8"]
+    said = run("prefetch_duckdb.py", "--pool", str(tmp_path / "pool"), *options)
+    rates = [
+        float(line.split()[-1].rstrip("%")) for line in said.splitlines() if "hit rate" in line
+    ]
+    assert rates[1] > rates[0]
+
+
 def test_every_example_is_run_here() -> None:
     source = Path(__file__).read_text()
     for path in EXAMPLES.glob("*.py"):

@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "nextquery"
 ORDER = [
     {"errors"},
     {"checks"},
-    {"params", "folders", "vectors", "compiled", "utility_loops"},
+    {"params", "folders", "vectors", "compiled", "utility_loops", "client"},
     {"logs"},
     {"encode"},
     {"arms"},
@@ -19,6 +19,7 @@ ORDER = [
     {"utility"},
     {"optimize"},
     {"select"},
+    {"memory"},
     {"policies"},
     {"session"},
     {"recommender"},

@@ -9,9 +9,11 @@ import nextquery as nq
 def test_exported_names() -> None:
     assert sorted(nq.__all__) == [
         "ArmPool",
+        "AsyncClient",
         "Bump",
         "Candidates",
         "Choice",
+        "Client",
         "Context",
         "FeedbackUCB",
         "LinTS",
@@ -41,6 +43,7 @@ def test_importing_starts_no_threads_and_loads_nothing_heavy() -> None:
     code = (
         "import sys, threading, nextquery;"
         "heavy = {'torch', 'ray', 'psycopg', 'matplotlib', 'sklearn', 'wordllama'};"
+        "heavy |= {'fastapi', 'uvicorn', 'pydantic', 'sqlalchemy', 'alembic', 'httpx2'};"
         "print(threading.active_count(), sorted(heavy & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -2,6 +2,7 @@
 
 from nextquery import encode, errors, optimize, preference, utility
 from nextquery.arms import ArmPool
+from nextquery.client import AsyncClient, Client
 from nextquery.policies import (
     Choice,
     Context,
@@ -28,9 +29,11 @@ from nextquery.session import Session
 
 __all__ = [
     "ArmPool",
+    "AsyncClient",
     "Bump",
     "Candidates",
     "Choice",
+    "Client",
     "Context",
     "FeedbackUCB",
     "LinTS",

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -151,13 +152,21 @@ def test_interrupted_leaves_the_old_pool(
     assert sorted(os.listdir(tmp_path / "pool")) == before
 
 
+def verbs(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command, those of groups included, under its full name."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from verbs(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
+
+
 def test_every_command_is_documented() -> None:
     """README or the guides show every verb and every option of it."""
     root = Path(__file__).parents[2]
     pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
-    group: Any = typer.main.get_command(cli.app)
-    for name, command in group.commands.items():
+    for name, command in verbs(typer.main.get_command(cli.app)):
         assert f"nextquery {name}" in text, f"nextquery {name} is not documented"
         for parameter in command.params:
             for option in parameter.opts:

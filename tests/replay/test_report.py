@@ -9,11 +9,12 @@ import pytest
 
 from nextquery import replay
 from nextquery.errors import InvalidInput, NotAFolder
+from nextquery.memory import PastSessions
 from nextquery.replay.curves import read_curves
 from nextquery.replay.describe import THRESHOLDS, arms_above
 from nextquery.replay.drawing import apart
 from nextquery.replay.metrics import bands, difference
-from nextquery.replay.sessions import PastSessions, checked, draw_anchors
+from nextquery.replay.sessions import checked, draw_anchors
 from tests.replay.worlds import small_world
 
 FIGURES = ("figure-1", "figure-2", "figure-3", "figure-4", "prefetch")

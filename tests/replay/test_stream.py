@@ -10,11 +10,10 @@ import pytest
 import nextquery as nq
 from nextquery import replay
 from nextquery.errors import InvalidInput
+from nextquery.memory import PastSessions, SessionMemory
 from nextquery.replay import stream
-from nextquery.replay.memory import SessionMemory
 from nextquery.replay.rankers import NGram, Popularity, Step
 from nextquery.replay.results import read_rows
-from nextquery.replay.sessions import PastSessions
 from nextquery.replay.stream_results import COLUMNS, rows_of
 from nextquery.replay.work import begin
 from tests.replay.worlds import small_world

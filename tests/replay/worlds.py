@@ -3,7 +3,7 @@
 import numpy as np
 
 import nextquery as nq
-from nextquery.replay.sessions import PastSessions
+from nextquery.memory import PastSessions
 
 
 def small_world(

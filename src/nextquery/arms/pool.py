@@ -89,6 +89,19 @@ class ArmPool:
         pool._folder = folder
         return pool
 
+    def copy(self) -> "ArmPool":
+        """A pool that starts as this one is, sharing its stored rows, and then goes its own way.
+
+        >>> pool = ArmPool.from_vectors(["cats"], [[1, 0]])
+        >>> twin = pool.copy()
+        >>> twin.add(["stocks"], [[0, 1]]).tolist(), len(pool), len(twin)
+        ([1], 1, 2)
+        """
+        stored = self._rows.stored
+        twin = ArmPool(self._texts.copy(), stored, self._removed, origin=self.origin)
+        twin._rows, twin._encoder, twin._folder = self._rows.copy(), self._encoder, self._folder
+        return twin
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the pool to a folder; a kill at any moment leaves the older state whole."""
         folders.write(path, kind=KIND, version=VERSION, parts=self.parts(), meta=self.meta())
@@ -185,7 +198,11 @@ class ArmPool:
     def alive(self, ids: Iterable[int]) -> Ids:
         """Those of the ids that were not removed, in their order."""
         wanted = self._ids(ids, "ids", keep_order=True)
-        return wanted[~np.isin(wanted, self._removed)]
+        if not len(self._removed):
+            return wanted
+        place = np.minimum(np.searchsorted(self._removed, wanted), len(self._removed) - 1)
+        left: Ids = wanted[self._removed[place] != wanted]
+        return left
 
     def rows(self, ids: Iterable[int]) -> Vectors:
         """The vectors of a few arms, in the order of `ids`."""
@@ -268,8 +285,7 @@ class ArmPool:
 
     def count(self, exclude: Iterable[int] = ()) -> int:
         """How many arms are neither removed nor excluded."""
-        hidden = np.union1d(self._removed, self._ids(exclude, "exclude"))
-        return self.rows_in_all - len(hidden)
+        return len(self) - len(self.alive(self._ids(exclude, "exclude")))
 
     def anchors(self, vectors: ArrayLike) -> Vectors:
         """Anchor vectors as unit rows; a zero vector is legal and similar to nothing."""

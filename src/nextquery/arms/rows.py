@@ -55,6 +55,12 @@ class Rows:
                     self._codes = Codes.of(self.stored)
         return self._codes
 
+    def copy(self) -> "Rows":
+        """The same rows, the stored part shared; what is added to one is not in the other."""
+        twin = Rows(self.stored, self._codes)
+        twin.append(self._buffer[: self.added])
+        return twin
+
     def segments(self) -> list[Vectors]:
         """The rows as they lie in memory, in order."""
         return [self.stored, self._buffer[: self.added]]

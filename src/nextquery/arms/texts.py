@@ -117,6 +117,12 @@ class Texts(Sequence[str]):
         self._added.extend(texts)
         self._ids_of_added.update(zip(texts, range(start, start + len(texts)), strict=True))
 
+    def copy(self) -> "Texts":
+        """The same texts; what is added to one is not in the other."""
+        twin = Texts(self._stored, self._hashes, self._ids)
+        twin.append(self._added)
+        return twin
+
     def parts(self) -> dict[str, Part]:
         """What a folder keeps of the texts."""
         hashes = np.array([_hash(text) for text in self], np.uint64)

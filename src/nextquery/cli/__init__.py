@@ -12,12 +12,17 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from nextquery.cli.config import config
+from nextquery.cli.export import export
 from nextquery.cli.ingest import ingest
+from nextquery.cli.keys import keys
 from nextquery.cli.output import BAD_FILES, err, exit_code
+from nextquery.cli.rebuild import rebuild
 from nextquery.cli.recommend import recommend
 from nextquery.cli.replay import replay
 from nextquery.cli.report import report
 from nextquery.cli.reproduce import reproduce
+from nextquery.cli.serve import serve
 from nextquery.cli.stats import stats
 from nextquery.cli.train import train
 from nextquery.errors import NextqueryError
@@ -29,8 +34,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (ingest, stats, recommend, train, replay, report, reproduce):
+verbs = (ingest, stats, recommend, train, replay, report, reproduce, serve, export, rebuild)
+for verb in verbs:
     app.command()(verb)
+for group in (keys, config):
+    app.add_typer(group)
 
 
 def main() -> None:

@@ -154,6 +154,10 @@ class Policy(ABC):
         if before != after:
             self._correct(choice, before, after)
 
+    def estimates(self, candidates: Candidates, context: Context) -> tuple[Floats, Floats] | None:
+        """What is believed of every candidate: mean and width; None without a shared model."""
+        return self._estimates(self._features(candidates, context)) if len(candidates) else None
+
     def state(self) -> State:
         """All that was learnt, as arrays; `from_state` makes an equal policy of it."""
         return {
@@ -199,6 +203,10 @@ class Policy(ABC):
     def _leading_scores(self, candidates: Candidates, features: Floats, m: int) -> Floats:
         """The scores; −∞ may stand for one that is known not to tie with the m best."""
         return self._scores(candidates, features)
+
+    def _estimates(self, features: Floats) -> tuple[Floats, Floats] | None:
+        """Mean and width for rows of features."""
+        return None
 
     def _correct(self, choice: Choice, old: float | None, new: float | None) -> None:
         """Learn; a policy without a model has nothing to."""

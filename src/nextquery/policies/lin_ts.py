@@ -64,6 +64,9 @@ class LinTS(Policy):
             return self.v
         return self.noise * math.sqrt(24 / self.exploration * d * math.log(1 / self.delta))
 
+    def _estimates(self, features: Floats) -> tuple[Floats, Floats] | None:
+        return self._shared.means(features), self._shared.widths(features)
+
     def _features(self, candidates: Candidates, context: Context) -> Floats:
         return features_of(self.features, candidates, context)
 

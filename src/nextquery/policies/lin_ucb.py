@@ -61,6 +61,11 @@ class LinUCB(Policy):
         self.prior = prior if prior is None else one_of(prior, "prior", ("preference",))
         self._shared, self._disjoint = Ridge(self.ridge), DisjointRidge(self.ridge)
 
+    def _estimates(self, features: Floats) -> tuple[Floats, Floats] | None:
+        if self.model == "disjoint":
+            return None
+        return self._shared.means(features), self._shared.widths(features)
+
     def _features(self, candidates: Candidates, context: Context) -> Floats:
         kind = "arm" if self.model == "disjoint" else self.features
         return features_of(kind, candidates, context)

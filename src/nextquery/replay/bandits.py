@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.arms.pool import ArmPool
+from nextquery.memory import Recalled, SessionMemory, memory_features
 from nextquery.policies import Context, Policy
-from nextquery.replay.memory import SessionMemory
 from nextquery.replay.rankers import Ranker, Step
 from nextquery.replay.sessions import Ids
 from nextquery.select import Candidates
@@ -95,29 +95,18 @@ class MemoryBandit(Bandit):
     def _made(self, step: Step) -> Candidates:
         end = self.memory_frozen_at
         before = step.before if end is None else min(step.before, end)
-        followers = self.memory.followers(step.history, before)
-        longer = self.memory.followers(step.history, before, memory=2)
-        near = self.memory.together(step.history, before)
-        arms, similarities = self._with_memory(step, followers, near)
-        follows, near_by = _of(followers, arms), _of(near, arms)
-        columns = [
-            np.ones(len(arms)),
-            similarities,
-            follows / max(sum(followers.values()), 1.0),
-            np.log1p(follows),
-            np.log1p(_of(longer, arms)),
-            np.log1p(near_by),
-            near_by / max(float(near_by.max(initial=0.0)), 1e-12),
-            np.log1p(self.memory.support(arms, before)),
-        ]
-        vectors = np.stack(columns, axis=1).astype(np.float32)
+        recalled = Recalled(
+            self.memory.followers(step.history, before),
+            self.memory.followers(step.history, before, memory=2),
+            self.memory.together(step.history, before),
+        )
+        arms, similarities = self._with_memory(step, recalled)
+        support = self.memory.support(arms, before)
+        vectors = memory_features(arms, similarities, recalled, support)
         return Candidates(arms, vectors, similarities, _in_order(len(arms)))
 
-    def _with_memory(
-        self, step: Step, followers: dict[int, float], near: dict[int, float]
-    ) -> tuple[Ids, NDArray[np.float64]]:
-        weights = {arm: followers.get(arm, 0.0) + near.get(arm, 0.0) for arm in {*followers, *near}}
-        suggested = np.array(sorted(weights, key=lambda arm: (-weights[arm], arm)), np.int64)
+    def _with_memory(self, step: Step, recalled: Recalled) -> tuple[Ids, NDArray[np.float64]]:
+        suggested = recalled.suggested()
         hidden = np.concatenate([step.arms, np.array(step.history, np.int64)])
         fresh = suggested[step.open_arms[suggested] & ~np.isin(suggested, hidden)][:_FROM_MEMORY]
         scores = self.pool.score(fresh, self.pool.rows([step.now])[0])
@@ -127,7 +116,3 @@ class MemoryBandit(Bandit):
 def _in_order(count: int) -> NDArray[np.float64]:
     """Preferences that keep the order in which the candidates come."""
     return np.arange(count, 0, -1).astype(np.float64)
-
-
-def _of(weights: dict[int, float], arms: Ids) -> NDArray[np.float64]:
-    return np.array([weights.get(arm, 0.0) for arm in arms.tolist()], np.float64)

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.arms.pool import ArmPool
+from nextquery.memory import PastSessions
 from nextquery.replay.seeds import generator
-from nextquery.replay.sessions import Anchors, Ids, PastSessions
+from nextquery.replay.sessions import Anchors, Ids
 from nextquery.select import Candidates, Selector
 
 _BATCH = 128  # anchors selected for at once: fixed, because every batch has its own generator

@@ -7,9 +7,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from nextquery.arms.pool import ArmPool
+from nextquery.memory import PastSessions
 from nextquery.replay.results import write_rows
 from nextquery.replay.seeds import generator
-from nextquery.replay.sessions import Ids, PastSessions, draw_anchors
+from nextquery.replay.sessions import Ids, draw_anchors
 from nextquery.replay.work import Work
 
 THRESHOLDS = (0.25, 0.4, 0.5, 0.6)

@@ -16,11 +16,11 @@ import numpy as np
 
 from nextquery.arms.pool import ArmPool
 from nextquery.checks import installed
+from nextquery.memory import PastSessions
 from nextquery.replay.anchored import run_cells
 from nextquery.replay.cells import Cell, Options
 from nextquery.replay.describe import describe
 from nextquery.replay.results import COLUMNS, rows_of, write_anchors, write_json, write_rows
-from nextquery.replay.sessions import PastSessions
 from nextquery.replay.work import Progress, Work, begin, default_processes
 
 _PACKAGES = ("numpy", "scipy", "numba", "pyarrow", "matplotlib")

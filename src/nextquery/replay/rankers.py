@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.replay.memory import SessionMemory
+from nextquery.memory import SessionMemory
 from nextquery.replay.sessions import Ids
 
 Floats = NDArray[np.float64]

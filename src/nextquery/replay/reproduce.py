@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 from nextquery.arms.pool import ArmPool
+from nextquery.memory import PastSessions
 from nextquery.replay.cells import Options
 from nextquery.replay.grid import run_grid
 from nextquery.replay.report import report
-from nextquery.replay.sessions import PastSessions
 from nextquery.replay.stream import StreamOptions
 from nextquery.replay.stream_results import run_stream
 from nextquery.replay.work import Progress

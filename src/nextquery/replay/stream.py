@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.arms.pool import ArmPool
 from nextquery.checks import one_of, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.replay.memory import SessionMemory
+from nextquery.memory import PastSessions, SessionMemory, only_seen
 from nextquery.replay.names import has_size, selector_named
 from nextquery.replay.rankers import Step
 from nextquery.replay.seeds import generator
-from nextquery.replay.sessions import Ids, PastSessions
+from nextquery.replay.sessions import Ids
 from nextquery.replay.stream_policies import (
     LEARNING_OFF,
     MEMORY,
@@ -192,13 +191,10 @@ def _select(work: Work, piece: Piece) -> None:
         options.selection, k=options.k, epsilon=options.epsilon, reading=options.reading
     )
     now = steps.past.arms[steps.position[mine.start : mine.stop]]
-    pool, newest = work.pool, np.empty(0, np.int64)
-    if options.pool == "seen":  # what no step of the batch may show is gone for the whole batch
-        first, last = steps.before(mine.start), steps.before(mine.stop - 1)
-        unseen = np.flatnonzero(steps.first_seen >= last)
-        pool = ArmPool(pool.texts, pool.vectors, np.union1d(pool.removed, unseen))
-        newest = np.flatnonzero((steps.first_seen >= first) & (steps.first_seen < last))
-    hidden = [_hidden(steps, step, newest) for step in mine]
+    pool, hidden = work.pool, [np.array(steps.history(step), np.int64) for step in mine]
+    if options.pool == "seen":
+        pool, unseen = only_seen(pool, steps.first_seen, [steps.before(step) for step in mine])
+        hidden = [np.union1d(own, new) for own, new in zip(hidden, unseen, strict=True)]
     rng = generator(options.seed, "stream selection", number)
     found = selector.select_many(pool, pool.rows(now), hidden, rng)
     sizes = np.array([len(candidates) for candidates in found])
@@ -210,12 +206,6 @@ def _select(work: Work, piece: Piece) -> None:
             "sizes": sizes,
         },
     )
-
-
-def _hidden(steps: Steps, step: int, newest: Ids) -> Ids:
-    """What the session asked already, and what was first asked in it or after it began."""
-    asked = np.array(steps.history(step), np.int64)
-    return np.union1d(asked, newest[steps.first_seen[newest] >= steps.before(step)])
 
 
 def _follow(work: Work, piece: Piece) -> None:

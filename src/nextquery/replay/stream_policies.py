@@ -13,9 +13,9 @@ import numpy as np
 
 from nextquery.arms.pool import ArmPool
 from nextquery.errors import InvalidInput
+from nextquery.memory import SessionMemory
 from nextquery.policies import LinUCB
 from nextquery.replay.bandits import Bandit, MemoryBandit
-from nextquery.replay.memory import SessionMemory
 from nextquery.replay.names import POLICIES, policy_named
 from nextquery.replay.rankers import (
     MostSimilarFirst,

@@ -12,9 +12,10 @@ import numpy as np
 
 from nextquery.arms.pool import ArmPool
 from nextquery.checks import installed
+from nextquery.memory import PastSessions
 from nextquery.replay.grid import cost, update_run
 from nextquery.replay.results import write_atomically, write_rows
-from nextquery.replay.sessions import Ids, PastSessions
+from nextquery.replay.sessions import Ids
 from nextquery.replay.stream import Steps, StreamOptions, follow
 from nextquery.replay.stream_policies import uses_selection
 from nextquery.replay.work import Progress, begin

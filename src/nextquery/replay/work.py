@@ -23,7 +23,8 @@ from threadpoolctl import threadpool_limits
 from nextquery import folders
 from nextquery.arms.pool import ArmPool
 from nextquery.errors import NotAFolder
-from nextquery.replay.sessions import PastSessions, checked
+from nextquery.memory import PastSessions
+from nextquery.replay.sessions import checked
 
 Progress = Callable[[int, int, str], None]
 KIND, VERSION = "nextquery replay piece", 1

@@ -5,8 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from nextquery.replay.memory import SessionMemory
-from nextquery.replay.sessions import PastSessions
+from nextquery.memory import PastSessions, SessionMemory
 from tests.replay.worlds import small_world
 
 

@@ -10,9 +10,9 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.replay.sessions import Ids, PastSessions
+from nextquery.memory.sessions import Ids, PastSessions
 
-_NEAR = 5  # how far apart two queries of a session may stand and still count as together
+NEAR = 5  # how far apart two queries of a session may stand and still count as together
 
 
 class SessionMemory:
@@ -37,10 +37,11 @@ class SessionMemory:
         self._begin = np.repeat(sessions.offsets[:-1], lengths)
         self._end = np.repeat(sessions.offsets[1:], lengths)
 
-    def places(self, arm: int, before: int) -> NDArray[np.intp]:
-        """Where an arm stands in the row, before a position."""
+    def places(self, arm: int, before: int, most: int | None = None) -> NDArray[np.intp]:
+        """Where an arm stands in the row, before a position: all places, or the newest `most`."""
         mine = self._places[self._starts[arm] : self._starts[arm + 1]]
-        return mine[: np.searchsorted(mine, before)]
+        end = int(np.searchsorted(mine, before))
+        return mine[0 if most is None else max(0, end - most) : end]
 
     def support(self, arms: Ids, before: int) -> Ids:
         """How often each arm was asked before a position."""
@@ -51,15 +52,18 @@ class SessionMemory:
         """How often every arm was asked before a position."""
         return np.bincount(self._row[:before], minlength=len(self._starts) - 1)
 
-    def followers(self, history: list[int], before: int, *, memory: int = 1) -> dict[int, float]:
+    def followers(
+        self, history: list[int], before: int, *, memory: int = 1, most: int | None = None
+    ) -> dict[int, float]:
         """What came next in earlier sessions after the same last queries, up to `memory` of them.
 
-        With ``memory=2`` only places count where the last two queries were the same.
+        With ``memory=2`` only places count where the last two queries were the same; with `most`
+        only the newest places of the last query.
         """
         found: dict[int, float] = defaultdict(float)
         if len(history) < memory:
             return found
-        for place in self.places(history[-1], before).tolist():
+        for place in self.places(history[-1], before, most).tolist():
             first = place - memory + 1
             if place + 1 < self._end[place] and first >= self._begin[place]:
                 same = self._row[first : place + 1].tolist() == history[-memory:]
@@ -67,13 +71,15 @@ class SessionMemory:
                     found[int(self._row[place + 1])] += 1.0
         return found
 
-    def together(self, history: list[int], before: int) -> dict[int, float]:
+    def together(
+        self, history: list[int], before: int, *, most: int | None = None
+    ) -> dict[int, float]:
         """What stood near any of these queries in earlier sessions, weighted by 1/distance."""
         found: dict[int, float] = defaultdict(float)
         for arm in history:
-            for place in self.places(arm, before).tolist():
-                low = max(int(self._begin[place]), place - _NEAR)
-                high = min(int(self._end[place]), place + _NEAR + 1)
+            for place in self.places(arm, before, most).tolist():
+                low = max(int(self._begin[place]), place - NEAR)
+                high = min(int(self._end[place]), place + NEAR + 1)
                 for at in range(low, high):
                     if at != place:
                         found[int(self._row[at])] += 1.0 / abs(at - place)

@@ -1,0 +1,106 @@
+"""A lean HTTP client: on two cores the load must not cost more than what it measures."""
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass
+class Times:
+    """Seconds of every answered call, by path, and calls that were not answered with 200."""
+
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    refused: int = 0
+    fallbacks: int = 0
+
+    def line(self, path: str, wall: float) -> str:
+        """Rate and percentiles of one path."""
+        taken = np.array(self.seconds.get(path, [np.nan])) * 1000
+        low, middle, high = np.percentile(taken, [50, 95, 99])
+        return f"{len(taken) / wall:9.0f} {low:9.1f} {middle:9.1f} {high:9.1f}"
+
+
+class Connection:
+    """One keep-alive connection."""
+
+    def __init__(self, port: int, times: Times) -> None:
+        self._port, self._times = port, times
+
+    async def open(self) -> "Connection":
+        """Connect."""
+        self._in, self._out = await asyncio.open_connection("127.0.0.1", self._port)
+        return self
+
+    async def post(self, path: str, body: dict[str, Any]) -> Any:
+        """The answer's JSON, or None when it was not 200."""
+        sent = json.dumps(body).encode()
+        head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        began = time.perf_counter()
+        self._out.write(head.encode() + f"Content-Length: {len(sent)}\r\n\r\n".encode() + sent)
+        header = await self._in.readuntil(b"\r\n\r\n")
+        length = int(header.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        answer = await self._in.readexactly(length)
+        if b" 200 " not in header[:20]:
+            self._times.refused += 1
+            return None
+        self._times.seconds.setdefault(path, []).append(time.perf_counter() - began)
+        return json.loads(answer)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._out.close()
+
+
+async def _client(
+    number: int, port: int, texts: Sequence[str], times: Times, end: float, left: list[int]
+) -> None:
+    rng = random.Random(number)
+    connection = await Connection(port, times).open()
+    turn = 0
+    while time.perf_counter() < end and left[0] > 0:
+        left[0] -= 1
+        turn += 1
+        slate = await connection.post(
+            "/v1/recommend",
+            {
+                "session_id": f"{number}-{turn // 4}-{end}",
+                "query": rng.choice(texts),
+                "m": 5,
+            },
+        )
+        if slate is None:
+            continue
+        times.fallbacks += slate["fallback"]
+        shown = slate["recommendations"]
+        accepted = rng.choice(shown)["arm_id"] if shown and rng.random() < 0.4 else None
+        told = {"decision_id": slate["decision_id"], "accepted": accepted}
+        await connection.post("/v1/feedback", told)
+    connection.close()
+
+
+def load(
+    port: int,
+    texts: Sequence[str],
+    *,
+    clients: int,
+    seconds: float = 1e9,
+    requests: int = 10**9,
+    seed: int = 0,
+) -> tuple[Times, float]:
+    """Recommend and send feedback for so long, or so often; the times and the wall time."""
+    times, left = Times(), [requests]
+    began = time.perf_counter()
+
+    async def everybody() -> None:
+        numbers = range(seed * 1000, seed * 1000 + clients)
+        end = began + seconds
+        await asyncio.gather(*(_client(n, port, texts, times, end, left) for n in numbers))
+
+    asyncio.run(everybody())
+    return times, time.perf_counter() - began

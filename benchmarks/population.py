@@ -1,0 +1,155 @@
+"""A population whose preferences are known: does the service learn them?
+
+Every query has a few successors that people want next, with known probabilities that no similarity
+suggests. People click what they want if they see it, and type it otherwise. Since the population
+is known, so is the best acceptance any recommender can reach: it shows the likeliest successors.
+
+``python -m benchmarks.population`` prints the acceptance by hundreds of rounds and writes
+docs/figures/population.png.
+"""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import nextquery as nq
+from nextquery.service.engine import Engine
+from nextquery.service.options import EngineOptions
+from nextquery.service.store import Store
+
+FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "population.png"
+
+
+@dataclass(frozen=True)
+class Population:
+    """Who wants what next: successors by query, with probabilities, likeliest first."""
+
+    successors: NDArray[np.int64]
+    shares: NDArray[np.float64]
+
+    @classmethod
+    def drawn(cls, arms: int, rng: np.random.Generator, *, successors: int = 6) -> "Population":
+        """Successors at random, so that no similarity gives them away."""
+        rows = [rng.permutation(np.delete(np.arange(arms), a))[:successors] for a in range(arms)]
+        shares = np.array([0.40, 0.22, 0.15, 0.10, 0.08, 0.05][:successors])
+        return cls(np.array(rows), np.tile(shares / shares.sum(), (arms, 1)))
+
+    def wish(self, session: list[int], rng: np.random.Generator, m: int) -> tuple[int, float]:
+        """What comes next in a session, and how often the best slate of m would hold it."""
+        now = session[-1]
+        free = ~np.isin(self.successors[now], session)
+        shares = self.shares[now] * free / (self.shares[now] * free).sum()
+        best = float(np.sort(shares)[::-1][:m].sum())
+        return int(rng.choice(self.successors[now], p=shares)), best
+
+
+def texts(arms: int) -> list[str]:
+    return [f"query number {number} of many" for number in range(arms)]
+
+
+def live(
+    policy: str,
+    *,
+    arms: int,
+    rounds: int,
+    m: int = 3,
+    people: int = 25,
+    seed: int = 0,
+    **changes: Any,
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Whether each round's slate was accepted, and the best possible acceptance of that round."""
+    rng = np.random.default_rng(seed)
+    population = Population.drawn(arms, rng)
+    pool = nq.ArmPool.from_vectors(texts(arms), rng.normal(size=(arms, 16)))
+    usual: dict[str, Any] = {"k": 50, "repeat": True, "timeout_s": 3600.0, "seed": seed}
+    options = EngineOptions(policy=policy, **{**usual, **changes})
+    accepted: list[bool] = []
+    best: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store.open(str(Path(folder) / "store.db"))
+        with Engine.start(pool, store, options) as engine:
+            number = 0
+            while len(accepted) < rounds:  # all people ask at once, four queries each
+                sessions = [[int(rng.integers(arms))] for _ in range(people)]
+                for _ in range(4):
+                    _step(engine, population, sessions, f"s{number}", m, rng, accepted, best)
+                number += 1
+        store.close()
+    return np.array(accepted[:rounds]), np.array(best[:rounds])
+
+
+def _step(
+    engine: Engine,
+    population: Population,
+    sessions: list[list[int]],
+    name: str,
+    m: int,
+    rng: np.random.Generator,
+    accepted: list[bool],
+    best: list[float],
+) -> None:
+    """Everybody asks, sees a slate, and clicks or types."""
+    asked = [
+        engine.submit_recommend(
+            session_id=f"{name}-{person}", query=engine.catalogue.pool.texts[session[-1]], m=m
+        )
+        for person, session in enumerate(sessions)
+    ]
+    said = []
+    for session, future in zip(sessions, asked, strict=True):
+        decision = future.result()
+        wanted, possible = population.wish(session, rng, m)
+        seen = wanted in [one.arm_id for one in decision.recommendations]
+        accepted.append(seen)
+        best.append(possible)
+        session.append(wanted)
+        said.append(
+            engine.submit_feedback(
+                decision_id=decision.decision_id,
+                accepted=wanted if seen else None,
+                issued=None if seen else engine.catalogue.pool.texts[wanted],
+            )
+        )
+    for told in said:
+        told.result()
+    engine.learner.catch_up()
+
+
+def windows(values: NDArray[np.generic], size: int) -> NDArray[np.float64]:
+    """Means of consecutive windows."""
+    whole = len(values) // size * size
+    means: NDArray[np.float64] = values[:whole].astype(float).reshape(-1, size).mean(axis=1)
+    return means
+
+
+def main(arms: int = 100, rounds: int = 10_000, size: int = 500) -> None:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4))
+    at = np.arange(1, rounds // size + 1) * size
+    possible = np.empty(0)
+    for policy in ("lin-ucb-memory", "most-similar"):
+        accepted, best = live(policy, arms=arms, rounds=rounds)
+        means, possible = windows(accepted, size), windows(best, size)
+        axes.plot(at, means, marker="o", markersize=3, label=policy)
+        print(policy, "by", size, "rounds:", " ".join(f"{mean:.3f}" for mean in means))
+        last = accepted[-size:].mean() / best[-size:].mean()
+        print(f"{policy}: last {size} rounds {means[-1]:.3f} = {last:.1%} of the best possible")
+    print("best possible:", " ".join(f"{mean:.3f}" for mean in possible))
+    axes.plot(at, possible, color="black", linestyle="--", label="best possible")
+    axes.set_xlabel("rounds")
+    axes.set_ylabel("acceptance")
+    axes.set_ylim(0, 1)
+    axes.legend()
+    axes.set_title(f"{arms} queries, slates of 3, no past sessions")
+    figure.tight_layout()
+    figure.savefig(FIGURE, dpi=120)
+    print(f"wrote {FIGURE}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""The service under load on loopback, learning all the while, beside the floors of its work.
+
+The pool is made of random unit vectors (selection costs the same whatever they mean) and kept in
+``--pool``. Queries are drawn uniformly from its arms, so the cache hardly ever helps; every
+recommendation is followed by feedback. The load is made by this process, on the same cores.
+
+    python -m benchmarks.service_load --pool pools/random [--arms 1120461] [--workers 1 2]
+"""
+
+import argparse
+import random
+import tempfile
+from pathlib import Path
+
+import faiss
+import numpy as np
+import psutil
+
+import nextquery as nq
+from benchmarks.http_load import load
+from benchmarks.timing import best_of
+from nextquery.service.process import ServiceProcess
+
+K = 250
+
+
+def random_pool(folder: Path, arms: int, dim: int) -> nq.ArmPool:
+    """Random unit vectors under made-up words, saved once."""
+    if not (folder / "manifest.json").exists():
+        rows = np.random.default_rng(0).normal(size=(arms, dim)).astype(np.float32)
+        nq.ArmPool.from_vectors([word(i) for i in range(arms)], rows).save(folder)
+    return nq.ArmPool.open(folder)
+
+
+def word(number: int) -> str:
+    """A number in letters: the cleaning rules take digits for something else."""
+    letters = ""
+    while number or not letters:
+        number, digit = divmod(number, 20)
+        letters += "bcdfghjklmnpqrstvwxz"[digit] + "aeiou"[digit % 5]
+    return f"search {letters}"
+
+
+def floors(pool: nq.ArmPool, anchors: int, turns: int) -> dict[str, float]:
+    """Seconds for one anchor: FAISS one at a time, and the bare product of a batch."""
+    rows = np.ascontiguousarray(pool.vectors)
+    some = rows[np.random.default_rng(1).integers(len(rows), size=anchors)]
+    flat = faiss.IndexFlatIP(pool.dim)
+    flat.add(rows)
+    out = np.empty((anchors, 65536), np.float32)
+
+    def product() -> None:
+        for start in range(0, len(rows), 65536):
+            block = rows[start : start + 65536]
+            np.matmul(some, block.T, out=out[:, : len(block)])
+
+    def one_at_a_time() -> None:
+        for row in some[:8]:
+            flat.search(row[None], K)
+
+    times = best_of({"faiss": one_at_a_time, "product": product}, turns)
+    return {"faiss": times["faiss"] / 8, "product": times["product"] / anchors}
+
+
+def resident(service: ServiceProcess) -> float:
+    """MiB of memory that the service and its workers have for themselves."""
+    assert service.process is not None
+    main = psutil.Process(service.process.pid)
+    every = [main, *main.children(recursive=True)]
+    return float(sum(process.memory_full_info().uss for process in every) / 2**20)
+
+
+def measure(
+    options: argparse.Namespace, pool: nq.ArmPool, workers: int, floor: dict[str, float]
+) -> None:
+    """One table: rate and percentiles for each number of clients."""
+    rng = random.Random(0)
+    texts = [pool.texts[i] for i in rng.sample(range(len(pool)), min(len(pool), 50_000))]
+    with tempfile.TemporaryDirectory(prefix="nextquery-load-") as folder:
+        settings = {"workers": workers, "log_level": "warning", "cache_size": options.cache}
+        store = options.store or f"sqlite:///{folder}/load.db"
+        log = Path(folder) / "service.log"
+        with ServiceProcess(options.pool, store, settings=settings, log=log) as service:
+            load(service.port, texts, clients=4, seconds=3)
+            print(
+                f"\n{workers} worker{'s' * (workers > 1)}, {resident(service):.0f} MiB of its own"
+            )
+            print("clients   recommend/s   p50 ms    p95 ms    p99 ms  fallback  refused"
+                  "  × FAISS one by one  × bare product")  # fmt: skip
+            for seed, clients in enumerate(options.clients, start=1):
+                times, wall = load(
+                    service.port, texts, clients=clients, seconds=options.seconds, seed=seed
+                )
+                each = wall / max(1, len(times.seconds.get("/v1/recommend", [])))
+                print(f"{clients:7d} {times.line('/v1/recommend', wall)} {times.fallbacks:9d}"
+                      f" {times.refused:8d} {each / floor['faiss']:15.2f}"
+                      f" {each / floor['product']:15.2f}", flush=True)  # fmt: skip
+            if options.requests:
+                print("\nrequests   MiB of its own (recommend and feedback each count as one)")
+                step = max(1, options.requests // 20)
+                for done in range(0, options.requests, 2 * step):
+                    load(service.port, texts, clients=32, requests=step, seed=1000 + done)
+                    print(f"{done + 2 * step:8d} {resident(service):8.0f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pool", type=Path, required=True, help="made there when it is not there")
+    parser.add_argument("--arms", type=int, default=1_120_461, help="the paper's pool")
+    parser.add_argument("--dim", type=int, default=128)
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 64])
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--seconds", type=float, default=15, help="for each number of clients")
+    parser.add_argument("--requests", type=int, default=0, help="then so many, watching memory")
+    parser.add_argument("--cache", type=int, default=4096)
+    parser.add_argument("--store", default="", help="a PostgreSQL URL; else a fresh SQLite file")
+    options = parser.parse_args()
+    pool = random_pool(options.pool, options.arms, options.dim)
+    floor = floors(pool, anchors=64, turns=3)
+    print(f"{len(pool):,} random arms × {pool.dim}, k = {K}")
+    print(f"FAISS one at a time: {1000 * floor['faiss']:.1f} ms; "
+          f"bare product of 64: {1000 * floor['product']:.2f} ms each")  # fmt: skip
+    for workers in options.workers:
+        measure(options, pool, workers, floor)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""Kill the service in the middle of its work, many times, and see that nothing was lost.
+
+Several clients recommend and send feedback (clicks, nulls, late ones, repeated ones) without pause
+while SIGKILL hits the service, and with ``--store postgres`` also the database, at random moments.
+Afterwards the log is held against everything the clients were told.
+
+    python -m benchmarks.soak_service POOL --store sqlite|postgres [--seconds 60] [--workers 1]
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import nextquery as nq
+from benchmarks.postgres import Postgres
+from benchmarks.soak_checks import Seen, check_log, check_model
+from nextquery.errors import NextqueryError, StoreUnavailable
+from nextquery.service.process import ServiceProcess
+from nextquery.service.store import Store
+
+TIMEOUT_S = 1.0  # short, so that time-outs and late clicks happen
+_T = TypeVar("_T")
+
+
+@dataclass
+class Driver:
+    """One client that never rests.
+
+    Parameters
+    ----------
+    number : its name, and the seed of what it does.
+    client : without retries: this class tries again itself and counts.
+    texts : queries to issue.
+    seen : where everything it was told is kept.
+    end : when to stop.
+    """
+
+    number: int
+    client: nq.Client
+    texts: list[str]
+    seen: Seen
+    end: float
+
+    def run(self) -> None:
+        """Recommend and send feedback until the time is over."""
+        rng = random.Random(self.number)
+        late: deque[tuple[float, str, int | None]] = deque()
+        request = 0
+        while time.monotonic() < self.end:
+            request += 1
+            arms, decision = self.recommend(f"c{self.number}-{request}", rng.choice(self.texts))
+            if decision is not None:
+                delay = rng.choice([0.0, 0.0, 0.0, 2.5 * TIMEOUT_S])
+                late.append((time.monotonic() + delay, decision, rng.choice([None, *arms])))
+            while late and late[0][0] <= time.monotonic():
+                _, decision, accepted = late.popleft()
+                for _ in range(rng.choice([1, 1, 1, 2])):  # some say it twice
+                    self.feedback(decision, accepted)
+
+    def recommend(self, name: str, query: str) -> tuple[list[int], str | None]:
+        """One request; a repeated one must get the same decision."""
+        session = name.rpartition("-")[0] + f"-{int(name.rpartition('-')[2]) // 5}"
+        slate = self._until(
+            lambda: self.client.recommend(query, session_id=session, m=4, request_id=name)
+        )
+        if slate is None:
+            return [], None
+        arms = [entry.arm_id for entry in slate.recommendations]
+        with self.seen.lock:
+            self.seen.answered[slate.decision_id] = arms
+        return arms, slate.decision_id
+
+    def feedback(self, decision: str, accepted: int | None) -> None:
+        """One word on a slate."""
+        if self._until(lambda: self.client.feedback(decision, accepted=accepted)) is not None:
+            with self.seen.lock:
+                self.seen.acknowledged[decision] = accepted
+
+    def _until(self, call: Callable[[], _T]) -> _T | None:
+        """The answer of a call, repeated while the service is away; None: there was none."""
+        while time.monotonic() < self.end:
+            try:
+                return call()
+            except StoreUnavailable:
+                with self.seen.lock:
+                    self.seen.refused += 1
+                time.sleep(0.02)
+            except NextqueryError as error:
+                with self.seen.lock:
+                    self.seen.failures.append(repr(error))
+                return None
+        return None
+
+
+def soak(
+    pool: Path,
+    folder: Path,
+    *,
+    database: str,
+    seconds: float,
+    workers: int = 1,
+    clients: int = 6,
+    seed: int = 0,
+) -> dict[str, object]:
+    """Drive, kill and restart for so long; then what was done and what was wrong."""
+    postgres = Postgres(folder / "postgres") if database == "postgres" else None
+    store = postgres.start() if postgres else f"sqlite:///{folder / 'soak.db'}"
+    settings = {"timeout_s": TIMEOUT_S, "workers": workers, "log_level": "warning"}
+    settings |= {"snapshot_every": 500, "warm_sessions": 200}
+    service = ServiceProcess(pool, store, settings=settings, log=folder / "service.log")
+    try:
+        service.start()
+        seen, kills = _drive(pool, service, postgres, seconds, clients, random.Random(seed))
+        code = service.stop()
+        wrong = [] if code == 0 else [f"the last stop ended with code {code}"]
+        opened = Store.open(store, create=False)
+        wrong += check_log(opened, seen)
+        opened.close()
+        difference, differs = check_model(pool, store)
+    finally:
+        service.kill()
+        if postgres:
+            postgres.kill()
+    return {
+        "store": database,
+        "workers": workers,
+        "kills": kills,
+        "answered decisions": len(seen.answered),
+        "acknowledged feedback": len(seen.acknowledged),
+        "calls without an answer": seen.refused,
+        "largest difference of the rebuilt model": difference,
+        "wrong": wrong + differs,
+    }
+
+
+def _drive(
+    pool: Path,
+    service: ServiceProcess,
+    postgres: Postgres | None,
+    seconds: float,
+    clients: int,
+    rng: random.Random,
+) -> tuple[Seen, dict[str, int]]:
+    """The load and the kills: what the clients were told, and how many there were of each."""
+    arms = nq.ArmPool.open(pool)
+    texts = [arms.texts[i] for i in rng.sample(range(len(arms)), min(500, len(arms)))]
+    seen, end = Seen(), time.monotonic() + seconds
+    drivers = [
+        Driver(i, nq.Client(service.url, retries=0, timeout=10), texts, seen, end)
+        for i in range(clients)
+    ]
+    threads = [threading.Thread(target=driver.run, daemon=True) for driver in drivers]
+    kills = {"service": 0, "database": 0}
+    for thread in threads:
+        thread.start()
+    while time.monotonic() < end - 1:
+        before = len(seen.answered)
+        time.sleep(rng.uniform(0.3, 1.5))
+        while len(seen.answered) < before + 10 and time.monotonic() < end:
+            time.sleep(0.05)  # a kill must hit work, not an idle process
+        turn = kills["service"] + kills["database"]
+        if postgres and (turn == 0 or rng.random() < 0.4):
+            postgres.kill()
+            kills["database"] += 1
+            if turn and rng.random() < 0.5:
+                service.kill()  # both at once, as when the machine goes down
+            postgres.start()
+        else:
+            service.kill()
+        if service.process is None:
+            kills["service"] += 1
+            service.start()
+    for thread, driver in zip(threads, drivers, strict=True):
+        thread.join(timeout=60)
+        driver.client.close()
+    return seen, kills
+
+
+def main() -> None:
+    """Soak, say what happened, and fail when anything was wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("pool", type=Path, help="a pool folder that ingest wrote")
+    parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
+    parser.add_argument("--seconds", type=float, default=60, help="how long the clients drive")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--clients", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="nextquery-soak-") as folder:
+        said = soak(
+            options.pool,
+            Path(folder),
+            database=options.store,
+            seconds=options.seconds,
+            workers=options.workers,
+            clients=options.clients,
+            seed=options.seed,
+        )
+        for name, value in said.items():
+            print(f"{name}: {value}")
+        if said["wrong"]:
+            print((Path(folder) / "service.log").read_text()[-3000:], file=sys.stderr)
+            sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

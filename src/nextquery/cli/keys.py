@@ -1,0 +1,80 @@
+"""`nextquery keys`: make, list and revoke API keys."""
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nextquery.cli import settings_options as s
+from nextquery.cli.output import err, out, print_json, table
+
+if TYPE_CHECKING:
+    from nextquery.service.keys import Key, KeyRing
+
+keys = typer.Typer(
+    name="keys", help="Make, list and revoke the API keys of a store.", no_args_is_help=True
+)
+
+
+@keys.command()
+def create(
+    name: Annotated[str, typer.Argument(help="What the key is for, in your words.")],
+    scope: Annotated[
+        str, typer.Option(help="read; write (and read); admin (and everything).")
+    ] = "write",
+    store: s.StoreUrl = None,
+    config: s.Config = None,
+    as_json: s.AsJson = False,
+) -> None:
+    """Make a key and show it: it is stored as a hash, so this is the only time."""
+    key, text = _ring(store, config).create(name=name, scope=scope)
+    if as_json:
+        print_json({**_said(key), "key": text})
+        return
+    print(text)
+    err().print(f"key {key.id}, scope {key.scope}. Keep it: it is not shown again.", markup=False)
+
+
+@keys.command(name="list")
+def list_keys(store: s.StoreUrl = None, config: s.Config = None, as_json: s.AsJson = False) -> None:
+    """List the keys, without their secrets."""
+    rows = [_said(key) for key in _ring(store, config).list()]
+    if as_json:
+        print_json(rows)
+    else:
+        columns = ["id", "name", "scope", "created", "revoked"]
+        cells = [[row[column] or "" for column in columns] for row in rows]
+        out().print(table("API keys", columns, cells))
+
+
+@keys.command()
+def revoke(
+    id: Annotated[str, typer.Argument(metavar="ID", help="As keys list shows it.")],
+    store: s.StoreUrl = None,
+    config: s.Config = None,
+) -> None:
+    """Refuse a key from now on; running services heed it within a second."""
+    key = _ring(store, config).revoke(id)
+    out().print(f"revoked {key.id} ({key.name})", markup=False)
+
+
+def _ring(store: str | None, config: "s.Config") -> "KeyRing":
+    settings = s.loaded({"store": store}, config=config).settings
+    from nextquery.service.keys import KeyRing
+    from nextquery.service.store import Store
+
+    return KeyRing(Store.open(settings.store))
+
+
+def _said(key: "Key") -> dict[str, str | None]:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "scope": key.scope,
+        "created": _day(key.created),
+        "revoked": None if key.revoked is None else _day(key.revoked),
+    }
+
+
+def _day(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))

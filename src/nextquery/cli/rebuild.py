@@ -1,0 +1,61 @@
+"""`nextquery rebuild`: the model from the log alone."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nextquery.cli import settings_options as s
+from nextquery.cli.output import out, print_json
+
+
+def rebuild(
+    pool: Annotated[
+        Path, typer.Argument(metavar="POOL", help="The pool the store was begun with.")
+    ],
+    store: s.StoreUrl = None,
+    save: Annotated[
+        bool, typer.Option("--save", help="Keep the recomputed model as the newest snapshot.")
+    ] = False,
+    config: s.Config = None,
+    as_json: s.AsJson = False,
+) -> None:
+    """Recompute the model from the event log and compare it with the service's newest snapshot.
+
+    Fails when any number differs by more than 1e-9.
+    """
+    from nextquery.arms import ArmPool
+    from nextquery.errors import Damaged, InvalidInput
+
+    settings = s.loaded({"store": store}, config=config).settings
+    from nextquery.service.catalogue import fingerprint
+    from nextquery.service.learner import save_snapshot
+    from nextquery.service.rebuild import AGREE
+    from nextquery.service.rebuild import rebuild as run
+    from nextquery.service.store import Store
+
+    opened = Store.open(settings.store, create=False)
+    done = run(opened)
+    position = done.state.position
+    if position == 0:
+        raise InvalidInput(f"{opened.name} holds no event. Serve it first: nextquery serve POOL")
+    if done.state.meta["pool"] != fingerprint(ArmPool.open(pool)):
+        raise InvalidInput(f"{opened.name} was begun with another pool than {pool}. Name that one.")
+    if save:
+        save_snapshot(opened, position, done.state.arrays(), keep=1)
+    opened.close()
+    if as_json:
+        said = {"position": position, "snapshot": done.snapshot, "difference": done.difference}
+        print_json({**said, "saved": save})
+    elif done.snapshot == 0:
+        out().print(f"recomputed to position {position}; there is no snapshot to compare with")
+    else:
+        out().print(
+            f"recomputed to position {position}; at the snapshot of position {done.snapshot} the "
+            f"largest difference is {done.difference:g}"
+        )
+    if not done.agrees and not save:
+        raise Damaged(
+            f"the snapshot differs from the log by {done.difference:g}; at most {AGREE:g} is "
+            "allowed. The log is the truth: rebuild with --save, and restart the service."
+        )

@@ -1,0 +1,56 @@
+"""Arrays as bytes and back: `.npz` without pickle, the same bytes for the same arrays."""
+
+import base64
+import io
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def packed(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """A compressed `.npz` whose bytes depend on nothing but the arrays.
+
+    >>> unpacked(packed({"a": np.arange(3)}))["a"].tolist()
+    [0, 1, 2]
+    """
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name in sorted(arrays):
+            member = io.BytesIO()
+            np.lib.format.write_array(member, np.asarray(arrays[name]), allow_pickle=False)
+            entry = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, member.getvalue(), compresslevel=1)
+    return out.getvalue()
+
+
+def unpacked(data: bytes) -> Arrays:
+    """The arrays of `packed`."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def to_text(data: bytes) -> str:
+    """Bytes for JSON."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def from_text(text: str) -> bytes:
+    """The bytes of `to_text`."""
+    return base64.b64decode(text)
+
+
+def within(arrays: Mapping[str, NDArray[Any]], folder: str) -> Arrays:
+    """Those arrays whose name begins with ``folder/``, without it."""
+    start = folder + "/"
+    return {name[len(start) :]: array for name, array in arrays.items() if name.startswith(start)}
+
+
+def under(folder: str, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
+    """The inverse of `within`."""
+    return {f"{folder}/{name}": array for name, array in arrays.items()}

@@ -1,0 +1,72 @@
+"""Requests that come together are answered together."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Job = TypeVar("Job")
+
+
+class Batcher(Generic[Job]):
+    """Gathers jobs for a moment and hands them on as one batch, in a thread of its own.
+
+    A job that is alone goes on at once: only while others are under way (`in_flight` is larger
+    than the batch) is it worth waiting for company, at most `gather_s`.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[list[Job]], None],
+        *,
+        most: int,
+        gather_s: float,
+        in_flight: Callable[[], int],
+    ) -> None:
+        self._answer, self._most, self._gather_s = answer, most, gather_s
+        self._in_flight = in_flight
+        self._jobs: deque[Job] = deque()
+        self._changed = threading.Condition()
+        self._closing, self._stop = False, False
+        self._thread = threading.Thread(target=self._run, name="nextquery-batcher", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job, *, first: bool = False) -> bool:
+        """Take a job, or say no because it is closing; `first` puts it before the others."""
+        with self._changed:
+            if self._closing and not first:
+                return False
+            (self._jobs.appendleft if first else self._jobs.append)(job)
+            self._changed.notify()
+        return True
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def close(self, *, busy: Callable[[], bool]) -> None:
+        """Take nothing new, answer what waits and what comes back, then stop."""
+        with self._changed:
+            self._closing = True
+        while busy():
+            time.sleep(0.002)
+        with self._changed:
+            self._stop = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._jobs and not self._stop:
+                    self._changed.wait()
+                if not self._jobs:
+                    return
+                deadline = time.monotonic() + self._gather_s
+                while len(self._jobs) < min(self._most, self._in_flight()):
+                    left = deadline - time.monotonic()
+                    if left <= 0 or not self._changed.wait(left):
+                        break
+                count = min(self._most, len(self._jobs))
+                batch = [self._jobs.popleft() for _ in range(count)]
+            self._answer(batch)

@@ -1,0 +1,120 @@
+"""Connections that lose nothing: SQLite and PostgreSQL behind one SQLAlchemy engine."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+
+from nextquery.checks import installed
+from nextquery.errors import InvalidInput, StorageError, StoreUnavailable
+
+WRITES = "nextquery_writes"
+
+
+def connect(url: str, *, wait_s: float = 5.0) -> sa.Engine:
+    """An engine for a path, ``sqlite:///path`` or ``postgresql://user@host/name``.
+
+    `wait_s` is how long a locked or silent database is waited for.
+    """
+    parsed = _parsed(url)
+    if parsed.get_backend_name() == "sqlite":
+        engine = sa.create_engine(
+            parsed,
+            pool_size=8,
+            max_overflow=24,
+            pool_timeout=wait_s,
+            connect_args={"timeout": wait_s},
+        )
+        event.listen(engine, "connect", _harden)
+        event.listen(engine, "begin", _begin)
+        return engine
+    installed("postgres", "psycopg")
+    return sa.create_engine(
+        parsed,
+        pool_size=8,
+        max_overflow=24,
+        pool_pre_ping=True,
+        pool_timeout=wait_s,
+        connect_args={
+            "connect_timeout": max(2, int(wait_s)),
+            "options": f"-c lock_timeout={int(wait_s * 1000)}",
+        },
+    )
+
+
+def _parsed(url: str) -> sa.URL:
+    text = url if "://" in url else f"sqlite:///{Path(url).expanduser()}"
+    try:
+        parsed = sa.make_url(text)
+    except (exc.ArgumentError, ValueError):
+        raise _bad_url("a text that is no URL") from None
+    if parsed.drivername in ("postgresql", "postgres"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.drivername not in ("sqlite", "postgresql+psycopg"):
+        raise _bad_url(f"a URL of {parsed.drivername}")
+    if parsed.drivername == "sqlite" and parsed.database in (None, "", ":memory:"):
+        raise _bad_url("SQLite without a file, which would keep nothing")
+    return parsed
+
+
+def _bad_url(received: str) -> InvalidInput:
+    return InvalidInput(
+        "the store must be a path to an SQLite file, sqlite:///PATH or "
+        f"postgresql://USER:PASSWORD@HOST/NAME; received {received}."
+    )
+
+
+def _harden(connection: sqlite3.Connection, _: Any) -> None:
+    """Every connection alike: a commit is on the disk before it is confirmed."""
+    connection.isolation_level = None  # transactions are opened by `_begin` alone
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin(connection: sa.Connection) -> None:
+    # A writer takes the lock at once: one that reads first could not be let through later.
+    writes = connection.get_execution_options().get(WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def check_durable(connection: sa.Connection) -> None:
+    """Refuse a database that confirms commits before they are on the disk."""
+    settings: dict[str, tuple[str, ...]] = {"synchronous": ("2",), "journal_mode": ("wal",)}
+    read = "PRAGMA {}"
+    if connection.dialect.name == "postgresql":
+        durable = ("on", "remote_write", "remote_apply", "local")
+        settings, read = {"fsync": ("on",), "synchronous_commit": durable}, "SHOW {}"
+    for name, allowed in settings.items():
+        value = str(connection.exec_driver_sql(read.format(name)).scalar())
+        if value not in allowed:
+            raise StorageError(
+                f"the database has {name} = {value}, so a confirmed commit could be lost; it must "
+                f"be {' or '.join(allowed)}. Change the setting and start again."
+            )
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Errors of the database as ours; what a statement held stays out of the message."""
+    try:
+        yield
+    except exc.DataError as error:
+        raise InvalidInput(f"the database refuses a value: {_first_line(error.orig)}.") from None
+    except exc.DBAPIError as error:
+        raise StoreUnavailable(
+            f"the database does not take this now: {_first_line(error.orig)}. Nothing was written; "
+            "try again, and look at the database's disk, rights and connections."
+        ) from error.orig
+    except exc.TimeoutError:
+        raise StoreUnavailable(
+            "all connections to the database are busy. Nothing was written; try again."
+        ) from None
+
+
+def _first_line(error: BaseException | None) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -1,0 +1,65 @@
+"""The log on standard error: one JSON object a line.
+
+Queries and secrets do not stand in it. An error is logged by its type and the lines of code it
+came through; its message, which may quote a query, only when `log_queries` is set.
+"""
+
+import json
+import logging
+import sys
+import time
+import traceback
+from typing import Any
+
+LOGGER = logging.getLogger("nextquery.service")
+
+
+class JsonLines(logging.Formatter):
+    """Formats a record as JSON.
+
+    >>> record = logging.LogRecord("x", logging.INFO, "", 0, "hello", None, None)
+    >>> json.loads(JsonLines(messages=False).format(record))["message"]
+    'hello'
+    """
+
+    def __init__(self, *, messages: bool) -> None:
+        super().__init__()
+        self._messages = messages
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        said: dict[str, Any] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info and record.exc_info[1] is not None:
+            said["error"] = described(record.exc_info[1], messages=self._messages)
+        return json.dumps(said, default=str)
+
+
+def described(error: BaseException, *, messages: bool) -> dict[str, Any]:
+    """An error for the log.
+
+    >>> described(KeyError("a query"), messages=False)
+    {'type': 'KeyError', 'trace': []}
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    said: dict[str, Any] = {
+        "type": type(error).__name__,
+        "trace": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
+    }
+    return {**said, "text": str(error)} if messages else said
+
+
+def start(*, level: str, messages: bool) -> None:
+    """Send everything the service and its server say to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines(messages=messages))
+    for name in ("nextquery", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level.upper())
+    logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, LOGGER.getEffectiveLevel()))

@@ -1,0 +1,81 @@
+"""The routes a search box uses: recommend, feedback, forecast."""
+
+import asyncio
+from concurrent.futures import Future
+from typing import TypeVar
+
+from fastapi import APIRouter, Request
+from starlette.background import BackgroundTask
+from starlette.responses import JSONResponse, Response
+
+from nextquery.errors import StoreUnavailable
+from nextquery.service import bodies as b
+from nextquery.service.engine import Engine
+from nextquery.service.refusals import refusals
+
+_T = TypeVar("_T")
+router = APIRouter()
+
+
+@router.post("/v1/recommend", response_model=b.RecommendAnswer, responses=refusals(409))
+async def recommend(body: b.RecommendBody, request: Request) -> Response:
+    """Recommend the next queries; the decision is durable before it is answered."""
+    state = request.app.state
+    engine: Engine = state.engine
+    decision = await _soon(
+        engine.submit_recommend(**body.model_dump(), owner=request.state.owner), request
+    )
+    answer = {
+        "decision_id": decision.decision_id,
+        "recommendations": [
+            {
+                "arm_id": entry.arm_id,
+                "text": entry.text,
+                "score": entry.score,
+                "propensity": entry.propensity,
+                "propensity_estimated": entry.propensity_estimated,
+            }
+            for entry in decision.recommendations
+        ],
+        "policy": decision.policy,
+        "model_version": decision.model_version,
+        "fallback": decision.fallback,
+    }
+    state.metrics.slate(fallback=decision.fallback)
+
+    async def sent() -> None:
+        engine.delivered(decision.decision_id)
+
+    gone = await request.is_disconnected()  # nobody will see it: it must not count as a failure
+    return JSONResponse(answer, background=None if gone else BackgroundTask(sent))
+
+
+@router.post("/v1/feedback", response_model=b.FeedbackAnswer, responses=refusals(404, 409))
+async def feedback(body: b.FeedbackBody, request: Request) -> Response:
+    """Say what became of a slate: idempotent, and durable before it is acknowledged."""
+    state = request.app.state
+    result = await _soon(state.engine.submit_feedback(**body.model_dump()), request)
+    state.metrics.feedback(result.status)
+    return JSONResponse({"decision_id": result.decision_id, "status": result.status})
+
+
+@router.post("/v1/forecast", response_model=b.ForecastAnswer, responses=refusals())
+async def forecast(body: b.ForecastBody, request: Request) -> Response:
+    """The likeliest next queries with calibrated probabilities; records nothing."""
+    said = await _soon(request.app.state.engine.submit_forecast(**body.model_dump()), request)
+    likely = [entry._asdict() for entry in said.likely]
+    return JSONResponse(
+        {"forecast": likely, "other": said.other, "model_version": said.model_version}
+    )
+
+
+async def _soon(answer: "Future[_T]", request: Request) -> _T:
+    """What the engine promised, without blocking others; it is never cancelled half-way."""
+    seconds = request.app.state.seconds
+    try:
+        async with asyncio.timeout(seconds):
+            return await asyncio.shield(asyncio.wrap_future(answer))
+    except TimeoutError:
+        raise StoreUnavailable(
+            f"no answer within {seconds:g} s; try again, with the same request_id."
+        ) from None

@@ -1,0 +1,118 @@
+"""What `/v1/stats` tells, counted from the log event by event."""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.params import as_text_array, from_text_array
+
+_COUNTS = ("rounds", "answered", "accepted", "failed", "undelivered", "fallback")
+_HOUR = 3600
+
+
+class Statistics:
+    """Counts by policy and hour, and which arms were ever shown.
+
+    >>> stats = Statistics()
+    >>> stats.decided("lin-ucb", 7200.0, [4, 5], fallback=False)
+    >>> stats.closed("lin-ucb", 7200.0, "open", "accepted")
+    >>> stats.table("hour")[0]["acceptance"]
+    1.0
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, int], dict[str, int]] = {}
+        self._shown = np.zeros(0, np.bool_)
+        self.issued, self.foreseen = 0, 0
+
+    def decided(self, policy: str, when: float, arms: Iterable[int], *, fallback: bool) -> None:
+        """A slate was recorded."""
+        shown = list(arms)
+        row = self._row(policy, when)
+        row["rounds"] += 1
+        row["answered"] += bool(shown)
+        row["fallback"] += fallback
+        if shown and max(shown) >= len(self._shown):
+            grown = np.zeros(max(2 * len(self._shown), max(shown) + 1), np.bool_)
+            grown[: len(self._shown)] = self._shown
+            self._shown = grown
+        self._shown[shown] = True
+
+    def closed(self, policy: str, when: float, was: str, state: str) -> None:
+        """A slate went from one state to another; `when` is the time of its decision."""
+        row = self._row(policy, when)
+        if was in row:
+            row[was] -= 1
+        if state in row:
+            row[state] += 1
+
+    def followed(self, *, foreseen: bool) -> None:
+        """The next query of a slate became known."""
+        self.issued += 1
+        self.foreseen += foreseen
+
+    def table(self, by: str) -> list[dict[str, Any]]:
+        """One row per policy and hour or day."""
+        length = _HOUR if by == "hour" else 24 * _HOUR
+        sums: dict[tuple[str, int], dict[str, int]] = {}
+        for (policy, hour), counts in self._rows.items():
+            row = sums.setdefault((policy, hour * _HOUR // length), dict.fromkeys(_COUNTS, 0))
+            for name in _COUNTS:
+                row[name] += counts[name]
+        return [
+            {"policy": policy, "from": _iso(at * length), **_with_rates(counts)}
+            for (policy, at), counts in sorted(sums.items(), key=lambda item: item[0][::-1])
+        ]
+
+    def totals(self) -> dict[str, Any]:
+        """Everything in one row."""
+        counts = {name: sum(row[name] for row in self._rows.values()) for name in _COUNTS}
+        return _with_rates(counts)
+
+    def coverage(self, live: int) -> dict[str, Any]:
+        """How much of the pool was ever shown, and how often the next query had been shown."""
+        shown = int(self._shown.sum())
+        return {
+            "arms": live,
+            "arms_shown": shown,
+            "share_of_arms_shown": shown / live if live else 0.0,
+            "next_queries_known": self.issued,
+            "share_of_next_queries_shown": self.foreseen / self.issued if self.issued else None,
+        }
+
+    def _row(self, policy: str, when: float) -> dict[str, int]:
+        return self._rows.setdefault((policy, int(when // _HOUR)), dict.fromkeys(_COUNTS, 0))
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything, as arrays."""
+        rows = [[*key, *counts.values()] for key, counts in sorted(self._rows.items())]
+        said = {"rows": rows, "issued": self.issued, "foreseen": self.foreseen}
+        return {"counts": as_text_array(said), "shown": np.flatnonzero(self._shown)}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, NDArray[Any]]) -> "Statistics":
+        """The statistics whose `state` this is."""
+        self, said = cls(), from_text_array(state["counts"])
+        for policy, hour, *counts in said["rows"]:
+            self._rows[policy, hour] = dict(zip(_COUNTS, counts, strict=True))
+        self.issued, self.foreseen = said["issued"], said["foreseen"]
+        shown = state["shown"]
+        self._shown = np.zeros(int(shown.max(initial=-1)) + 1, np.bool_)
+        self._shown[shown] = True
+        return self
+
+
+def _with_rates(counts: dict[str, int]) -> dict[str, Any]:
+    """Counts with what follows from them: still open, acceptance, regret per round."""
+    closed = counts["accepted"] + counts["failed"]
+    rate = counts["accepted"] / closed if closed else None
+    left = counts["rounds"] - closed - counts["undelivered"]
+    regret = None if rate is None else 1.0 - rate
+    return {**counts, "open": left, "acceptance": rate, "per_round_regret": regret}
+
+
+def _iso(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

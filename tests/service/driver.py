@@ -1,0 +1,48 @@
+"""A process to be killed: an engine under load, which says aloud what it was told is safe.
+
+``python -m tests.service.driver URL SEED`` prints ``D decision arms…`` for every answered decision
+and ``F decision arm`` for every acknowledged feedback, each line only after the engine's word.
+"""
+
+import os
+import sys
+import threading
+
+import numpy as np
+
+from nextquery.service.engine import Engine
+from nextquery.service.store import Store
+from tests.service.worlds import TEXTS, options, small_pool
+
+
+def client(engine: Engine, seed: int) -> None:
+    """Ask, click, be late, say nothing, for ever."""
+    rng = np.random.default_rng(seed)
+    late: list[tuple[str, int]] = []
+    while True:
+        decision = engine.recommend(
+            session_id=f"{seed}-{int(rng.integers(5))}", query=TEXTS[int(rng.integers(60))]
+        )
+        arms = [one.arm_id for one in decision.recommendations]
+        say("D", decision.decision_id, *arms)
+        engine.delivered(decision.decision_id)
+        if arms and rng.random() < 0.7:
+            late.append((decision.decision_id, arms[int(rng.integers(len(arms)))]))
+        while late and rng.random() < 0.8:
+            decision_id, arm = late.pop(int(rng.integers(len(late))))
+            engine.feedback(decision_id=decision_id, accepted=arm)
+            say("F", decision_id, arm)
+
+
+def say(*words: object) -> None:
+    """One whole line at once."""
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+if __name__ == "__main__":
+    chosen = options(timeout_s=0.2, snapshot_every=60, repeat=True)
+    running = Engine.start(small_pool(), Store.open(sys.argv[1]), chosen)
+    for number in range(6):
+        seed = int(sys.argv[2]) * 100 + number
+        threading.Thread(target=client, args=(running, seed), daemon=True).start()
+    threading.Event().wait()

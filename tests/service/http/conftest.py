@@ -1,0 +1,46 @@
+"""A small pool of pets, an engine over it, and the application as a client meets it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+import nextquery as nq
+from nextquery.ingest import ingest
+from nextquery.service.app import create_app
+from nextquery.service.engine import Engine
+from nextquery.service.options import EngineOptions
+from nextquery.service.settings import Settings
+from nextquery.service.store import Store
+from tests.logs_for_tests import pets
+
+LOCAL = "http://127.0.0.1:8000"
+
+
+@pytest.fixture(scope="session")
+def pets_pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pets")
+    ingest(pets(folder / "log.tsv"), folder / "pool", encoder="lsa")
+    return folder / "pool"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store.open(f"sqlite:///{tmp_path / 'events.db'}")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def engine(pets_pool: Path, store: Store) -> Iterator[Engine]:
+    started = Engine.start(nq.ArmPool.open(pets_pool), store, EngineOptions(m_max=20))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def asked(engine: Engine) -> Iterator[TestClient]:
+    """The keyless application."""
+    with TestClient(create_app(engine, Settings()), base_url=LOCAL) as client:
+        yield client

@@ -1,0 +1,101 @@
+"""Whatever comes in, a clear 4xx goes out."""
+
+import json
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+JSON = {"Content-Type": "application/json"}
+DEEP = 12_000
+
+
+def body(**changed: Any) -> bytes:
+    return json.dumps({"session_id": "s", "query": "cat food", **changed}).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "word"),
+    [
+        (b"", 422, "body"),
+        (b"{", 400, "cut short"),
+        (body()[:-7], 400, "cut short"),
+        (b"[1, 2]", 422, "body"),
+        (b"null", 422, "body"),
+        (b"\xff\xfe", 400, ""),
+        (b'{"a":' * DEEP, 400, ""),
+        (b"[" * DEEP + b"]" * DEEP, 400, ""),
+        (body(query="\ud800"), 422, "query"),
+        (body(query="cat \x00 food"), 422, "control characters"),
+        (body(query="cat \x1b[31m food"), 422, "control characters"),
+        (body(query=" \n "), 422, "spaces"),
+        (body(query=""), 422, "query"),
+        (body(query="x" * 2001), 422, "2000"),
+        (body(query=7), 422, "string"),
+        (body(session_id="a\nb"), 422, "session_id"),
+        (body(session_id="x" * 201), 422, "200"),
+        (body(user_id="\udfff"), 422, "user_id"),
+        (body(m=0), 422, "m"),
+        (body(m=21), 422, "20"),
+        (body(m=101), 422, "100"),
+        (body(m=2.5), 422, "m"),
+        (body(m="3"), 422, "m"),
+        (body(m=True), 422, "m"),
+        (body(m=float("nan")), 422, "nan"),
+        (body(m=float("inf")), 422, "inf"),
+        (body(m=10**400), 422, "m"),
+        (body(m=None), 422, "m"),
+        (body(qery="x"), 422, "qery"),
+        (b'{"query": "cat"}', 422, "session_id"),
+    ],
+)
+def test_bodies_that_cannot_be_used(
+    asked: TestClient, content: bytes, status: int, word: str
+) -> None:
+    answer = asked.post("/v1/recommend", content=content, headers=JSON)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    said = answer.json()
+    assert said["status"] == status
+    assert said["request_id"]
+    assert word in said["detail"]
+
+
+def test_what_is_unusual_but_right(asked: TestClient) -> None:
+    for query in ("select *\nfrom\tcats", "猫の餌", "🐈" * 50, "e\u0301", "\u202eabc", "a" * 2000):
+        answer = asked.post("/v1/recommend", content=body(query=query), headers=JSON)
+        assert answer.status_code == 200, (query, answer.text)
+
+
+@pytest.mark.parametrize(
+    ("headers", "content", "status"),
+    [
+        ({"Content-Type": "text/plain"}, body(), 415),
+        ({}, body(), 415),
+        (JSON, b" " * 70_000, 413),
+        ({"Content-Type": "application/json; charset=utf-8"}, body(), 200),
+    ],
+)
+def test_types_and_sizes(
+    asked: TestClient, headers: dict[str, str], content: bytes, status: int
+) -> None:
+    answer = asked.post("/v1/recommend", content=content, headers=headers)
+    assert answer.status_code == status
+
+
+def test_a_body_in_pieces_is_measured_too(asked: TestClient) -> None:
+    pieces = (b" " * 1000 for _ in range(100))
+    assert asked.post("/v1/recommend", content=pieces, headers=JSON).status_code == 413
+
+
+def test_wrong_paths_and_methods(asked: TestClient) -> None:
+    assert "/v1/recommend" in asked.get("/v2/recommend").json()["detail"]
+    assert asked.get("/v1/recommend").status_code == 405
+    assert asked.delete("/v1/stats").status_code == 405
+
+
+@pytest.mark.parametrize("accepted", [-1, 2**63, 1.5, "1", float("nan"), [], True])
+def test_feedback_takes_arms_alone(asked: TestClient, accepted: Any) -> None:
+    content = json.dumps({"decision_id": "d", "accepted": accepted}).encode()
+    assert asked.post("/v1/feedback", content=content, headers=JSON).status_code == 422
+    assert asked.post("/v1/feedback", json={"decision_id": "d"}).status_code == 422

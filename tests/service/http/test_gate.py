@@ -1,0 +1,136 @@
+"""Hosts, origins, rates and sizes."""
+
+import json
+import logging
+import socket
+
+import pytest
+from starlette.testclient import TestClient
+
+from nextquery.errors import StoreUnavailable
+from nextquery.service.app import create_app
+from nextquery.service.engine import Engine
+from nextquery.service.json_log import JsonLines
+from nextquery.service.keys import KeyRing
+from nextquery.service.server import _listen
+from nextquery.service.settings import Settings
+from nextquery.service.store import Store
+from tests.service.http.conftest import LOCAL
+
+ASKED = {"session_id": "s", "query": "cat food"}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8000", "localhost:1", "[::1]:8000"])
+def test_this_machine_may_ask_without_keys(asked: TestClient, host: str) -> None:
+    assert asked.get("/v1/stats", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "", "[", "169.254.0.1"]
+)
+def test_names_that_point_here_may_not(asked: TestClient, host: str) -> None:
+    refused = asked.get("/v1/stats", headers={"Host": host})
+    assert refused.status_code == 400
+    assert "localhost" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        (LOCAL, 200),
+        ("http://127.0.0.1:3000", 403),
+        ("https://evil.example", 403),
+        ("null", 403),
+        ("file://127.0.0.1:8000", 403),
+    ],
+)
+def test_foreign_pages_may_not_ask_without_keys(
+    asked: TestClient, origin: str, status: int
+) -> None:
+    answer = asked.post("/v1/recommend", json=ASKED, headers={"Origin": origin})
+    assert answer.status_code == status
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_cors_is_open_to_the_named_alone(engine: Engine) -> None:
+    settings = Settings(cors_origins=["https://shop.example"])
+    with TestClient(create_app(engine, settings), base_url=LOCAL) as client:
+        preflight = {"Access-Control-Request-Method": "POST"}
+        for origin, allowed in (("https://shop.example", True), ("https://evil.example", False)):
+            before = client.options("/v1/recommend", headers={"Origin": origin, **preflight})
+            after = client.post("/v1/recommend", json=ASKED, headers={"Origin": origin})
+            assert (before.status_code == 200) == allowed
+            assert (after.status_code == 200) == allowed
+            assert (after.headers.get("access-control-allow-origin") == origin) == allowed
+
+
+def test_named_hosts_hold_with_keys_too(engine: Engine, store: Store) -> None:
+    ring = KeyRing(store)
+    _, text = ring.create(name="x", scope="read")
+    settings = Settings(keys="on", allowed_hosts=["search.example"])
+    key = {"Authorization": f"Bearer {text}"}
+    with TestClient(create_app(engine, settings, keys=ring), base_url=LOCAL) as client:
+        for host, status in (("search.example", 200), ("evil.example", 400)):
+            assert client.get("/v1/stats", headers={"Host": host, **key}).status_code == status
+
+
+def test_each_key_has_its_own_rate(engine: Engine, store: Store) -> None:
+    ring = KeyRing(store)
+    keys = [ring.create(name=name, scope="read")[1] for name in ("a", "b")]
+    settings = Settings(keys="on", rate_limit="3/minute")
+    with TestClient(create_app(engine, settings, keys=ring), base_url=LOCAL) as client:
+        for text in keys:
+            headers = {"Authorization": f"Bearer {text}"}
+            statuses = [client.get("/v1/stats", headers=headers).status_code for _ in range(5)]
+            assert statuses == [200, 200, 200, 429, 429]
+        refused = client.get("/v1/stats", headers=headers)
+        assert 1 <= int(refused.headers["Retry-After"]) <= 60
+        assert client.get("/healthz", headers=headers).status_code == 200
+
+
+def test_a_store_that_is_away_is_503_at_the_gate(
+    engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = KeyRing(store)
+    _, text = ring.create(name="x", scope="read")
+
+    def away() -> None:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(store, "reading", away)
+    headers = {"Authorization": f"Bearer {text}"}
+    app = create_app(engine, Settings(keys="on"), keys=ring)
+    with TestClient(app, base_url=LOCAL) as client:
+        refused = client.get("/v1/stats", headers=headers)
+    assert refused.status_code == 503
+    assert refused.headers["Retry-After"] == "1"
+
+
+def test_defects_show_no_trace_and_the_log_no_query(
+    asked: TestClient,
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(**_: object) -> None:
+        raise ZeroDivisionError("a secret query")
+
+    monkeypatch.setattr(engine, "submit_recommend", broken)
+    with caplog.at_level(logging.INFO, logger="nextquery.service"):
+        answer = asked.post("/v1/recommend", json={**ASKED, "query": "very private"})
+    assert answer.status_code == 500
+    assert "ZeroDivision" not in answer.text
+    assert "secret" not in answer.text
+    lines = [json.loads(JsonLines(messages=False).format(record)) for record in caplog.records]
+    assert [line["request_id"] for line in lines] == [answer.json()["request_id"]] * 2
+    assert lines[0]["error"]["type"] == "ZeroDivisionError"
+    assert lines[1]["status"] == 500
+    assert "secret" not in json.dumps(lines)
+    assert "private" not in json.dumps(lines)
+    loud = json.loads(JsonLines(messages=True).format(caplog.records[0]))
+    assert loud["error"]["text"] == "a secret query"
+
+
+def test_answers_are_sent_without_delay() -> None:
+    with _listen(Settings(port=0)) as listening:
+        assert listening.proto == socket.IPPROTO_TCP  # else asyncio leaves TCP_NODELAY off: 40 ms

@@ -1,0 +1,88 @@
+"""Keys: shown once, kept as hashes, refused when revoked."""
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from nextquery.errors import InvalidInput
+from nextquery.service import keys as module
+from nextquery.service.keys import KeyRing
+from nextquery.service.schema import keys as table
+from nextquery.service.server import keys_needed
+from nextquery.service.settings import Settings
+from nextquery.service.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(f"sqlite:///{tmp_path / 'keys.db'}")
+
+
+def test_a_key_is_found_by_its_text_alone(store: Store) -> None:
+    ring = KeyRing(store)
+    key, text = ring.create(name="search box", scope="write")
+    other, _ = ring.create(name="other", scope="read")
+    assert ring.find(text) == key
+    right = text.rsplit("_", 1)[0]
+    for wrong in (
+        "",
+        "nq_",
+        text + "x",
+        text[:-1],
+        text.replace(key.id, other.id),
+        f"{right}_\ud800",
+    ):
+        assert ring.find(wrong) is None, wrong
+    assert [k.name for k in ring.list()] == ["search box", "other"]
+
+
+def test_the_store_holds_no_secret(store: Store) -> None:
+    key, text = KeyRing(store).create(name="x", scope="admin")
+    secret = text.removeprefix(f"nq_{key.id}_")
+    with store.reading() as connection:
+        row = connection.execute(sa.select(table)).one()
+    assert secret not in str(row)
+    salt, _, digest = row.hash.partition("$")
+    assert len(salt) == 32
+    assert len(digest) == 64
+
+
+def test_revoked_keys_are_refused_by_other_processes_too(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = KeyRing(store), KeyRing(store)
+    key, text = here.create(name="x", scope="read")
+    assert there.find(text) is not None
+    here.revoke(key.id)
+    monkeypatch.setattr(module, "_FRESH_S", 0.0)
+    assert there.find(text) is None
+    assert here.revoke(key.id).revoked == here.list()[0].revoked  # twice is once
+
+
+def test_mistakes(store: Store) -> None:
+    ring = KeyRing(store)
+    with pytest.raises(InvalidInput, match="read, write, admin"):
+        ring.create(name="x", scope="root")
+    for name in ("", "a\nb", "x" * 201):
+        with pytest.raises(InvalidInput, match="name"):
+            ring.create(name=name, scope="read")
+    with pytest.raises(InvalidInput, match="keys list"):
+        ring.revoke("nobody")
+
+
+def test_keys_are_off_on_loopback_alone(store: Store) -> None:
+    ring = KeyRing(store)
+    assert keys_needed(Settings(), ring) is None
+    assert keys_needed(Settings(host="localhost", keys="off"), ring) is None
+    with pytest.raises(InvalidInput, match="everybody on the network"):
+        keys_needed(Settings(host="0.0.0.0", keys="off"), ring)
+    with pytest.raises(InvalidInput, match="keys create"):
+        keys_needed(Settings(host="0.0.0.0"), ring)
+    key, _ = ring.create(name="x", scope="read")
+    assert keys_needed(Settings(host="0.0.0.0"), ring) is ring
+    assert keys_needed(Settings(), ring) is ring  # somebody made a key: it is meant
+    assert keys_needed(Settings(keys="off"), ring) is None
+    ring.revoke(key.id)
+    with pytest.raises(InvalidInput, match="none in force"):
+        keys_needed(Settings(keys="on"), ring)

@@ -1,0 +1,58 @@
+"""A rebuild agrees with what the service left, and sees when it does not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+import nextquery as nq
+from nextquery import cli
+from nextquery.errors import Damaged, InvalidInput
+from nextquery.service.engine import Engine
+from nextquery.service.learner import newest_state, save_snapshot
+from nextquery.service.store import Store
+from tests.service.http.test_routes import feedback, recommend
+
+
+def command(*arguments: str) -> dict[str, Any]:
+    result = CliRunner().invoke(cli.app, ["rebuild", *arguments, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0
+    said: dict[str, Any] = json.loads(result.stdout)
+    return said
+
+
+def test_rebuild(
+    asked: TestClient, engine: Engine, store: Store, pets_pool: Path, tmp_path: Path
+) -> None:
+    for number in range(6):
+        slate = recommend(asked, session_id=f"s{number}")
+        arm = slate["recommendations"][number % 3]["arm_id"]
+        feedback(asked, slate["decision_id"], arm if number % 2 else None)
+    engine.close()
+    given = [str(pets_pool), "--store", f"sqlite:///{tmp_path / 'events.db'}"]
+    position = store.head().position
+    said = {"position": position, "snapshot": position, "difference": 0.0, "saved": False}
+    assert command(*given) == said
+
+    arrays = newest_state(store).arrays()
+    name = next(name for name in arrays if name.endswith("b") and arrays[name].dtype.kind == "f")
+    arrays[name] = arrays[name] + 1e-6
+    save_snapshot(store, position, arrays, keep=1)
+    with pytest.raises(Damaged, match="--save"):
+        command(*given)
+    assert command(*given, "--save")["difference"] == pytest.approx(1e-6, rel=1e-3)
+    assert command(*given)["difference"] == 0
+
+
+def test_another_pool_or_an_empty_log_is_refused(
+    engine: Engine, pets_pool: Path, tmp_path: Path
+) -> None:
+    nq.ArmPool.from_vectors(["a", "b"], [[1, 0], [0, 1]]).save(tmp_path / "other")
+    with pytest.raises(InvalidInput, match="another pool"):
+        command(str(tmp_path / "other"), "--store", f"sqlite:///{tmp_path / 'events.db'}")
+    Store.open(f"sqlite:///{tmp_path / 'empty.db'}").close()
+    with pytest.raises(InvalidInput, match="no event"):
+        command(str(pets_pool), "--store", f"sqlite:///{tmp_path / 'empty.db'}")

@@ -1,0 +1,142 @@
+"""The routes, one after the other, as a search box uses them."""
+
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from nextquery.service import bodies as b
+from nextquery.service.around import HEADERS
+from nextquery.service.store import Store
+
+
+def recommend(asked: TestClient, **more: Any) -> dict[str, Any]:
+    body = {"session_id": "s", "query": "cat food", "m": 3, **more}
+    answer = asked.post("/v1/recommend", json=body)
+    assert answer.status_code == 200, answer.text
+    said: dict[str, Any] = answer.json()
+    return said
+
+
+def feedback(asked: TestClient, decision: str, accepted: int | None, **more: Any) -> Any:
+    body = {"decision_id": decision, "accepted": accepted, **more}
+    return asked.post("/v1/feedback", json=body)
+
+
+def test_recommend_is_in_the_log_and_delivered(asked: TestClient, store: Store) -> None:
+    slate = recommend(asked)
+    b.RecommendAnswer.model_validate(slate)
+    assert len(slate["recommendations"]) == 3
+    assert slate["policy"] == "lin-ucb-memory"
+    kept = store.decision(slate["decision_id"])
+    assert kept is not None
+    shown = [entry["arm"] for entry in kept.body["slate"]]
+    assert shown == [entry["arm_id"] for entry in slate["recommendations"]]
+    for entry in slate["recommendations"]:
+        assert 0 < entry["propensity"] <= 1
+
+
+def test_the_same_request_id_is_the_same_decision(asked: TestClient) -> None:
+    first = recommend(asked, request_id="r1")
+    assert recommend(asked, request_id="r1") == first
+    assert recommend(asked, request_id="r2")["decision_id"] != first["decision_id"]
+    other = {"session_id": "s", "query": "dog food", "request_id": "r1"}
+    refused = asked.post("/v1/recommend", json=other)
+    assert refused.status_code == 409
+    assert refused.headers["content-type"] == "application/problem+json"
+
+
+def test_feedback_in_every_order(asked: TestClient) -> None:
+    slate = recommend(asked)
+    decision = slate["decision_id"]
+    arms = [entry["arm_id"] for entry in slate["recommendations"]]
+    said = feedback(asked, decision, None)
+    b.FeedbackAnswer.model_validate(said.json())
+    assert said.json() == {"decision_id": decision, "status": "recorded"}
+    assert feedback(asked, decision, None).json()["status"] == "repeated"
+    assert feedback(asked, decision, arms[1]).json()["status"] == "corrected"
+    assert feedback(asked, decision, arms[1]).json()["status"] == "repeated"
+    assert feedback(asked, decision, None).json()["status"] == "ignored"
+    assert feedback(asked, decision, arms[0]).status_code == 409
+    assert feedback(asked, decision, 10**9).status_code == 422
+    assert feedback(asked, "nobody", None).status_code == 404
+
+
+def test_forecast_records_nothing(asked: TestClient, store: Store) -> None:
+    before = store.head().position
+    said = asked.post("/v1/forecast", json={"session_id": "s", "query": "cat food", "m": 4})
+    forecast = b.ForecastAnswer.model_validate(said.json())
+    assert len(forecast.forecast) == 4
+    total = forecast.other + sum(likely.probability for likely in forecast.forecast)
+    assert total == pytest.approx(1.0, abs=1e-6) or total < 1
+    assert store.head().position == before
+
+
+def test_block_unblock_and_the_kill_switch(asked: TestClient) -> None:
+    first = recommend(asked, session_id="a")["recommendations"][0]["text"]
+    blocked = asked.post("/v1/block", json={"query": first})
+    b.PositionAnswer.model_validate(blocked.json())
+    texts = [r["text"] for r in recommend(asked, session_id="b", m=20)["recommendations"]]
+    assert first not in texts
+    said = asked.post("/v1/forecast", json={"session_id": "b", "query": "cat food", "m": 20})
+    assert first not in [likely["text"] for likely in said.json()["forecast"]]
+    assert asked.post("/v1/unblock", json={"query": first}).status_code == 200
+    texts = [r["text"] for r in recommend(asked, session_id="c", m=20)["recommendations"]]
+    assert first in texts
+    assert asked.post("/v1/switch", json={"on": False}).status_code == 200
+    assert recommend(asked, session_id="d")["recommendations"] == []
+    assert asked.post("/v1/switch", json={"on": True}).status_code == 200
+    assert len(recommend(asked, session_id="e")["recommendations"]) == 3
+
+
+def test_statistics_health_and_metrics(asked: TestClient) -> None:
+    slate = recommend(asked)
+    feedback(asked, slate["decision_id"], slate["recommendations"][0]["arm_id"])
+    for by in ("hour", "day"):
+        assert asked.get(f"/v1/stats?by={by}").json()["totals"]["rounds"] == 1
+    assert asked.get("/v1/stats?by=year").status_code == 422
+    assert asked.get("/healthz").json() == {"status": "ok"}
+    assert asked.get("/readyz").json() == {"status": "ok"}
+    text = asked.get("/metrics").text
+    assert 'nextquery_requests_total{route="/v1/recommend",status="200"} 1.0' in text
+    assert 'nextquery_feedback_total{status="recorded"} 1.0' in text
+    assert 'nextquery_slates_total{by="model"} 1.0' in text
+    assert "nextquery_position " in text
+
+
+def test_every_answer_has_the_headers(asked: TestClient) -> None:
+    for answer in (asked.get("/healthz"), asked.get("/nowhere"), asked.post("/v1/feedback")):
+        for name, value in HEADERS.items():
+            assert answer.headers[name] == value
+        assert len(answer.headers["X-Request-Id"]) == 16
+    mine = asked.get("/healthz", headers={"X-Request-Id": "mine-1"})
+    assert mine.headers["X-Request-Id"] == "mine-1"
+    forged = asked.get("/healthz", headers={"X-Request-Id": "a b"})
+    assert forged.headers["X-Request-Id"] != "a b"
+
+
+def test_openapi_has_an_example_for_every_route(asked: TestClient) -> None:
+    schema = asked.get("/openapi.json").json()
+    models = schema["components"]["schemas"]
+
+    def has_example(content: dict[str, Any]) -> bool:
+        if "example" in content or "examples" in content:
+            return True
+        name = content["schema"].get("$ref", "").rpartition("/")[2]
+        return bool(models.get(name, {}).get("examples"))
+
+    seen = 0
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            seen += 1
+            for content in operation["responses"]["200"]["content"].values():
+                assert has_example(content), path
+            if method == "post":
+                assert has_example(operation["requestBody"]["content"]["application/json"]), path
+            assert operation["x-scope"] in ("public", "read", "write", "admin")
+    assert seen == 10
+
+
+def test_nothing_is_loaded_from_elsewhere(asked: TestClient) -> None:
+    for path in ("/docs", "/redoc", "/docs/oauth2-redirect"):
+        assert asked.get(path).status_code == 404

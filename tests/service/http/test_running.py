@@ -1,0 +1,189 @@
+"""A real server over a real socket: what only that can show."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import response_schema_conformance
+from typer.testing import CliRunner
+
+import nextquery as nq
+from nextquery import cli
+from nextquery.errors import InvalidInput
+from nextquery.service.keys import KeyRing
+from nextquery.service.process import ServiceProcess
+from nextquery.service.scopes import NEEDED
+from nextquery.service.store import Store
+
+
+@pytest.fixture(scope="module")
+def running(pets_pool: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    folder = tmp_path_factory.mktemp("running")
+    limits = {"body_timeout_s": 0.5}
+    store, log = f"sqlite:///{folder / 'events.db'}", folder / "log"
+    with ServiceProcess(pets_pool, store, settings=limits, log=log) as service:
+        yield service
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+def test_schemathesis_finds_no_5xx(running: ServiceProcess, mode: GenerationMode) -> None:
+    schema = schemathesis.openapi.from_url(f"{running.url}/openapi.json")
+    tried = set()
+    for found in schema.get_all_operations():
+        assert isinstance(found, Ok)
+        operation = found.ok()
+        if mode == GenerationMode.NEGATIVE and operation.method == "get":
+            continue  # nothing in it could be wrong
+
+        @settings(max_examples=15, suppress_health_check=list(HealthCheck))
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def try_it(case: schemathesis.Case[Any]) -> None:
+            case.call_and_validate(checks=[not_a_server_error, response_schema_conformance])
+            tried.add(case.path)
+
+        try_it()
+    assert tried >= {path for path in NEEDED if path.startswith("/v1") and path != "/v1/stats"}
+
+
+def raw(service: ServiceProcess, sent: bytes, *, hang_up: bool = False) -> bytes:
+    """The first bytes that come back for these."""
+    with socket.create_connection(("127.0.0.1", service.port), timeout=10) as connection:
+        connection.sendall(sent)
+        if hang_up:
+            connection.shutdown(socket.SHUT_WR)
+        return connection.recv(4096)
+
+
+HEAD = b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+def test_a_body_cut_short(running: ServiceProcess) -> None:
+    cut = HEAD + b'Content-Length: 100\r\n\r\n{"session_id"'
+    assert b" 408 " in raw(running, cut)[:20]  # it waits for the rest, but not for long
+    assert not raw(running, cut, hang_up=True).startswith(b"HTTP/1.1 5")
+    huge = HEAD + b"Content-Length: 99999999999999999999\r\n\r\n"
+    assert b" 413 " in raw(running, huge)[:20]
+    for wrong in (
+        b"\x00\x01\x02\r\n\r\n",
+        HEAD + b"Content-Length: -1\r\n\r\n",
+        b"GET / HTTP/9\r\n\r\n",
+    ):
+        assert b" 400 " in raw(running, wrong)[:20]
+    with nq.Client(running.url) as client:
+        assert client.stats()  # it still answers
+
+
+def test_the_log_has_request_ids_and_no_queries(running: ServiceProcess) -> None:
+    body = json.dumps({"session_id": "s-private", "query": "zebra zebra", "user_id": "u-private"})
+    headers = {"Content-Type": "application/json", "X-Request-Id": "look-for-me"}
+    connection = http.client.HTTPConnection("127.0.0.1", running.port)
+    with closing(connection):
+        connection.request("POST", "/v1/recommend?secret=1", body, headers)
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
+    assert running.log is not None
+    for _ in range(100):
+        text = running.log.read_text()
+        if "look-for-me" in text:
+            break
+        time.sleep(0.05)
+    lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    mine = [line for line in lines if line.get("request_id") == "look-for-me"]
+    assert [(line["path"], line["status"]) for line in mine] == [("/v1/recommend", 200)]
+    for private in ("zebra", "private", "secret"):
+        assert private not in text
+
+
+def test_sigterm_drains_and_the_log_goes_on(pets_pool: Path, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'events.db'}"
+    service = ServiceProcess(pets_pool, store).start()
+    with nq.Client(service.url) as client:
+        slate = client.recommend("cat food", session_id="s", request_id="r")
+        assert service.stop() == 0
+        service.start()
+        assert client.recommend("cat food", session_id="s", request_id="r") == slate
+        accepted = slate.recommendations[0].arm_id
+        assert client.feedback(slate.decision_id, accepted=accepted) == "recorded"
+        service.kill()
+        service.start()
+        assert client.feedback(slate.decision_id, accepted=accepted) == "repeated"
+        assert service.stop() == 0
+
+
+def test_two_workers_answer_from_one_log_and_end_with_their_parent(
+    pets_pool: Path, tmp_path: Path
+) -> None:
+    store = f"sqlite:///{tmp_path / 'events.db'}"
+    service = ServiceProcess(pets_pool, store, settings={"workers": 2}).start()
+    assert service.process is not None
+    for number in range(30):
+        with nq.Client(service.url, retries=20) as client:  # a new connection: any worker
+            slate = client.recommend("dog food", session_id=f"s{number}")
+            arm = slate.recommendations[0].arm_id
+            assert client.feedback(slate.decision_id, accepted=arm) == "recorded"
+    with nq.Client(service.url) as client:
+        blocked = slate.recommendations[0].text
+        assert client._ask("POST", "/v1/block", {"query": blocked})["position"] > 60
+    for number in range(20):
+        with nq.Client(service.url) as client:
+            after = client.recommend("dog food", session_id=f"t{number}", m=20)
+            assert blocked not in [entry.text for entry in after.recommendations]
+    with nq.Client(service.url) as client:
+        metrics = client._http.get("/metrics").text
+        assert 'nextquery_requests_total{route="/v1/recommend",status="200"} 50.0' in metrics
+    workers = psutil.Process(service.process.pid).children(recursive=True)
+    assert len(workers) >= 2
+    os.kill(service.process.pid, signal.SIGKILL)
+    service.process.wait()
+    _, alive = psutil.wait_procs(workers, timeout=20)
+    assert not alive
+    service.kill()
+    opened = Store.open(store, create=False)
+    assert len(list(opened.decisions())) == 50
+
+
+def test_what_cannot_be_served_is_refused(
+    pets_pool: Path, tmp_path: Path, running: ServiceProcess
+) -> None:
+    store, pool = f"sqlite:///{tmp_path / 'events.db'}", str(pets_pool)
+    for arguments, word in (
+        ([pool, "--host", "0.0.0.0", "--store", store], "keys create"),
+        ([pool, "--host", "0.0.0.0", "--keys", "off", "--store", store], "everybody"),
+        ([pool, "--port", str(running.port), "--store", store], "--port"),
+        ([pool, "--port", "x", "--store", store], "valid integer"),
+        ([pool, "--set", "port", "--store", store], "NAME=VALUE"),
+        ([pool, "--store", "mysql://x"], "postgresql://"),
+        (["--store", store], "no pool"),
+    ):
+        with pytest.raises(InvalidInput, match=word):
+            CliRunner().invoke(cli.app, ["serve", *arguments], catch_exceptions=False)
+    command = [sys.executable, "-m", "nextquery", "serve", pool, "--port", "x"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+
+
+def test_the_greeting_says_whether_keys_are_off(pets_pool: Path, tmp_path: Path) -> None:
+    store = Store.open(f"sqlite:///{tmp_path / 'events.db'}")
+    _, key = KeyRing(store).create(name="x", scope="write")
+    with ServiceProcess(pets_pool, f"sqlite:///{tmp_path / 'events.db'}") as service:
+        with nq.Client(service.url, key=key) as client:
+            assert client.recommend("cat food", session_id="s").recommendations
+        with nq.Client(service.url) as client, pytest.raises(InvalidInput, match="API key"):
+            client.recommend("cat food", session_id="s")

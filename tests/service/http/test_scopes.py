@@ -1,0 +1,101 @@
+"""Endpoint × scope: every cell is tried."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from nextquery.service.app import create_app
+from nextquery.service.engine import Engine
+from nextquery.service.keys import KeyRing
+from nextquery.service.scopes import NEEDED, SCOPES
+from nextquery.service.settings import Settings
+from nextquery.service.store import Store
+from tests.service.http.conftest import LOCAL
+
+HOLDERS = ("nobody", "unknown", "revoked", *SCOPES)
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/recommend": {"session_id": "s", "query": "cat food"},
+    "/v1/feedback": {"decision_id": "nobody", "accepted": None},
+    "/v1/forecast": {"session_id": "s", "query": "cat food"},
+    "/v1/block": {"query": "dog names"},
+    "/v1/unblock": {"query": "dog names"},
+    "/v1/switch": {"on": True},
+}
+
+
+def paths_of(routes: Any) -> Iterator[tuple[str, str]]:
+    """Every method and path that an application answers, however it was put together."""
+    for route in routes:
+        inner: Any = getattr(route, "original_router", None) or getattr(route, "app", None)
+        if hasattr(route, "path") and getattr(route, "methods", None):
+            yield from ((method, route.path) for method in route.methods - {"HEAD"})
+        elif getattr(inner, "routes", None):
+            yield from paths_of(inner.routes)
+        else:
+            raise AssertionError(f"a route of an unknown kind: {route!r}")
+
+
+@pytest.fixture
+def keyed(engine: Engine, store: Store) -> Iterator[tuple[TestClient, dict[str, str]]]:
+    ring = KeyRing(store)
+    made = {scope: ring.create(name=scope, scope=scope)[1] for scope in SCOPES}
+    old, made["revoked"] = ring.create(name="old", scope="admin")
+    ring.revoke(old.id)
+    made["unknown"] = f"nq_{old.id}_secret"
+    app = create_app(engine, Settings(keys="on"), keys=ring)
+    with TestClient(app, base_url=LOCAL) as client:
+        yield client, made
+
+
+def test_every_route_stands_in_the_table(keyed: tuple[TestClient, dict[str, str]]) -> None:
+    found = set(paths_of(keyed[0].app.routes))  # type: ignore[attr-defined]
+    assert {path for _, path in found} == set(NEEDED)
+    assert {path for method, path in found if method == "POST"} == set(BODIES)
+
+
+def test_every_cell(keyed: tuple[TestClient, dict[str, str]]) -> None:
+    client, made = keyed
+    for method, path in paths_of(client.app.routes):  # type: ignore[attr-defined]
+        for holder in HOLDERS:
+            headers = {"Authorization": f"Bearer {made[holder]}"} if holder in made else {}
+            body = BODIES.get(path)
+            status = client.request(method, path, json=body, headers=headers).status_code
+            scope = NEEDED[path]
+            if scope == "public":
+                expected = 200
+            elif holder not in SCOPES:
+                expected = 401
+            elif SCOPES.index(holder) < SCOPES.index(scope):
+                expected = 403
+            else:
+                expected = 404 if path == "/v1/feedback" else 200
+            assert status == expected, (method, path, holder)
+
+
+def test_unlisted_paths_are_closed(keyed: tuple[TestClient, dict[str, str]]) -> None:
+    client, made = keyed
+    assert client.get("/v1/new").status_code == 401
+    read = {"Authorization": f"Bearer {made['read']}"}
+    assert client.get("/v1/new", headers=read).status_code == 403
+    admin = {"Authorization": f"Bearer {made['admin']}"}
+    assert client.get("/v1/new", headers=admin).status_code == 404
+
+
+def test_bad_bodies_of_strangers_are_not_read(keyed: tuple[TestClient, dict[str, str]]) -> None:
+    client, _ = keyed
+    assert client.post("/v1/recommend", content=b"{").status_code == 401
+    for wrong in ("Basic abc", "Bearer", "bearer  ", "Bearer \xe9"):
+        headers = {b"Authorization": wrong.encode("latin-1")}
+        answer = client.get("/v1/stats", headers=headers)
+        assert answer.status_code == 401
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_the_documents_have_the_same_table() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "service.md").read_text()
+    rows = re.findall(r"^\| `(?:GET|POST) (/[^`]*)` \| (\w+) \|", text, flags=re.MULTILINE)
+    assert dict(rows) == NEEDED

@@ -1,0 +1,112 @@
+"""One schema for options, environment and file; every mistake is answered in words."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from nextquery.errors import InvalidInput, NotAFolder
+from nextquery.service.configuration import load
+from nextquery.service.options import EngineOptions
+from nextquery.service.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_options_beat_environment_beats_file_beats_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("nextquery.toml").write_text("port = 1\nworkers = 2\nk = 3\n")
+    monkeypatch.setenv("NEXTQUERY_PORT", "10")
+    monkeypatch.setenv("NEXTQUERY_WORKERS", "20")
+    settings, origins = load({"port": "100", "host": None})
+    assert (settings.port, settings.workers, settings.k, settings.host) == (100, 20, 3, "127.0.0.1")
+    assert [origins[name] for name in ("port", "workers", "k", "host")] == [
+        "option --port",
+        "environment NEXTQUERY_WORKERS",
+        "nextquery.toml",
+        "default",
+    ]
+
+
+def test_the_file_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.toml").write_text('cors_origins = ["https://shop.example"]\n')
+    assert load(config=tmp_path / "mine.toml").settings.cors_origins == ["https://shop.example"]
+    monkeypatch.setenv("NEXTQUERY_CONFIG", "mine.toml")
+    assert load().settings.cors_origins == ["https://shop.example"]
+    monkeypatch.setenv("NEXTQUERY_CONFIG", "nowhere.toml")
+    with pytest.raises(NotAFolder, match=r"nowhere\.toml"):
+        load()
+
+
+def test_lists_in_the_environment_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEXTQUERY_ALLOWED_HOSTS", "a.example, b.example")
+    assert load().settings.allowed_hosts == ["a.example", "b.example"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("port", "x", "valid integer"),
+        ("port", "70000", "65535"),
+        ("workers", "0", "greater than or equal to 1"),
+        ("keys", "maybe", "'auto', 'on' or 'off'"),
+        ("policy", "magic", "lin-ucb-memory"),
+        ("exploration", "2", "less than or equal to 1"),
+        ("exploration", "nan", "finite"),
+        ("rate_limit", "often", "1000/second"),
+        ("cors_origins", "shop.example", "https://shop.example"),
+        ("cors_origins", "*", "https://shop.example"),
+        ("min_users", "1", "greater than or equal to 2"),
+        ("prot", "1", "port"),
+    ],
+)
+def test_a_mistake_names_field_value_and_what_is_allowed(
+    name: str, value: str, allowed: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        load({name: value})
+    said = str(caught.value)
+    assert name in said
+    assert allowed in said
+    assert name == "prot" or value in said
+
+
+def test_mistakes_of_file_and_environment_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("nextquery.toml").write_text("workers = 'many'\n")
+    with pytest.raises(InvalidInput, match=r"workers \(nextquery\.toml\): received 'many'"):
+        load()
+    Path("nextquery.toml").write_text("workers = ")
+    with pytest.raises(InvalidInput, match="no TOML file"):
+        load()
+    Path("nextquery.toml").unlink()
+    monkeypatch.setenv("NEXTQUERY_PROT", "1")
+    with pytest.raises(InvalidInput, match="Did you mean NEXTQUERY_PORT"):
+        load()
+
+
+def test_secrets_are_not_repeated() -> None:
+    assert "abc" not in repr(load({"user_hash_secret": "abc"}).settings)
+    with pytest.raises(InvalidInput) as caught:
+        load({"user_hash_secret": ["abc"]})
+    assert "abc" not in str(caught.value)
+
+
+def test_every_option_of_the_engine_is_a_setting_with_the_same_default() -> None:
+    default = EngineOptions()
+    assert Settings().engine_options() == default
+    for field in fields(EngineOptions):
+        assert field.name in Settings.model_fields
+    assert load({"user_hash_secret": "abc"}).settings.engine_options().user_hash_secret == "abc"
+
+
+def test_waiting_is_at_least_working() -> None:
+    with pytest.raises(InvalidInput, match="max_inflight"):
+        load({"max_waiting": "3", "max_inflight": "4"})
+
+
+def test_every_setting_is_documented() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "service.md").read_text()
+    for name in Settings.model_fields:
+        assert f"`{name}`" in text, f"{name} is not documented"

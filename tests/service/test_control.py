@@ -1,0 +1,120 @@
+"""Blocks, the switch, fallbacks: what an answer may never hold, and what it holds in need."""
+
+import numpy as np
+import pytest
+
+from nextquery.errors import InvalidInput
+from nextquery.service.engine import Engine
+from nextquery.service.items import Control
+from nextquery.service.store import Store
+from tests.service.conftest import Start
+from tests.service.worlds import TEXTS, caught_up, until
+
+
+def arms_of(engine: Engine, session: str, query: str = TEXTS[0], m: int = 10) -> list[int]:
+    found = engine.recommend(session_id=session, query=query, m=m).recommendations
+    return [one.arm_id for one in found]
+
+
+def test_a_block_holds_from_the_very_next_answer_of_every_worker(
+    store: Store, start: Start
+) -> None:
+    one, other = start(store, poll_s=100.0), start(store, poll_s=100.0)
+    arms = arms_of(other, "s")
+    worst = arms[0]
+    again = {"session_id": "r", "query": TEXTS[0], "request_id": "r"}
+    assert worst in [x.arm_id for x in other.recommend(**again, m=10).recommendations]
+    position = one.block(TEXTS[worst].upper())
+    assert worst not in arms_of(other, "t")
+    assert other.learner.position >= position
+    forecast = start(store, poll_s=100.0).forecast(session_id="x", query=TEXTS[0], m=20)
+    assert worst not in [x.arm_id for x in forecast.likely]
+    repeated = other.recommend(**again, m=10)
+    assert repeated.repeated
+    assert worst not in [x.arm_id for x in repeated.recommendations]
+    other.unblock(TEXTS[worst])
+    assert worst in arms_of(one, "u")
+    with pytest.raises(InvalidInput, match="nothing is left"):
+        one.block("!?")
+
+
+def test_a_forecast_of_a_worker_that_has_not_read_on_knows_the_block(
+    sqlite: Store, start: Start
+) -> None:
+    one, other = start(sqlite, poll_s=100.0), start(sqlite, poll_s=100.0)
+    first = other.forecast(session_id="s", query=TEXTS[0]).likely[0].arm_id
+    one.block(TEXTS[first])
+    assert first not in [x.arm_id for x in other.forecast(session_id="s", query=TEXTS[0]).likely]
+
+
+def test_a_block_between_selection_and_commit(
+    store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, other = start(store, poll_s=100.0), start(store, poll_s=100.0)
+    worst = arms_of(engine, "s")[0]
+    made = engine.answerer.slate
+    slates: list[list[int]] = []
+
+    def slate_then_block(*args: object) -> dict[str, object]:
+        body = made(*args)  # type: ignore[arg-type]
+        slates.append([entry["arm"] for entry in body["slate"]])
+        if len(slates) == 1:
+            other.writer.submit(Control("blocked", {"text": TEXTS[worst]})).result()
+        return body
+
+    monkeypatch.setattr(engine.answerer, "slate", slate_then_block)
+    answered = arms_of(engine, "t")
+    assert worst in slates[0]
+    assert answered == slates[1]
+    assert worst not in answered
+
+
+def test_the_switch_answers_with_nothing_and_is_recorded(store: Store, start: Start) -> None:
+    one, other = start(store), start(store)
+    one.switch(False)
+    off = other.recommend(session_id="s", query=TEXTS[0])
+    assert (off.recommendations, off.policy, off.fallback) == ([], "off", False)
+    assert other.forecast(session_id="s", query=TEXTS[0]).likely == []
+    assert store.decision(off.decision_id) is not None
+    assert one.feedback(decision_id=off.decision_id, accepted=None).status == "recorded"
+    one.switch(True)
+    assert arms_of(other, "s")
+
+
+def test_a_removed_arm_is_gone(sqlite: Store, start: Start) -> None:
+    one, other = start(sqlite), start(sqlite, poll_s=100.0)
+    worst = arms_of(other, "s")[0]
+    one.remove(TEXTS[worst])
+    assert worst not in arms_of(other, "t")
+    one.close()
+    assert worst not in arms_of(start(sqlite), "u")
+
+
+def test_a_broken_model_falls_back_to_the_most_similar(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
+    policy = engine.learner.state.policy
+    assert policy is not None
+    policy._shared.b[:] = np.nan  # type: ignore[attr-defined]
+    decision = engine.recommend(session_id="s", query=TEXTS[0], m=3)
+    assert decision.fallback
+    assert decision.policy == "most-similar"
+    nearest = engine.catalogue.pool.nearest(engine.catalogue.pool.rows([0])[0], 3, exclude=[0])[0]
+    assert [one.arm_id for one in decision.recommendations] == nearest.tolist()
+    arm = decision.recommendations[0].arm_id
+    assert engine.feedback(decision_id=decision.decision_id, accepted=arm).status == "recorded"
+    assert caught_up(engine).stats()["totals"]["fallback"] == 1
+
+
+def test_overload_falls_back_and_then_refuses(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite, max_inflight=4, max_waiting=8)
+    with sqlite.writing():  # nothing can be written, so requests pile up
+        waiting = [
+            engine.submit_recommend(session_id=f"s{number}", query=TEXTS[number])
+            for number in range(8)
+        ]
+        with pytest.raises(OSError, match="wait for an answer"):
+            engine.recommend(session_id="t", query=TEXTS[0])
+    answers = [future.result() for future in waiting]
+    assert [answer.fallback for answer in answers] == [False] * 5 + [True] * 3
+    assert all(len(answer.recommendations) == 5 for answer in answers)
+    assert until(lambda: engine.health()["waiting"] == 0)

@@ -1,0 +1,142 @@
+"""What may be said of a slate, on both databases."""
+
+from typing import Any
+
+import pytest
+
+from nextquery.errors import Conflict, InvalidInput, NotInSlate, UnknownDecision
+from nextquery.service.answers import Decision
+from nextquery.service.engine import Engine
+from nextquery.service.store import Store
+from tests.service.conftest import Start
+from tests.service.worlds import TEXTS, close_open, kinds
+
+
+def asked(engine: Engine, query: str = TEXTS[0], session: str = "s") -> tuple[Decision, list[int]]:
+    decision = engine.recommend(session_id=session, query=query, m=4)
+    return decision, [one.arm_id for one in decision.recommendations]
+
+
+def test_every_rule(store: Store, start: Start) -> None:
+    engine = start(store)
+    decision, arms = asked(engine)
+
+    def say(accepted: int | None) -> str:
+        return engine.feedback(decision_id=decision.decision_id, accepted=accepted).status
+
+    def log() -> list[tuple[list[int], list[int]]]:
+        found = [event for event in store.read(0) if event.kind == "feedback"]
+        return [(event.body["old"], event.body["new"]) for event in found]
+
+    with pytest.raises(UnknownDecision):
+        engine.feedback(decision_id="nobody", accepted=None)
+    with pytest.raises(NotInSlate, match="was not shown"):
+        say(59 if 59 not in arms else 58)
+    assert log() == []
+    assert say(None) == "recorded"
+    assert log() == [([], [0])]
+    assert say(None) == "repeated"
+    assert say(arms[2]) == "corrected"
+    assert log() == [([], [0]), ([0], [0, 0, 1])]
+    assert say(arms[2]) == "repeated"
+    assert say(None) == "ignored"
+    with pytest.raises(Conflict, match="accepted in this decision already"):
+        say(arms[0])
+    assert len(log()) == 2
+    stored = store.decision(decision.decision_id)
+    assert stored is not None
+    assert (stored.state, stored.accepted, stored.delivered) == ("accepted", arms[2], True)
+
+
+def test_a_click_at_first_and_all_fail(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite, timeout_fails="all")
+    one, arms = asked(engine)
+    assert engine.feedback(decision_id=one.decision_id, accepted=arms[0]).status == "recorded"
+    other, _ = asked(engine, session="t")
+    engine.feedback(decision_id=other.decision_id, accepted=None)
+    rewards = [event.body["new"] for event in sqlite.read(0) if event.kind == "feedback"]
+    assert rewards == [[1], [0, 0, 0, 0]]
+
+
+def test_time_outs_close_what_was_delivered_once(store: Store, start: Start) -> None:
+    engine = start(store)
+    seen, arms = asked(engine)
+    lost, _ = asked(engine, session="t")
+    engine.delivered(seen.decision_id)
+    assert close_open(engine) == 2
+    assert close_open(engine) == 0
+    assert sorted(kinds(store)[-2:]) == ["timeout", "undelivered"]
+    late = engine.feedback(decision_id=seen.decision_id, accepted=arms[0])
+    assert late.status == "corrected"
+    found = engine.feedback(decision_id=lost.decision_id, accepted=None)
+    assert found.status == "recorded"
+    engine.learner.catch_up()
+    totals = engine.stats()["totals"]
+    assert (totals["rounds"], totals["accepted"], totals["failed"]) == (2, 1, 1)
+    assert (totals["undelivered"], totals["open"]) == (0, 0)
+
+
+def test_issued_that_is_an_arm_is_a_success_by_option(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite, learn_issued=True)
+    decision, arms = asked(engine)
+    other = next(arm for arm in range(len(TEXTS)) if arm not in [0, *arms])
+    told = engine.feedback(
+        decision_id=decision.decision_id, accepted=None, issued=TEXTS[other].upper()
+    )
+    assert told.status == "recorded"
+    body = sqlite.read(0)[-1].body
+    assert body["issued"]["arm"] == other
+    assert len(body["issued"]["features"]) == 8
+    decision, arms = asked(engine, session="t")
+    engine.feedback(decision_id=decision.decision_id, accepted=None, issued=TEXTS[arms[1]])
+    body = sqlite.read(0)[-1].body
+    assert (body["accepted"], body["new"]) == (None, [0, 1])  # typed though it was shown
+    engine.learner.catch_up()
+    assert engine.stats()["coverage"]["share_of_next_queries_shown"] == 0.5
+
+
+def test_issued_teaches_nothing_else(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
+    decision, arms = asked(engine)
+    engine.feedback(decision_id=decision.decision_id, accepted=None, issued=TEXTS[arms[1]])
+    assert sqlite.read(0)[-1].body["new"] == [0]
+
+
+def test_a_request_id_is_answered_once(store: Store, start: Start) -> None:
+    engine = start(store)
+    ask: dict[str, Any] = {"session_id": "s", "query": TEXTS[3], "request_id": "r"}
+    first, again = engine.recommend(**ask), engine.recommend(**ask)
+    assert not first.repeated
+    assert again.repeated
+    assert again.decision_id == first.decision_id
+    assert again.recommendations == first.recommendations
+    assert kinds(store).count("decision") == 1
+    with pytest.raises(Conflict, match="another request"):
+        engine.recommend(**{**ask, "query": TEXTS[4]})
+    assert not engine.recommend(**ask, owner="another key").repeated
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"session_id": ""},
+        {"session_id": "a\x00b"},
+        {"session_id": "x" * 257},
+        {"query": "  "},
+        {"query": "\ud800"},
+        {"query": 7},
+        {"m": 0},
+        {"m": 51},
+        {"m": True},
+        {"user_id": "\n"},
+        {"request_id": ""},
+    ],
+)
+def test_bad_requests_are_refused(sqlite: Store, start: Start, wrong: dict[str, object]) -> None:
+    engine = start(sqlite)
+    good: dict[str, object] = {"session_id": "s", "query": "q"}
+    with pytest.raises(InvalidInput):
+        engine.recommend(**{**good, **wrong})  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="accepted must be"):
+        engine.feedback(decision_id="d", accepted=True)
+    assert kinds(sqlite) == ["model"]

@@ -1,0 +1,59 @@
+"""SIGKILL in the middle of the load: what was acknowledged is in the log, exactly once."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+import nextquery as nq
+from nextquery.service.engine import Engine
+from nextquery.service.learner import rebuilt
+from nextquery.service.state import difference
+from nextquery.service.store import Store
+from tests.service.worlds import caught_up, options
+
+ROOT = Path(__file__).parents[2]
+
+
+def drive_and_kill(url: str, seed: int, lines: int) -> list[list[str]]:
+    """Run the driver until it has said so many lines, kill it, and hear all that it said."""
+    source = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    environment = {**os.environ, "PYTHONPATH": source, "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.service.driver", url, str(seed)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, cwd=ROOT) as child:
+        assert child.stdout is not None
+        said = [child.stdout.readline() for _ in range(lines)]
+        child.send_signal(signal.SIGKILL)
+        said += child.stdout.readlines()
+        assert child.wait() == -signal.SIGKILL
+    return [line.decode().split() for line in said if line.endswith(b"\n")]
+
+
+def test_nothing_acknowledged_is_lost(url: str, world: nq.ArmPool) -> None:
+    rng = np.random.default_rng()  # any moment is a good one: the seed is not the point
+    said: list[list[str]] = []
+    for round_number in range(3):
+        said += drive_and_kill(url, round_number, int(rng.integers(20, 120)))
+    store = Store.open(url)
+    events = store.read(0, 1_000_000)
+    assert [event.position for event in events] == list(range(1, len(events) + 1))
+    shown = {one.id: [entry["arm"] for entry in one.body["slate"]] for one in store.decisions()}
+    answered = {words[1]: [int(arm) for arm in words[2:]] for words in said if words[0] == "D"}
+    assert answered
+    assert {one: shown.get(one) for one in answered} == answered
+    clicks = Counter(
+        (event.decision_id, event.body["accepted"]) for event in events if event.kind == "feedback"
+    )
+    acknowledged = [(words[1], int(words[2])) for words in said if words[0] == "F"]
+    assert acknowledged
+    assert {one: clicks[one] for one in acknowledged} == dict.fromkeys(acknowledged, 1)
+    closed = Counter(e.decision_id for e in events if e.kind in ("timeout", "undelivered"))
+    assert set(closed.values()) <= {1}
+    with Engine.start(world, store, options(timeout_s=0.2, snapshot_every=60, repeat=True)) as live:
+        assert difference(caught_up(live).learner.state, rebuilt(store)) <= 1e-9
+    assert {event.kind for event in events} >= {"model", "decision", "feedback"}
+    store.close()

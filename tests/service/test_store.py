@@ -1,0 +1,75 @@
+"""The store: its tables, its durability, its refusals."""
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from nextquery.errors import InvalidInput, StorageError
+from nextquery.service.schema import metadata
+from nextquery.service.store import Store
+
+
+def test_the_migrations_make_the_tables_of_the_schema(store: Store) -> None:
+    with store.reading() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    before = store.head()
+    store.migrate()
+    assert store.head() == before
+
+
+def test_every_sqlite_connection_waits_for_the_disk(sqlite: Store) -> None:
+    connections = [sqlite.engine.connect() for _ in range(12)]
+    for connection in connections:
+        said = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("synchronous", "journal_mode", "foreign_keys", "busy_timeout")
+        }
+        assert said == {
+            "synchronous": 2,
+            "journal_mode": "wal",
+            "foreign_keys": 1,
+            "busy_timeout": 5000,
+        }
+        connection.close()
+
+
+def test_a_writer_has_the_lock_from_its_start(sqlite: Store, sqlite_url: str) -> None:
+    impatient = Store.open(sqlite_url, wait_s=0.01)
+    with sqlite.writing(), pytest.raises(StorageError, match="locked"), impatient.writing():
+        pass
+    impatient.close()
+
+
+def test_postgresql_confirms_only_what_is_on_the_disk(postgres_url: str) -> None:
+    store = Store.open(postgres_url)
+    with store.reading() as connection:
+        for name in ("fsync", "synchronous_commit"):
+            assert connection.execute(sa.text(f"SHOW {name}")).scalar() == "on"
+    store.close()
+
+
+def test_postgresql_that_may_lose_commits_is_refused(postgres_url: str) -> None:
+    name = sa.make_url(postgres_url).database
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
+    with pytest.raises(StorageError, match="synchronous_commit = off"):
+        Store.open(postgres_url)
+
+
+def test_a_database_without_tables_is_not_a_store(url: str) -> None:
+    with pytest.raises(StorageError, match="holds no event log"):
+        Store.open(url, create=False)
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://x/y", "://"])
+def test_urls_that_keep_nothing_are_refused(url: str) -> None:
+    with pytest.raises(InvalidInput, match="path to an SQLite file"):
+        Store.open(url)
+
+
+def test_a_password_is_not_shown() -> None:
+    with pytest.raises(StorageError) as error:
+        Store.open("postgresql://bob:secret@localhost:1/none", wait_s=0.1)
+    assert "secret" not in str(error.value)

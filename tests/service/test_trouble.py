@@ -1,0 +1,184 @@
+"""What goes wrong outside: each time a clear answer, nothing lost, and on it goes."""
+
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from nextquery.errors import StoreUnavailable
+from nextquery.service.engine import Engine
+from nextquery.service.learner import rebuilt
+from nextquery.service.state import difference
+from nextquery.service.store import Store
+from tests.service.conftest import Start
+from tests.service.worlds import TEXTS, HandClock, caught_up, close_open, kinds, until
+
+
+def sound(engine: Engine, store: Store) -> bool:
+    """The log has no gaps, nothing half-written, and the live state is the rebuilt one."""
+    events = store.read(0, 100_000)
+    decided = [event.decision_id for event in events if event.kind == "decision"]
+    assert [event.position for event in events] == list(range(1, len(events) + 1))
+    assert [stored.id for stored in store.decisions(page=3)] == decided
+    return difference(caught_up(engine).learner.state, rebuilt(store)) <= 1e-9
+
+
+def test_a_full_disk(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
+    accepted = [engine.recommend(session_id="s", query=TEXTS[1])]
+    with sqlite.engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar() or 0
+
+    def fill(connection: Any, _: Any) -> None:
+        connection.execute(f"PRAGMA max_page_count={pages + 2}")
+
+    sa.event.listen(sqlite.engine, "connect", fill)
+    sqlite.engine.dispose()
+    queries = iter(TEXTS)
+
+    def ask_until_refused() -> None:
+        for query in queries:
+            accepted.append(engine.recommend(session_id=query, query=query))
+
+    with pytest.raises(StoreUnavailable, match="full"):
+        ask_until_refused()
+    assert not engine.health()["store_ok"]
+    sa.event.remove(sqlite.engine, "connect", fill)
+    sqlite.engine.dispose()
+    engine.feedback(decision_id=accepted[0].decision_id, accepted=None)
+    accepted.append(engine.recommend(session_id="u", query=TEXTS[2]))
+    assert [stored.id for stored in sqlite.decisions()] == [one.decision_id for one in accepted]
+    assert engine.health()["store_ok"]
+    assert sound(engine, sqlite)
+
+
+def test_a_read_only_store(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
+    first = engine.recommend(session_id="s", query=TEXTS[0])
+
+    def forbid(connection: Any, _: Any) -> None:
+        connection.execute("PRAGMA query_only=ON")
+
+    sa.event.listen(sqlite.engine, "connect", forbid)
+    sqlite.engine.dispose()
+    with pytest.raises(StoreUnavailable, match="readonly"):
+        engine.recommend(session_id="s", query=TEXTS[0])
+    assert engine.forecast(session_id="s", query=TEXTS[0]).likely  # reading goes on
+    sa.event.remove(sqlite.engine, "connect", forbid)
+    sqlite.engine.dispose()
+    engine.feedback(decision_id=first.decision_id, accepted=None)
+    assert sound(engine, sqlite)
+
+
+def test_a_locked_database(sqlite_url: str, start: Start) -> None:
+    store = Store.open(sqlite_url, wait_s=0.05)
+    engine = start(store)
+    holder = Store.open(sqlite_url)
+    with holder.writing(), pytest.raises(StoreUnavailable, match="locked"):
+        engine.recommend(session_id="s", query=TEXTS[0])
+    engine.recommend(session_id="s", query=TEXTS[0])
+    assert sound(engine, store)
+    holder.close()
+
+
+def test_a_postgresql_that_goes_away_and_comes_back(
+    postgres: str, postgres_url: str, start: Start
+) -> None:
+    store = Store.open(postgres_url, wait_s=2.0)
+    engine = start(store)
+    name = sa.make_url(postgres_url).database
+    first = engine.recommend(session_id="s", query=TEXTS[0])
+    with psycopg.connect(postgres, autocommit=True) as admin:
+        admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
+        )
+        with pytest.raises(StoreUnavailable, match="try again"):
+            engine.recommend(session_id="s", query=TEXTS[0])
+        assert not engine.health()["store_ok"]
+        admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+    second = engine.recommend(session_id="s", query=TEXTS[1])
+    assert [one.id for one in store.decisions()] == [first.decision_id, second.decision_id]
+    assert until(lambda: bool(engine.health()["store_ok"] and engine.health()["learning"]))
+    assert sound(engine, store)
+    engine.close()
+    store.close()
+
+
+def test_one_item_that_is_refused_does_not_take_the_others_with_it(
+    sqlite: Store, start: Start
+) -> None:
+    engine = start(sqlite)
+
+    class Refused:
+        def asks(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+            return (), ()
+
+        def write(self, ledger: Any) -> None:
+            ledger.append("decision", {"not": "a body"})
+            raise RuntimeError("a defect")
+
+    futures: list[Future[Any]] = []
+    with sqlite.writing():  # so that all of them wait for one transaction
+        futures.append(engine.submit_recommend(session_id="a", query=TEXTS[0]))
+        bad = engine.writer.submit(Refused())
+        futures.append(engine.submit_recommend(session_id="b", query=TEXTS[0]))
+    assert all(future.result().recommendations for future in futures)
+    with pytest.raises(RuntimeError, match="a defect"):
+        bad.result()
+    assert kinds(sqlite) == ["model", "decision", "decision"]
+
+
+def test_a_clock_that_jumps(sqlite: Store, start: Start) -> None:
+    clock = HandClock()
+    engine = start(sqlite, clock=clock)
+    for jump in (0.0, 5.0, -500.0, 1.0, 10_000.0, -10_000.0, 2.0):
+        clock.moment += jump
+        decision = engine.recommend(session_id="s", query=TEXTS[0])
+        engine.delivered(decision.decision_id)
+    times = [event.time for event in sqlite.read(0)]
+    assert times == sorted(times)
+    start_again = HandClock(start=10.0)  # the machine woke up in 1970
+    engine.close()
+    engine = start(sqlite, clock=start_again)
+    engine.recommend(session_id="s", query=TEXTS[0])
+    assert sqlite.read(0, 1000)[-1].time >= times[-1]
+    start_again.moment += 61.0
+    assert close_open(engine, after=60.0) == 8  # time goes on from where the log was
+    assert sound(engine, sqlite)
+
+
+def test_closing_finishes_what_was_taken_on(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
+    waiting = [engine.submit_recommend(session_id=f"{n}", query=TEXTS[n]) for n in range(20)]
+    engine.close()
+    engine.close()
+    assert len([future.result() for future in waiting]) == 20
+    with pytest.raises(StoreUnavailable, match="closing"):
+        engine.recommend(session_id="s", query=TEXTS[0])
+    with pytest.raises(StoreUnavailable, match="closing"):
+        engine.feedback(decision_id=waiting[0].result().decision_id, accepted=None)
+    assert sqlite.snapshot_positions() == [sqlite.head().position]
+    assert not [t for t in threading.enumerate() if t.name.startswith("nextquery")]
+
+
+def test_migrations_by_several_at_once(tmp_path: Path) -> None:
+    url, failures = f"sqlite:///{tmp_path / 'new.db'}", list[BaseException]()
+
+    def open_it() -> None:
+        try:
+            Store.open(url).close()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=open_it) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert Store.open(url).head().position == 0

@@ -1,0 +1,85 @@
+"""One small world for the service: sixty queries of six topics; sessions stay in theirs."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import nextquery as nq
+from nextquery.arms.origin import Origin
+from nextquery.service.clock import Clock
+from nextquery.service.engine import Engine
+from nextquery.service.items import CloseOpen
+from nextquery.service.options import EngineOptions
+from nextquery.service.store import Store
+
+TOPICS = ("cats", "stocks", "bread", "rust", "chess", "roses")
+WORDS = ("food", "price", "history", "guide", "care", "pictures", "kids", "club", "news", "shop")
+TEXTS = [f"{topic} {word}" for topic in TOPICS for word in WORDS]
+
+
+def small_pool(sessions: int = 60, seed: int = 0) -> nq.ArmPool:
+    """Arms with an encoder for queries never seen, and past sessions of one topic each."""
+    rng = np.random.default_rng(seed)
+    encoder = nq.encode.LsaEncoder(dim=12).fit(TEXTS)
+    row: list[int] = []
+    offsets = [0]
+    for _ in range(sessions):
+        topic = int(rng.integers(len(TOPICS)))
+        row += (topic * len(WORDS) + rng.permutation(len(WORDS))[:4]).tolist()
+        offsets.append(len(row))
+    counts = np.bincount(row, minlength=len(TEXTS))
+    origin = Origin(
+        [text.title() for text in TEXTS],
+        counts,
+        counts,
+        np.array(row, np.int64),
+        np.array(offsets, np.int64),
+        np.arange(sessions, dtype=np.float64),
+        True,
+    )
+    return nq.ArmPool.from_vectors(TEXTS, encoder.encode(TEXTS), origin=origin, encoder=encoder)
+
+
+def options(**changes: Any) -> EngineOptions:
+    """Settings for tests: few candidates, few past sessions, slates that time out by hand."""
+    usual: dict[str, Any] = {"k": 20, "warm_sessions": 20, "exploration": 0.0}
+    by_hand = {"timeout_s": 1000.0, "poll_s": 0.01}
+    return EngineOptions(**{**usual, **by_hand, **changes})
+
+
+class HandClock(Clock):
+    """A clock that is moved by hand."""
+
+    def __init__(self, start: float = 1_000_000.0) -> None:
+        self.moment = start
+        super().__init__(wall=lambda: self.moment, monotonic=lambda: self.moment)
+
+
+def close_open(engine: Engine, *, after: float = 0.0) -> int:
+    """Close every slate that is older than `after` seconds, as the sweeper does."""
+    item = CloseOpen(after, engine.options.timeout_fails)
+    closed: int = engine.writer.submit(item).result()
+    return closed
+
+
+def caught_up(engine: Engine) -> Engine:
+    """The engine, once it has read the log to its end."""
+    engine.learner.catch_up()
+    return engine
+
+
+def until(true: Callable[[], bool], *, seconds: float = 20.0) -> bool:
+    """Whether something becomes true in good time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if true():
+            return True
+        time.sleep(0.01)
+    return true()
+
+
+def kinds(store: Store) -> list[str]:
+    """The kinds of all events, in order."""
+    return [event.kind for event in store.read(0, 100_000)]

@@ -1,0 +1,130 @@
+"""The client: few lines, retries that change nothing, errors that mean something."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+import nextquery as nq
+from nextquery.errors import Conflict, InvalidInput, StoreUnavailable, UnknownDecision
+
+SLATE = {
+    "decision_id": "d",
+    "recommendations": [
+        {
+            "arm_id": 3,
+            "text": "dogs",
+            "score": 0.5,
+            "propensity": 0.9,
+            "propensity_estimated": False,
+        }
+    ],
+    "policy": "lin-ucb",
+    "model_version": 7,
+    "fallback": False,
+}
+
+
+class Scripted(ThreadingHTTPServer):
+    """A server that answers with what it was told, in order, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers: list[tuple[int, Any]] = []
+        self.asked: list[tuple[str, Any, str | None]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Scripted
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append((self.path, body, self.headers["Authorization"]))
+        status, answer = self.server.answers.pop(0)
+        if status == 0:  # hang up without a word
+            self.close_connection = True
+            return
+        sent = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(sent)))
+        self.end_headers()
+        self.wfile.write(sent)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Scripted]:
+    with Scripted() as made:
+        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def test_a_retry_carries_the_same_request_id(server: Scripted) -> None:
+    server.answers = [(503, {}), (0, None), (200, SLATE), (200, SLATE)]
+    with nq.Client(server.url, key="k") as client:
+        slate = client.recommend("cats", session_id="s", user_id="u")
+        client.recommend("cats", session_id="s")
+    assert slate.recommendations[0].text == "dogs"
+    ids = [body["request_id"] for _, body, _ in server.asked]
+    assert ids[0] == ids[1] == ids[2] != ids[3]
+    assert {key for _, _, key in server.asked} == {"Bearer k"}
+
+
+def test_both_clients_ask_the_same(server: Scripted) -> None:
+    forecast = {"forecast": [{"arm_id": 1, "text": "x", "probability": 0.5}]}
+    answers = [(200, SLATE), (200, {"status": "recorded"}), (503, {}), (200, forecast)]
+    server.answers = answers * 2
+
+    def ask() -> list[Any]:
+        with nq.Client(server.url) as client:
+            slate = client.recommend("cats", session_id="s", request_id="r")
+            status = client.feedback(slate.decision_id, accepted=3)
+            return [slate, status, client.forecast("cats", session_id="s", m=1)]
+
+    async def ask_later() -> list[Any]:
+        async with nq.AsyncClient(server.url) as client:
+            slate = await client.recommend("cats", session_id="s", request_id="r")
+            status = await client.feedback(slate.decision_id, accepted=3)
+            return [slate, status, await client.forecast("cats", session_id="s", m=1)]
+
+    assert ask() == asyncio.run(ask_later())
+    assert server.asked[:4] == server.asked[4:]
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(404, UnknownDecision), (409, Conflict), (422, InvalidInput), (401, InvalidInput)],
+)
+def test_refusals_are_errors_of_ours(server: Scripted, status: int, error: type[Exception]) -> None:
+    server.answers = [(status, {"detail": "because"})]
+    with nq.Client(server.url) as client, pytest.raises(error, match="because"):
+        client.feedback("d", accepted=None)
+
+
+def test_a_service_that_stays_away(server: Scripted) -> None:
+    server.answers = [(500, []), (503, {"detail": "away"}), (503, {"detail": "away"})]
+    with nq.Client(server.url, retries=1) as client:
+        with pytest.raises(StoreUnavailable, match="500"):  # a defect: trying again may hurt
+            client.feedback("d", accepted=None)
+        with pytest.raises(StoreUnavailable, match="away"):
+            client.feedback("d", accepted=None)
+    with (
+        nq.Client("http://127.0.0.1:9", retries=0) as client,
+        pytest.raises(StoreUnavailable, match="reached"),
+    ):
+        client.stats()
+    with pytest.raises(InvalidInput, match="retries"):
+        nq.Client(retries=-1)
