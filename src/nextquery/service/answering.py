@@ -95,7 +95,7 @@ class Answerer:
             ]
             matrix = np.stack([one.vector for one in missing.values()])
             many = self.selector.select_many(self.catalogue.pool, matrix, hidden)
-            found |= dict(zip(missing, many, strict=True))
+            found |= dict(zip(missing, map(self._to_keep, many), strict=True))
         for key in keys:
             if key in found:
                 self.cache[key] = found[key]
@@ -109,6 +109,14 @@ class Answerer:
             np.empty(0),
         )
         return [found.get(key, nothing) for key in keys]
+
+    def _to_keep(self, candidates: Candidates) -> Candidates:
+        """What the cache holds: without the vectors, nine tenths of it, where nobody needs them."""
+        if self.policy != MEMORY:
+            return candidates
+        nothing = np.empty((len(candidates), 0), np.float32)
+        arms, similarities = candidates.arms, candidates.similarities
+        return Candidates(arms, nothing, similarities, candidates.preferences)
 
     def slate(
         self, asked: Asked, anchor: Anchor, selected: Candidates, visit: Visit
