@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nextquery.arms.kernels import Ids, Vectors
+from nextquery.arms.rows import Rows
 from nextquery.arms.search import Found, error_bound
 from nextquery.checks import installed
 from nextquery.errors import InvalidInput
@@ -38,9 +39,12 @@ def wanted(device: str, anchors: int, arms: int) -> bool:
     return device != "cpu"
 
 
-def first(device: str) -> str:
-    """The device that a name stands for."""
-    return "cuda" if device == "auto" else device
+def there(now: "DeviceArms | None", rows: Rows, removed: Ids, device: str) -> "DeviceArms":
+    """The arms as they are on a device: those that are there, or else a new copy."""
+    device = "cuda" if device == "auto" else device
+    if now is not None and now.name == device and now.state == (len(rows), len(removed)):
+        return now
+    return DeviceArms(rows.whole(), removed, device)
 
 
 def _cuda_is_here() -> bool:
@@ -63,7 +67,8 @@ class DeviceArms:
     ) -> None:
         installed("gpu", "torch")
         self.torch = import_module("torch")
-        self.device = self._device(device)
+        self.device, self.name = self._device(device), device
+        self.state = (len(rows), len(removed))
         self.half = self.device.type == "cuda" if half is None else half
         self.rows = self.torch.tensor(rows, device=self.device)  # a copy: mapped files are not ours
         self.fast = self.rows.half() if self.half else self.rows

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from nextquery import folders
 from nextquery.arms import gpu, storage
@@ -17,8 +17,7 @@ from nextquery.arms.origin import Origin
 from nextquery.arms.rows import Rows
 from nextquery.arms.scan import Sums, scan
 from nextquery.arms.search import Band, Found, as_arrays
-from nextquery.arms.texts import Texts, checked
-from nextquery.checks import whole_number
+from nextquery.arms.texts import Texts, matched
 from nextquery.encode.base import Encoder
 from nextquery.errors import InvalidInput
 from nextquery.vectors import unit_rows
@@ -52,7 +51,7 @@ class ArmPool:
         self._encoder = encoder
         self._removed = np.asarray(removed, np.int64)  # sorted
         self._folder: folders.Folder | None = None
-        self._there: tuple[tuple[int, int, str], gpu.DeviceArms] | None = None
+        self._there: gpu.DeviceArms | None = None
 
     @classmethod
     def from_vectors(
@@ -68,7 +67,7 @@ class ArmPool:
         `origin` is the log the arms come from, `encoder` what made the vectors; both are saved
         with the pool.
         """
-        names, rows = _matched(texts, vectors, dim=None)
+        names, rows = matched(texts, vectors, dim=None)
         table = Texts()
         table.append(names)
         return cls(table, rows, origin=origin, encoder=encoder)
@@ -182,7 +181,7 @@ class ArmPool:
 
     def add(self, texts: Sequence[str], vectors: ArrayLike) -> Ids:
         """Add arms and return their ids. Nothing is added when any row is bad."""
-        names, rows = _matched(texts, vectors, dim=self.dim)
+        names, rows = matched(texts, vectors, dim=self.dim)
         for row, name in enumerate(names):
             if (known := self.index_of(name)) is not None:
                 raise InvalidInput(f"texts: row {row} is arm {known} already ({name[:80]!r}).")
@@ -230,28 +229,17 @@ class ArmPool:
         ``at_least <= similarity < below`` count. `device` is ``cpu``, ``cuda``, or ``auto``: a GPU
         for large batches where there is one. It changes no answer.
         """
-        whole_number(k, "k", at_least=1)
+        band = Band.asked(k, at_least, below)
         given = np.asarray(vectors)
         one = given.ndim == 1
         matrix = self.anchors(given[None] if one else given)
-        band = Band(
-            k, -np.inf if at_least is None else at_least, np.inf if below is None else below
-        )
-        if np.isnan(np.asarray(band.low, float)).any() or np.isnan(np.asarray(band.high)).any():
-            raise InvalidInput("at_least and below must be numbers; received NaN.")
         hidden = self.excluded([exclude] if one else exclude, len(matrix))
         if gpu.wanted(device, len(matrix), self.rows_in_all) and below is None:
-            found = self._on_gpu(device).nearest(matrix, k, hidden, band.low)
+            self._there = gpu.there(self._there, self._rows, self._removed, device)
+            found = self._there.nearest(matrix, k, hidden, band.low)
         else:
             found = [row[0] for row in self.scan(matrix, [band], exclude=hidden)[0]]
         return (found[0].ids, found[0].similarities) if one else as_arrays(found, k)
-
-    def _on_gpu(self, device: str) -> gpu.DeviceArms:
-        """The arms as they are now on a GPU, copied there once."""
-        state = (self.rows_in_all, len(self._removed), device)
-        if self._there is None or self._there[0] != state:
-            self._there = state, gpu.DeviceArms(self.vectors, self._removed, gpu.first(device))
-        return self._there[1]
 
     def scan(
         self,
@@ -311,16 +299,3 @@ class ArmPool:
 
     def _ids(self, ids: Iterable[int], what: str, *, keep_order: bool = False) -> Ids:
         return checked_ids(ids, what, self.rows_in_all, keep_order=keep_order)
-
-
-def _matched(
-    texts: Sequence[str], vectors: ArrayLike, dim: int | None
-) -> tuple[list[str], NDArray[np.float32]]:
-    names = checked(texts)
-    rows = unit_rows(vectors, dim=dim)
-    if len(names) != len(rows):
-        raise InvalidInput(
-            f"texts and vectors must be equally many; received {len(names)} texts and "
-            f"{len(rows)} vectors."
-        )
-    return names, rows

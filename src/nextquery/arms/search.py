@@ -9,7 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from nextquery.arms import kernels
 from nextquery.arms.blocks import Blocks
 from nextquery.arms.kernels import Floats, Ids, Vectors
+from nextquery.checks import whole_number
 from nextquery.compiled import compiled
+from nextquery.errors import InvalidInput
 
 _LOWEST = np.float32(np.finfo(np.float32).min)  # what is removed or hidden is below it
 
@@ -20,6 +22,18 @@ class Band(NamedTuple):
     k: int | None
     low: ArrayLike = -np.inf
     high: ArrayLike = np.inf
+
+    @classmethod
+    def asked(cls, k: int, at_least: ArrayLike | None, below: ArrayLike | None) -> "Band":
+        """The band that a caller asks for."""
+        band = cls(
+            whole_number(k, "k", at_least=1),
+            -np.inf if at_least is None else at_least,
+            np.inf if below is None else below,
+        )
+        if np.isnan(np.asarray(band.low, float)).any() or np.isnan(np.asarray(band.high)).any():
+            raise InvalidInput("at_least and below must be numbers; received NaN.")
+        return band
 
 
 class Found(NamedTuple):

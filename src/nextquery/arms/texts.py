@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from nextquery.errors import InvalidInput
 from nextquery.folders import Folder, Part
+from nextquery.vectors import unit_rows
 
 
 class TextColumn(Sequence[str]):
@@ -155,6 +156,20 @@ def checked(texts: Sequence[Any]) -> list[str]:
                 "An arm is a distinct text: keep one row of each."
             )
     return out
+
+
+def matched(
+    texts: Sequence[str], vectors: ArrayLike, dim: int | None
+) -> tuple[list[str], NDArray[np.float32]]:
+    """Texts and unit rows, checked, one of each for every arm."""
+    names = checked(texts)
+    rows = unit_rows(vectors, dim=dim)
+    if len(names) != len(rows):
+        raise InvalidInput(
+            f"texts and vectors must be equally many; received {len(names)} texts and "
+            f"{len(rows)} vectors."
+        )
+    return names, rows
 
 
 def _hash(text: str) -> int:
