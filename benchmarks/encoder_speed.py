@@ -68,7 +68,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Queries per second on one core.")
     parser.add_argument("--data", type=Path, required=True, help="what encoder_data.py wrote")
     parser.add_argument("--start", required=True, help="folder of the pretrained sentence model")
-    parser.add_argument("--timed", type=int, default=600, help="texts; tables read fifty times more")
+    parser.add_argument(
+        "--timed", type=int, default=600, help="texts; tables read fifty times more"
+    )
     parser.add_argument("--times", type=int, default=3, help="the median of so many is told")
     args = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
