@@ -33,7 +33,7 @@ def tables(data: Data) -> Iterator[tuple[str, Encoder]]:
     seen, arms = np.unique(few.arms, return_inverse=True)
     texts, sessions = [data.log.texts[i] for i in seen], Sessions(arms, few.offsets)
     for name in TABLES:
-        options = {"steps": 1} if name == "tuned" else {}
+        options: dict[str, Any] = {"steps": 1} if name == "tuned" else {}
         yield name, encoder_by_name(name, **options).fit(texts, sessions)
 
 
