@@ -6,7 +6,7 @@ from nextquery.errors import InvalidInput
 
 @pytest.mark.parametrize(
     ("sessions", "name"),
-    [(0, "static"), (99, "static"), (100, "projected"), (999, "projected"), (1000, "tuned")],
+    [(0, "static"), (299, "static"), (300, "projected"), (999, "projected"), (1000, "tuned")],
 )
 def test_the_log_decides(sessions: int, name: str) -> None:
     assert choose(sessions, 10 * sessions).name == name

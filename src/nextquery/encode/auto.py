@@ -21,15 +21,18 @@ _OURS: tuple[type[Encoder], ...] = (
 )
 ENCODERS: dict[str, type[Encoder]] = {encoder.name: encoder for encoder in _OURS}
 
-_ENOUGH_TO_TUNE = 1_000  # sessions; below, the token vectors learn the sessions by heart
-_ENOUGH_TO_PROJECT = 100  # sessions; below, the scatter matrices are mostly noise
+# In sessions, as docs/encoders.md measured them: with 100 a projection is worse than none, with 300
+# level; tuning costs nothing with 1,000 and gains with 3,000.
+_ENOUGH_TO_TUNE = 1_000
+_ENOUGH_TO_PROJECT = 300
 
 
 def choose(n_sessions: int, n_texts: int, *, profile: str = "text") -> Encoder:
     """The encoder that a log of this size supports.
 
-    Tuned from a thousand sessions on, projected from a hundred, else static. SQL has no use for
-    token vectors of prose: its profile gets LSA over character n-grams.
+    Tuned from a thousand sessions on, projected from three hundred, else static: none
+    of them needs torch or a GPU. SQL has no use for token vectors of prose: its profile gets LSA
+    over character n-grams.
 
     Parameters
     ----------
