@@ -131,6 +131,53 @@ def score(
             out[i] = total
 
 
+def in_order(
+    rows: NDArray[np.int32],
+    ids: Ids,
+    scores: Floats,
+    low: Floats,
+    high: Floats,
+    k: int,
+    counts: Ids,
+    best_ids: Ids,
+    best_scores: Floats,
+) -> int:
+    """The k best of every row with a score in [low, high), by (−score, id), row after row.
+
+    Fills `counts` by row, `best_ids` and `best_scores`; returns how many there are in all.
+    """
+    within = np.zeros(len(counts) + 1, np.int64)
+    for i in range(len(ids)):
+        if low[rows[i]] <= scores[i] < high[rows[i]]:
+            within[rows[i] + 1] += 1
+    ends = np.cumsum(within)
+    place = ends[:-1].copy()
+    mine = np.empty(ends[-1], np.int64)
+    for i in range(len(ids)):
+        row = rows[i]
+        if low[row] <= scores[i] < high[row]:
+            mine[place[row]] = i
+            place[row] += 1
+    used = 0
+    for row in range(len(counts)):
+        part = mine[ends[row] : ends[row + 1]]
+        part = part[np.argsort(-scores[part])]
+        start = 0
+        while start < min(len(part), k):
+            stop = start + 1
+            while stop < len(part) and scores[part[stop]] == scores[part[start]]:
+                stop += 1
+            if stop > start + 1:  # a tie
+                tied = part[start:stop].copy()
+                part[start:stop] = tied[np.argsort(ids[tied])]
+            start = stop
+        counts[row] = min(len(part), k)
+        for i in part[:k]:
+            best_ids[used], best_scores[used] = ids[i], scores[i]
+            used += 1
+    return used
+
+
 def quantise(rows: Vectors, codes: NDArray[np.int8], scales: Vectors, residuals: Floats) -> None:
     """Rows as whole numbers −127…127 times a scale, and how long what that leaves out is."""
     for i in range(len(rows)):

@@ -9,8 +9,7 @@ answer itself.
 """
 
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from nextquery.arms.blas import one_thread_each
 from nextquery.arms.blocks import Block, Blocks
 from nextquery.arms.codes import coded_anchors
 from nextquery.arms.kernels import Floats, Ids, Vectors
-from nextquery.arms.search import Band, Found, Search, error_bound
+from nextquery.arms.search import Band, Found, Search, error_bound, together
 from nextquery.compiled import compiled
 
 _PRODUCTS = 1 << 18  # products held by a thread at once: as many as its cache takes
@@ -97,9 +96,9 @@ class _Chunk:
                 self._look(block, buffer, mine, sums)
 
         with one_thread_each() as threads:
-            done = _together([work] * max(1, min(threads, len(cut))))
+            done = together([work] * max(1, min(threads, len(cut))))
             found = [
-                search.finish([mine[number] for mine in done])
+                search.finish([mine[number] for mine in done], threads)
                 for number, search in enumerate(searches)
             ]
         return found, None if sums is None else sums.finish()
@@ -170,12 +169,3 @@ class _Summing:
         none = np.zeros(len(self.chunk.anchors))
         in_order = [self.parts[first] for first in sorted(self.parts)]
         return Sums(sum((t for t, _ in in_order), none), sum((s for _, s in in_order), none))
-
-
-def _together(tasks: Sequence[Callable[[], list[Search]]]) -> list[list[Search]]:
-    """Run tasks at the same time, one of them here."""
-    if len(tasks) == 1:
-        return [tasks[0]()]
-    with ThreadPoolExecutor(len(tasks) - 1) as others:
-        waiting = [others.submit(task) for task in tasks[1:]]
-        return [tasks[0](), *(task.result() for task in waiting)]

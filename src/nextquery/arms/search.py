@@ -1,7 +1,10 @@
 """What is searched for one chunk of anchors: proposals, kept few, and settled exactly."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +16,7 @@ from nextquery.checks import whole_number
 from nextquery.compiled import compiled
 from nextquery.errors import InvalidInput
 
+_ALONE = 8192  # proposals that are not worth a second thread
 _LOWEST = np.float32(np.finfo(np.float32).min)  # what is removed or hidden is below it
 
 
@@ -111,32 +115,42 @@ class Search:
                 *self.proposals, self.used, self.k, self.low, self.high, self.floor
             )
 
-    def _settle(self) -> tuple[NDArray[np.int32], Ids, Floats]:
-        """Score the proposals by definition; the k best of the band by (row, −similarity, id)."""
+    def _settle(self, threads: int = 1) -> tuple[Ids, Ids, Floats]:
+        """Score the proposals by definition: per anchor the k best, by (−similarity, id).
+
+        Returns how many each anchor has, and then ids and similarities, anchor after anchor.
+        """
         row, ids = self.proposals.rows[: self.used], self.proposals.ids[: self.used]
-        exact = self.chunk.blocks.score(ids, self.chunk.anchors, row)
-        inside = np.flatnonzero((exact >= self.low[row]) & (exact < self.high[row]))
-        order = inside[np.lexsort((ids[inside], -exact[inside], row[inside]))]
-        counts = np.bincount(row[order], minlength=len(self.low))
-        rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-        order = order if self.k is None else order[rank < self.k]
-        return row[order], ids[order], exact[order]
+        exact = np.empty(self.used)
+        cuts = np.linspace(0, self.used, 1 + (threads if self.used > _ALONE else 1)).astype(int)
+
+        def score(part: slice) -> None:
+            exact[part] = self.chunk.blocks.score(ids[part], self.chunk.anchors, row[part])
+
+        together([partial(score, slice(*ends)) for ends in pairwise(cuts.tolist())])
+        counts = np.empty(len(self.low), np.int64)
+        best = np.empty(self.used, np.int64), np.empty(self.used)
+        most = self.used if self.k is None else self.k
+        count = compiled(kernels.in_order)(
+            row, ids, exact, self.low, self.high, most, counts, *best
+        )
+        return counts, best[0][:count], best[1][:count]
 
     def _settled(self) -> None:
         """Keep the exact scores of the best as new proposals."""
-        row, ids, exact = self._settle()
-        self.used = len(row)
-        self.proposals.rows[: len(row)], self.proposals.ids[: len(row)] = row, ids
-        self.proposals.products[: len(row)] = exact
-        self.proposals.slacks[: len(row)] = 2.0**-23  # a score rounded to float32
+        counts, ids, exact = self._settle()
+        self.used = len(ids)
+        self.proposals.rows[: self.used] = np.repeat(np.arange(len(counts)), counts)
+        self.proposals.ids[: self.used], self.proposals.products[: self.used] = ids, exact
+        self.proposals.slacks[: self.used] = 2.0**-23  # a score rounded to float32
 
-    def finish(self, threads: Sequence["Search"]) -> list[Found]:
+    def finish(self, parts: Sequence["Search"], threads: int) -> list[Found]:
         """The answer from what every thread proposed, one `Found` per anchor."""
-        self.proposals = _Proposals.joined([s.proposals.first(s.used) for s in threads])
+        self.proposals = _Proposals.joined([s.proposals.first(s.used) for s in parts])
         self.used = len(self.proposals.ids)
         self._tighten()
-        row, ids, exact = self._settle()
-        ends = np.cumsum(np.bincount(row, minlength=len(self.low)))[:-1]
+        counts, ids, exact = self._settle(threads)
+        ends = np.cumsum(counts)[:-1]
         return [
             Found(*pair) for pair in zip(np.split(ids, ends), np.split(exact, ends), strict=True)
         ]
@@ -179,3 +193,15 @@ def as_arrays(found: Sequence[Found], k: int) -> tuple[Any, Any]:
     if len({len(row) for row in ids}) == 1:
         return np.stack(ids), np.stack(similarities)
     return ids, similarities
+
+
+T = TypeVar("T")
+
+
+def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
+    """Run tasks at the same time, one of them here."""
+    if len(tasks) == 1:
+        return [tasks[0]()]
+    with ThreadPoolExecutor(len(tasks) - 1) as others:
+        waiting = [others.submit(task) for task in tasks[1:]]
+        return [tasks[0](), *(task.result() for task in waiting)]
