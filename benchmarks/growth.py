@@ -137,21 +137,27 @@ def draw(table: list[dict[str, str]], out: Path) -> None:
                 place.loglog(x, bare, ":", color=colour, label=None)
         place.set(xlabel=axis, ylabel="ms per anchor")
         place.set_xticks(AXES[axis], [f"{value:,}" for value in AXES[axis]], rotation=30)
-        place.minorticks_off()
-        place.yaxis.set_major_formatter("{x:g}")
+        _plain_numbers(place)
     memory, opening = axes.flat[4], axes.flat[5]
     for kind, anchors, colour, label in lines:
         mine = [r for r in table if (r["axis"], r["kind"], r["anchors"]) == ("arms", kind, anchors)]
         peaks = [float(r["peak_mib"]) for r in mine]
         memory.loglog([int(r["arms"]) for r in mine], peaks, "o-", color=colour, label=label)
     memory.set(xlabel="arms", ylabel="peak resident memory, MiB")
-    memory.yaxis.set_major_formatter("{x:g}")
-    memory.minorticks_off()
+    _plain_numbers(memory)
     mine = [r for r in table if r["kind"] == "open"]
     opening.loglog([int(r["arms"]) for r in mine], [1e3 * float(r["seconds"]) for r in mine], "o-")
     opening.set(xlabel="arms", ylabel="ms to open a pool", ylim=(0.1, 100))
-    axes.flat[0].legend(frameon=False, title="dotted: the bare product")
+    axes.flat[0].legend(frameon=False, title="dotted: the bare product", loc="upper left")
     figure.savefig(out / "growth.png", dpi=110)
+
+
+def _plain_numbers(place: Any) -> None:
+    from matplotlib.ticker import LogLocator
+
+    place.minorticks_off()
+    place.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    place.yaxis.set_major_formatter("{x:g}")
 
 
 def main() -> None:

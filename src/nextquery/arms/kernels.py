@@ -23,6 +23,7 @@ def propose(
     most: Vectors,
     first: int,
     slack: float,
+    columns: tuple[int, int],
     from_row: int,
     rows: NDArray[np.int32],
     ids: Ids,
@@ -30,17 +31,16 @@ def propose(
     slacks: Vectors,
     used: int,
 ) -> tuple[int, int]:
-    """Write down every product within [least, most] of its row, from row `from_row` on.
+    """Write down every product within [least, most] of its row, in some columns, from a row on.
 
     Stops before a row for which there may be no room. Returns the next row and what is used.
     """
-    width = products.shape[1]
     for row in range(from_row, len(products)):
-        if used + width > len(ids):
+        if used + columns[1] - columns[0] > len(ids):
             return row, used
         low, high = least[row], most[row]
-        for start in range(0, width, SPAN):
-            span = products[row, start : start + SPAN]
+        for start in range(columns[0], columns[1], SPAN):
+            span = products[row, start : min(start + SPAN, columns[1])]
             passing = np.float32(0)
             for j in range(len(span)):
                 passing += np.float32(1) if (span[j] >= low) & (span[j] <= high) else np.float32(0)

@@ -76,7 +76,7 @@ class Search:
         self.floor = low.copy()
         self.limit = 0 if k is None else 2 * k * len(low)
         self.proposals = _Proposals.empty(self.limit + 2 * chunk.width)
-        self.used = 0
+        self.used, self.seen = 0, 0
 
     @classmethod
     def of(cls, band: Band, part: slice, of: int, chunk: Asked) -> "Search":
@@ -90,15 +90,28 @@ class Search:
         return Search(self.k, self.low, self.high, self.chunk)
 
     def look(self, products: Vectors, first: int, slack: float) -> None:
-        """Propose the arms of one block that may yet be among the k best of the band."""
+        """Propose the arms of one block that may yet be among the k best of the band.
+
+        The first arms of all come in spans that double, so that the floor rises before most are
+        looked at.
+        """
+        start, width = 0, products.shape[1]
+        while start < width:
+            span = width if self.k is None else max(2 * self.k, self.seen)
+            stop = min(start + span, width)
+            self._look(products, first, slack, (start, stop))
+            self.seen += stop - start
+            start = stop
+
+    def _look(self, products: Vectors, first: int, slack: float, columns: tuple[int, int]) -> None:
         row, most = 0, (self.high + slack).astype(np.float32)
         while row < len(products):
             least = np.maximum((self.floor - slack).astype(np.float32), _LOWEST)
             row, self.used = compiled(kernels.propose, any_order=True)(
-                products, least, most, first, slack, row, *self.proposals, self.used
+                products, least, most, first, slack, columns, row, *self.proposals, self.used
             )
             if row < len(products):
-                self._make_room(products.shape[1])
+                self._make_room(columns[1] - columns[0])
         if self.used > self.limit:
             self._tighten()
 
