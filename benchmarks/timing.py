@@ -22,5 +22,5 @@ def table(times: Mapping[str, float], floor: str, *, each: int = 1) -> str:
     lines = ["| contestant | ms | ms each | × floor |", "|---|---:|---:|---:|"]
     for name, seconds in times.items():
         ratio = seconds / times[floor]
-        lines.append(f"| {name} | {1e3 * seconds:.1f} | {1e3 * seconds / each:.3g} | {ratio:.2f} |")
+        lines.append(f"| {name} | {1e3 * seconds:.1f} | {1e3 * seconds / each:.3f} | {ratio:.2f} |")
     return "\n".join(lines)

@@ -122,7 +122,7 @@ class Policy(ABC):
                 left = np.arange(len(rest)) != place
                 rest, features, scores = rest.take(left), features[left], scores[left]
             own = self._probabilities(rest, features, scores, draws)
-            mixed = (1 - mix) * own + mix / len(rest)
+            mixed = (1 - mix) * own + mix / len(rest) if mix else own
             place = _draw(mixed, draws)
             x, score = features[place].copy(), scores[place]
             if score == -np.inf:  # drawn against its score, which therefore nobody knows yet
