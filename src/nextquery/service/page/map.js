@@ -48,13 +48,13 @@ export class MapView {
   /** The next map: points known before move to their new place. */
   take(answer, ranked) {
     const before = new Map(this.points.map((point) => [point.arm_id, point]));
-    const preferences = answer.points.map((point) => point.preference ?? 0);
-    const most = Math.max(...preferences, 1e-12);
+    const preferences = answer.points.map((point) => point.preference).filter((one) => one !== null);
+    const [least, most] = [Math.min(...preferences), Math.max(...preferences)];
     const scores = answer.points.map((point) => point.score).sort((a, b) => a - b);
     const rank = new Map(scores.map((score, at) => [score, scores.length > 1 ? at / (scores.length - 1) : 1]));
     this.points = answer.points.map((point) => {
       const was = before.get(point.arm_id);
-      const size = 3 + 7 * Math.sqrt((point.preference ?? 0.15 * most) / most);
+      const size = 3 + (point.preference === null ? 0 : (7 * (point.preference - least)) / (most - least || 1));
       return { ...point, size, warmth: rank.get(point.score), rank: ranked.indexOf(point.arm_id) + 1, from: was ? { x: was.x, y: was.y } : null };
     });
     this.points.sort((a, b) => (a.rank > 0) - (b.rank > 0) || a.warmth - b.warmth);
@@ -165,7 +165,9 @@ export class MapView {
     pen.textAlign = left ? "right" : "left";
     pen.lineWidth = 4;
     pen.strokeStyle = paper;
-    const label = cut(this.path.at(-1).text, 32);
+    const room = (left ? x : width - x) - 24;
+    let label = this.path.at(-1).text;
+    for (let most = 40; most > 3 && pen.measureText(label).width > room; most -= 2) label = cut(label, most);
     pen.strokeText(label, x + (left ? -13 : 13), y);
     pen.fillStyle = ink;
     pen.fillText(label, x + (left ? -13 : 13), y);
