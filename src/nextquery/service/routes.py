@@ -24,9 +24,7 @@ async def recommend(body: b.RecommendBody, request: Request) -> Response:
     state = request.app.state
     engine: Engine = state.engine
     asked = body.model_dump(exclude={"explain"})
-    decision = await soon(
-        engine.submit_recommend(**asked, owner=request.state.owner), request
-    )
+    decision = await soon(engine.submit_recommend(**asked, owner=request.state.owner), request)
     answer = {
         "decision_id": decision.decision_id,
         "recommendations": [

@@ -81,7 +81,14 @@ def play(
     """
     pool = service.pool
     options = replace(
-        service.options, memory_sessions=0, new_arms=False, gather_ms=0.0, exploration=0.0, seed=seed
+        service.options,
+        memory_sessions=0,
+        new_arms=False,
+        learn_issued=True,  # these users always say what they typed, so it flatters nothing
+        repeat=True,  # they take one entry of a slate and still want the others
+        exploration=0.0,
+        gather_ms=0.0,
+        seed=seed,
     )
     end, rounds = time.monotonic() + _SECONDS, 0
     alike = [similar_rounds(pool, path) for path in paths]
@@ -144,16 +151,15 @@ def _walk(
 
 
 def similar_rounds(pool: ArmPool, path: list[int]) -> list[bool]:
-    """The same user before the most similar arms that were not shown yet: it never learns."""
-    said, shown, at, wanted = [], list[int](), path[0], path[1:]
+    """The same user before the most similar arms, less what was asked already: it never learns."""
+    said, at, wanted = [], path[0], path[1:]
     past = [at]
     while wanted:
-        near, _ = pool.nearest(pool.rows([at])[0], _SHOWN, exclude=sorted({*past, *shown}))
+        near, _ = pool.nearest(pool.rows([at])[0], _SHOWN, exclude=past)
         slate = near.tolist()
         hit = next((arm for arm in slate if arm in wanted), None)
         said.append(hit is not None)
         at = wanted[0] if hit is None else hit
-        shown += slate
         past.append(at)
         wanted = [arm for arm in wanted if arm != at]
     return said

@@ -2,10 +2,16 @@
 
 import { el, said, svg } from "./dom.js";
 
-const [WIDTH, HEIGHT] = [560, 220];
+const HEIGHT = 220;
 const [LEFT, RIGHT, TOP, BOTTOM] = [38, 8, 10, 24];
 
-function frame(label, ticks, low, high) {
+/** How wide a chart in a host is drawn, so that its letters keep their size. */
+export const widthIn = (host, columns = 1) => {
+  const inside = host.clientWidth || 560;
+  return Math.max(260, Math.min(1200, inside / (inside > 860 ? columns : 1) - 48));
+};
+
+function frame(label, ticks, low, high, WIDTH) {
   const picture = svg("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label });
   const y = (value) => HEIGHT - BOTTOM - ((value - low) / (high - low || 1)) * (HEIGHT - TOP - BOTTOM);
   for (const value of ticks) {
@@ -21,9 +27,9 @@ function frame(label, ticks, low, high) {
  * Lines over a shared axis. `series`: {name, points: [[x, y], …]}; `floor`: a level drawn dotted;
  * `at`: the words for an x.
  */
-export function lineChart({ label, series, floor = null, at = (x) => said(x, 0), high = 1 }) {
+export function lineChart({ label, series, floor = null, at = (x) => said(x, 0), high = 1, width: WIDTH }) {
   const every = series.flatMap((one) => one.points);
-  const [picture, y] = frame(label, [0, 0.25, 0.5, 0.75, 1].map((part) => part * high), 0, high);
+  const [picture, y] = frame(label, [0, 0.25, 0.5, 0.75, 1].map((part) => part * high), 0, high, WIDTH);
   const [first, last] = [Math.min(...every.map(([x]) => x)), Math.max(...every.map(([x]) => x))];
   const x = (value) => (last === first ? (LEFT + WIDTH - RIGHT) / 2 : LEFT + ((value - first) / (last - first)) * (WIDTH - LEFT - RIGHT));
   if (every.length) {
@@ -43,15 +49,15 @@ export function lineChart({ label, series, floor = null, at = (x) => said(x, 0),
 }
 
 /** Bars: {name, value}. */
-export function barChart({ label, bars }) {
+export function barChart({ label, bars, width: WIDTH }) {
   const high = Math.max(...bars.map((bar) => bar.value), 1);
-  const [picture, y] = frame(label, [0, high / 2, high].map(Math.round), 0, high);
+  const [picture, y] = frame(label, [0, high / 2, high].map(Math.round), 0, high, WIDTH);
   const room = (WIDTH - LEFT - RIGHT) / bars.length;
-  const width = Math.min(36, room * 0.7);
+  const thick = Math.min(36, room * 0.7);
   bars.forEach((bar, at) => {
     const middle = LEFT + room * (at + 0.5);
     picture.append(
-      svg("rect", { x: middle - width / 2, width, y: y(bar.value), height: Math.max(0, y(0) - y(bar.value)), rx: 3 }, svg("title", { text: `${bar.name}: ${said(bar.value, 1)}` })),
+      svg("rect", { x: middle - thick / 2, width: thick, y: y(bar.value), height: Math.max(0, y(0) - y(bar.value)), rx: 3 }, svg("title", { text: `${bar.name}: ${said(bar.value, 1)}` })),
       svg("text", { x: middle, y: HEIGHT - 6, "text-anchor": "middle", text: bar.name }),
     );
   });

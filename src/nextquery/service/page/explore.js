@@ -163,7 +163,7 @@ function nothing(host, step) {
 const CHIPS = [
   ["similarity", "Similar", (why) => percent(why.similarity), "How alike it is to the query now running (cosine of their vectors)."],
   ["preference", "Preference", (why) => (why.preference === null ? "from sessions" : `${said(why.preference * arms, 1)} × chance`), "How much likelier than a query drawn blindly; or suggested by what people asked in past sessions."],
-  ["score", "Score", (why) => said(why.score, 3), "What the model has learnt to expect of it, with its bonus for what it does not know yet."],
+  ["score", "Score", (why) => why.score.toFixed(3), "What the model has learnt to expect of it, with its bonus for what it does not know yet."],
 ];
 
 function cardOf(card, at, step) {

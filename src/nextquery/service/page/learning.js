@@ -1,7 +1,7 @@
 // Learning: what the log says about how well it does, and a play with simulated users.
 
 import { Trouble, get, lines } from "./api.js";
-import { barChart, box, figures, keyOf, lineChart } from "./charts.js";
+import { barChart, box, figures, keyOf, lineChart, widthIn } from "./charts.js";
 import { el, percent, said } from "./dom.js";
 import { attempt, panel } from "./states.js";
 
@@ -15,7 +15,7 @@ export function enter(host) {
   const play = stage(gone.signal);
   host.replaceChildren(
     el("h1", { text: "Learning" }),
-    el("p", { class: "lead", text: "Per-round regret is the share of answers of which nothing was accepted. It falls as the service learns, down to the floor: the share where what people asked next was not among the candidates at all." }),
+    el("p", { class: "lead", text: "Per-round regret is the share of answers of which nothing was accepted. It falls as the service learns. The floor is the share of past rounds, when nobody was shown anything, in which the next query was no candidate; being shown something better than one had in mind can go below it." }),
     live,
     play,
   );
@@ -30,7 +30,7 @@ async function refresh(host, signal) {
     const stats = await attempt(host, work, { signal, rows, waiting: rows ? undefined : () => {} });
     rows = 0; // later looks leave the figures standing
     if (stats === undefined) return;
-    host.replaceChildren(...drawn(stats));
+    host.replaceChildren(...drawn(stats, widthIn(host, 2)));
     await new Promise((done) => {
       const timer = setTimeout(done, EVERY);
       signal.addEventListener("abort", () => (clearTimeout(timer), done()), { once: true });
@@ -38,7 +38,7 @@ async function refresh(host, signal) {
   }
 }
 
-function drawn(stats) {
+function drawn(stats, width) {
   const { totals, coverage, floor } = stats;
   const policies = [...new Set(stats.rows.map((row) => row.policy))];
   const over = (field) =>
@@ -52,8 +52,8 @@ function drawn(stats) {
     box(
       title,
       note,
-      known ? lineChart({ label: `${title}, ${percent(totals[field], 1)} in all`, series: over(field), floor: low, at: time }) : el("p", { class: "blank", text: "Nothing is known yet. Accept something in Explore, or let simulated users play below." }),
-      known ? keyOf(policies, low === null ? null : `floor ${said(low, 2)}`) : null,
+      known ? lineChart({ label: `${title}, ${percent(totals[field], 1)} in all`, series: over(field), floor: low, at: time, width }) : el("p", { class: "blank", text: "Nothing is known yet. Accept something in Explore, or let simulated users play below." }),
+      known ? keyOf(policies, low === null ? null : `floor of past sessions ${said(low, 2)}`) : null,
     );
   return [
     figures([
@@ -71,7 +71,7 @@ function drawn(stats) {
       box(
         "Candidates by trial",
         "How many a slate was drawn from, by the number of the query in its session.",
-        stats.candidates.length ? barChart({ label: "Candidates by trial", bars: stats.candidates.map((row) => ({ name: String(row.trial), value: row.candidates })) }) : el("p", { class: "blank", text: "Ask something in Explore first." }),
+        stats.candidates.length ? barChart({ label: "Candidates by trial", bars: stats.candidates.map((row) => ({ name: String(row.trial), value: row.candidates })), width }) : el("p", { class: "blank", text: "Ask something in Explore first." }),
       ),
     ),
   ];
@@ -103,11 +103,11 @@ async function run(button, picture, note, seed, signal) {
       rounds.push(row);
       if (performance.now() - drawnAt > 120) {
         drawnAt = performance.now();
-        picture.replaceChildren(...curves(rounds));
+        picture.replaceChildren(...curves(rounds, widthIn(picture)));
         note.textContent = `User ${row.user} of ${USERS}, round ${row.round}`;
       }
     }
-    picture.replaceChildren(...curves(rounds));
+    picture.replaceChildren(...curves(rounds, widthIn(picture)));
     note.textContent = verdict(rounds);
   } catch (trouble) {
     if (signal.aborted) return;
@@ -127,7 +127,7 @@ function verdict(rounds) {
   return `${rounds.length} rounds. In the last ${late.length}, ours was accepted in ${percent(mean(late, "ours"))}, the most similar queries in ${percent(mean(late, "most_similar"))}.`;
 }
 
-function curves(rounds) {
+function curves(rounds, width) {
   const regret = (field) =>
     rounds.map((row, at) => {
       const near = rounds.slice(Math.max(0, at + 1 - WINDOW), at + 1);
@@ -144,6 +144,7 @@ function curves(rounds) {
       ],
       floor,
       at: (x) => `round ${said(x, 0)}`,
+      width,
     }),
     keyOf([`this service, simulated`, "most similar, simulated"], `floor ${said(floor, 2)}`),
     el("p", { class: "note", text: `Regret per round, averaged over ${WINDOW} rounds.` }),
