@@ -9,6 +9,7 @@ const AWAY = new Set([404, 409, 422]); // feedback that is refused must not stop
 
 let session = fresh();
 let steps = []; // {query, decision, cards, taken}: the last one is on the screen
+let pending = null; // the query that is being asked
 let arms = 0;
 let waiting = new AbortController();
 let map = null;
@@ -60,6 +61,7 @@ export async function issue(query) {
   const card = last?.cards.find((one) => one.text === query);
   const request = fresh();
   if (last?.query === query && !card) steps.pop();
+  pending = query;
   $("box").value = query;
   stage(query);
   const answer = await attempt(
@@ -72,6 +74,7 @@ export async function issue(query) {
     { signal: mine.signal, rows: SHOWN },
   );
   if (answer === undefined) return;
+  pending = null;
   steps.push({ query, decision: answer.decision_id, policy: answer.policy, fallback: answer.fallback, cards: answer.recommendations, taken: null });
   show(true);
 }
@@ -98,9 +101,11 @@ function stage(query) {
 }
 
 export function stepBack(count = 1) {
-  if (steps.length <= 1) return;
+  const length = steps.length + (pending === null ? 0 : 1); // what is still being asked is left first
+  if (!steps.length || length < 2) return;
   waiting.abort();
-  steps = steps.slice(0, Math.max(1, steps.length - count));
+  pending = null;
+  steps = steps.slice(0, Math.max(1, length - count));
   $("box").value = steps.at(-1).query;
   stage(steps.at(-1).query);
   show(false);
@@ -108,6 +113,7 @@ export function stepBack(count = 1) {
 
 function again() {
   waiting.abort();
+  pending = null;
   session = fresh();
   steps = [];
   $("explore").classList.remove("running");
