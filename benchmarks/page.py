@@ -30,10 +30,18 @@ FRAMES = """async () => {
         if (last) between.push(now - last);
         last = now;
     }
+    const painted = [];
+    for (let count = 0; count < 60; count += 1) { // reading a pixel waits until all is painted
+        const began = performance.now();
+        view.draw();
+        view.canvas.getContext("2d").getImageData(0, 0, 1, 1);
+        painted.push(performance.now() - began);
+    }
     const at = (list, share) => list.sort((a, b) => a - b)[Math.floor(share * (list.length - 1))];
     return {
         points: view.points.length,
         draw_ms: [at(drawing, 0.5), at(drawing, 0.99)],
+        painted_ms: [at(painted, 0.5), at(painted, 0.99)],
         frame_ms: [at(between, 0.5), at(between, 0.99)],
     };
 }"""
@@ -53,7 +61,8 @@ def explored(page: Page, picks: int) -> None:
     for at in range(picks + 1):
         page.wait_for_selector(f"#trail li:nth-child({at + 1})")
         page.wait_for_selector(".card")
-        page.wait_for_timeout(1000)
+        page.wait_for_selector("#map[data-points]")
+        page.wait_for_timeout(700)
         if at < picks:
             page.locator(".card").nth(at).click()
     page.mouse.move(0, 0)

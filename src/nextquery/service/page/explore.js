@@ -63,6 +63,7 @@ export async function issue(query) {
   if (last?.query === query && !card) steps.pop();
   pending = query;
   $("box").value = query;
+  if (matchMedia("(pointer: coarse)").matches) $("box").blur(); // so that the keys of a phone go away
   stage(query);
   const answer = await attempt(
     $("cards"),

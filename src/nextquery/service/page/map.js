@@ -33,6 +33,8 @@ export class MapView {
     this.asked.abort();
     const mine = (this.asked = new AbortController());
     const drawn = this.host.contains(this.canvas);
+    delete this.host.dataset.points;
+    this.canvas.classList.add("old"); // until its own answer is here it shows the query before
     const ask = () => post("/v1/map", body, mine.signal);
     const waiting = drawn ? () => {} : (host) => host.replaceChildren(el("div", { class: "bone tall" }));
     const answer = await attempt(this.host, ask, { signal: mine.signal, waiting });
@@ -66,6 +68,7 @@ export class MapView {
     const best = this.points.filter((point) => point.rank).map((point) => point.text);
     this.canvas.setAttribute("aria-label", `Map of ${this.points.length} candidates around ${answer.query.text}, after ${answer.trail.length} earlier queries. On the cards: ${best.join("; ")}. Arrow keys walk through the points, Enter asks one.`);
     this.host.dataset.points = this.points.length;
+    this.canvas.classList.remove("old");
     this.later();
   }
 
