@@ -73,10 +73,13 @@ def flat(vectors: Floats) -> tuple[Floats, float]:
     ([-1.0, 1.0, 0.0], 1.0)
     """
     centred = vectors - vectors.mean(axis=0)
-    _, widths, axes = np.linalg.svd(centred, full_matrices=False)
-    axes = axes[:2]
+    spread = np.einsum(
+        "ij,ik->jk", centred, centred
+    )  # not by BLAS: its threads wait for each other
+    widths, columns = np.linalg.eigh(spread)
+    axes = columns[:, ::-1][:, :2].T
     axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
     placed = np.zeros((len(vectors), 2))
     placed[:, : len(axes)] = centred @ axes.T
-    power = widths**2
-    return placed, float(power[:2].sum() / power.sum()) if power.sum() > 0 else 1.0
+    whole = widths.sum()
+    return placed, float(widths[-2:].sum() / whole) if whole > 0 else 1.0

@@ -58,7 +58,7 @@ class Stage:
 def interests(pool: ArmPool, *, users: int, seed: int) -> list[list[int]]:
     """Sessions of the log, a few of them, cut to what a user is after."""
     past = newest_sessions(pool, _RECENT)
-    long = [] if past is None else np.flatnonzero(np.diff(past.offsets) > 2)
+    long = np.flatnonzero(np.diff([] if past is None else past.offsets) > 2)
     if past is None or not len(long):
         raise InvalidInput(
             "this pool has no past sessions of three queries or more, so there is nobody to "
@@ -146,6 +146,7 @@ def _walk(
             accepted=accepted,
             issued=query if accepted is None else None,
         )
+        engine.learner.catch_up()  # so that a seed always plays the same
         wanted = [arm for arm in wanted if arm != taken]
         yield accepted is not None, reachable or accepted is not None
 

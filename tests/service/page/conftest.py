@@ -5,7 +5,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Page,
+    sync_playwright,
+)
 
 from nextquery.ingest import ingest
 from nextquery.service.keys import KeyRing
@@ -82,10 +89,18 @@ def open_page(browser: Browser) -> Iterator[Open]:
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(15_000)
-        if complain:  # a browser complains of every refused request, which some tests provoke
-            page.on("console", lambda said: said.type == "error" and complaints.append(said.text))
+
+        def said(message: ConsoleMessage) -> None:
+            if message.type == "error" and complain:  # refused requests are told here too
+                complaints.append(message.text)
+
+        def asked(dialog: Dialog) -> None:
+            complaints.append(dialog.message)
+            dialog.dismiss()
+
+        page.on("console", said)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+        page.on("dialog", asked)
         page.goto(url)
         return page
 

@@ -107,7 +107,12 @@ export class MapView {
     const eased = 1 - (1 - share) ** 3;
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, width, height);
+    let walked = false;
     for (const point of this.points) {
+      if (point.rank && !walked) {
+        this.walk(pen, width, height, { ink, paper }); // beneath the cards' points, above the others
+        walked = true;
+      }
       let [x, y] = this.place(point, width, height);
       if (eased < 1 && point.from) {
         const [was, at] = this.place(point.from, width, height);
@@ -138,7 +143,7 @@ export class MapView {
         pen.stroke();
       }
     }
-    this.walk(pen, width, height, { ink, paper });
+    if (!walked) this.walk(pen, width, height, { ink, paper });
     if (share < 1) this.later();
   }
 
