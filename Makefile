@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run play test lint reproduce bench soak clean
+.PHONY: run play test lint reproduce bench soak screenshots chromium clean
 
 run: pools/sample/manifest.json  ## make a pool of the built-in sample and serve it on localhost
 	$(BIN)/nextquery serve pools/sample --store sqlite:///pools/sample.db
@@ -14,8 +14,14 @@ play: pools/sample/manifest.json  ## play the closed loop on the sample, without
 pools/sample/manifest.json: | .venv/ready
 	$(BIN)/nextquery ingest sample --out pools/sample
 
-test: lint  ## lint, types, and every test
+test: lint chromium  ## lint, types, and every test
 	$(BIN)/pytest
+	@command -v chromium >/dev/null || echo "NOTE: no Chromium here and none could be installed, so the browser tests of the page did NOT run."
+
+chromium:  # the browser of the page's tests
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	  apt-get install -y --no-install-recommends chromium; } || \
+	  echo "NOTE: no Chromium here and none could be installed: the browser tests of the page will not run."
 
 lint: .venv/ready
 	$(BIN)/ruff check .
@@ -36,6 +42,9 @@ soak: pools/sample/manifest.json  ## kill the service again and again; then many
 	$(BIN)/python -m benchmarks.soak_service pools/sample --store sqlite --seconds 180
 	$(BIN)/python -m benchmarks.soak_service pools/sample --store postgres --seconds 180
 	$(BIN)/pytest tests --hypothesis-profile=soak
+
+screenshots: pools/sample/manifest.json chromium  ## remake the pictures in docs/screenshots
+	$(BIN)/python -m benchmarks.page pools/sample --out docs/screenshots
 
 clean:
 	rm -rf .venv

@@ -27,7 +27,7 @@ def forecasts(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]:
     """The m likeliest queries of every held-out step: said, came, and of which session."""
     past = Past(pool, options, reserve=held_out)
-    policy, fitted, _ = learnt(past)
+    policy, fitted, *_ = learnt(past)
     said, came, owner = [np.empty(0)], [np.empty(0, bool)], [np.empty(0, np.int64)]
     for step in past.steps(past.count, past.count + held_out):
         scores = forecast_scores(policy, step.candidates, step.context)

@@ -10,7 +10,7 @@ import numpy as np
 from nextquery.policies import Choice, Context, MostSimilar
 from nextquery.select import Candidates, MaxUtility
 from nextquery.service import calibration
-from nextquery.service.answers import Forecast, Likely
+from nextquery.service.answers import Considered, Forecast, Likely
 from nextquery.service.candidates import Recollection, plain, with_memory
 from nextquery.service.catalogue import Anchor, Catalogue
 from nextquery.service.learner import Learner
@@ -125,13 +125,13 @@ class Answerer:
         with self.lock:
             state, policy = self.learner.state, self.policy
             entries: list[dict[str, Any]] = []
-            fallback = False
+            fallback, size = False, 0
             if not state.on:
                 policy = "off"
             else:
                 selected = self._living(selected)
                 hidden = self._hidden(anchor, visit, shown=not self.options.repeat)
-                entries, fallback = self._entries(asked, anchor, selected, visit, hidden)
+                entries, fallback, size = self._entries(asked, anchor, selected, visit, hidden)
                 policy = "most-similar" if fallback else policy
             return {
                 "query": anchor.query,
@@ -139,6 +139,8 @@ class Answerer:
                 "anchor_arm": anchor.arm,
                 "history": visit.history,
                 "seen": visit.seen,
+                "trial": len(visit.with_anchor(anchor.arm)) or 1,
+                "candidates": size,
                 "slate": entries,
                 "policy": policy,
                 "model": state.model,
@@ -148,19 +150,20 @@ class Answerer:
 
     def _entries(
         self, asked: Asked, anchor: Anchor, selected: Candidates, visit: Visit, hidden: list[int]
-    ) -> tuple[list[dict[str, Any]], bool]:
+    ) -> tuple[list[dict[str, Any]], bool, int]:
         rng = np.random.default_rng([self.options.seed, int(asked.decision_id, 16)])
         if not asked.fallback:
             try:
                 candidates, context = self._candidates(anchor, selected, visit, hidden)
                 self._offer(asked.decision_id, candidates)
-                return self._ranked(asked.m, candidates, context, selected, rng), False
+                slate = self._ranked(asked.m, candidates, context, selected, rng)
+                return slate, False, len(candidates)
             except Exception:  # whatever is wrong with the model, people get an answer
                 _log.exception("the model failed; the most similar arms answer")
         left = plain(selected, hidden)
         context = Context(anchor.vector)
-        slate = MostSimilar(top=1).rank(left, context, asked.m, rng)
-        return [self._entry(choice, left, selected, None) for choice in slate], True
+        alike = MostSimilar(top=1).rank(left, context, asked.m, rng)
+        return [self._entry(choice, left, selected, None) for choice in alike], True, len(left)
 
     def _ranked(
         self,
@@ -220,6 +223,19 @@ class Answerer:
             ]
             other = max(0.0, 1.0 - sum(one.probability for one in likely))
             return Forecast(likely, other, state.position)
+
+    def considered(self, anchor: Anchor, selected: Candidates, visit: Visit) -> Considered:
+        """All candidates with what is believed of them now; empty while the switch is off."""
+        with self.lock:
+            state = self.learner.state
+            assert state.policy is not None
+            selected = self._living(selected if state.on else selected.take(np.arange(0)))
+            hidden = self._hidden(anchor, visit, shown=False)
+            candidates, context = self._candidates(anchor, selected, visit, hidden)
+            if not state.on:
+                candidates = candidates.take(np.arange(0))
+            scores = forecast_scores(state.policy, candidates, context)
+            return Considered(candidates, selected, scores, state.position)
 
     def _offer(self, decision_id: str, candidates: Candidates) -> None:
         """Keep what the model saw, in case that one of these is what will be typed."""

@@ -1,7 +1,9 @@
 """What the engine answers: plain records, the same for every caller."""
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from nextquery.select import Candidates
 
 Status = Literal["recorded", "repeated", "corrected", "ignored"]
 
@@ -10,9 +12,10 @@ Status = Literal["recorded", "repeated", "corrected", "ignored"]
 class Recommendation:
     """One entry of a slate.
 
-    `score` is what the policy ranked by; `preference` its estimate alone and `uncertainty` the
-    width of that estimate (both None for policies without a model). `propensity` is the
-    probability with which the entry was drawn, given those above it.
+    `score` is what the policy ranked by and `uncertainty` the width of its estimate (None for
+    policies without a model). `preference` is the paper's, of the selection (None: the memory
+    suggested this arm). `propensity` is the probability with which the entry was drawn, given
+    those above it.
     """
 
     arm_id: int
@@ -66,3 +69,12 @@ class Forecast:
     likely: list[Likely] = field(default_factory=list)
     other: float = 1.0
     model_version: int = 0
+
+
+class Considered(NamedTuple):
+    """What a slate would be drawn from: all candidates, and what is believed of each."""
+
+    candidates: Candidates
+    selected: Candidates  #: those of greatest utility, with the paper's preferences
+    scores: Any
+    model_version: int

@@ -11,7 +11,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 
 from nextquery.errors import Conflict, InvalidInput, StorageError, UnknownDecision
-from nextquery.service import operations, routes
+from nextquery.service import admin, exploring, operations, page_files, routes
 from nextquery.service.around import Around
 from nextquery.service.engine import Engine
 from nextquery.service.gate import Gate
@@ -20,6 +20,7 @@ from nextquery.service.metrics import Metrics
 from nextquery.service.problems import mistakes, problem
 from nextquery.service.scopes import NEEDED, PUBLIC
 from nextquery.service.settings import Settings
+from nextquery.service.simulation import Stage
 from nextquery.service.whole_body import WholeBody
 
 _STATUS = {UnknownDecision: 404, Conflict: 409, InvalidInput: 422, StorageError: 503}
@@ -53,8 +54,12 @@ def create_app(engine: Engine, settings: Settings, *, keys: KeyRing | None = Non
     )
     app.state.engine, app.state.metrics = engine, metrics
     app.state.seconds = settings.request_timeout_s
+    app.state.stage = Stage(engine)
     app.include_router(routes.router)
     app.include_router(operations.router)
+    app.include_router(exploring.router)
+    app.include_router(admin.router)
+    app.include_router(page_files.router)
     schema = _schema(app)
     app.add_api_route("/openapi.json", lambda: JSONResponse(schema), include_in_schema=False)
     _answer_errors(app)

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nextquery.service.json_log import LOGGER
 from nextquery.service.metrics import Metrics
 from nextquery.service.problems import problem
-from nextquery.service.scopes import NEEDED
+from nextquery.service.scopes import row
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -65,7 +65,7 @@ class Around:
                 answer = problem(500, words, request_id=request_id)
                 await answer(scope, receive, sending)
         seconds = time.perf_counter() - began
-        path = scope["path"] if scope["path"] in NEEDED else "other"  # a path is not ours to log
+        path = row(scope["path"]) or "other"  # a path is not ours to log
         if status:  # else the client went away
             self._metrics.answered(path, status, seconds)
         fields = {

@@ -25,7 +25,8 @@ def _name(value: str) -> str:
     return value
 
 
-def _example(**values: Any) -> ConfigDict:
+def example(**values: Any) -> ConfigDict:
+    """The configuration of a body that takes no other fields, with its example."""
     return ConfigDict(extra="forbid", json_schema_extra={"examples": [values]})
 
 
@@ -38,7 +39,7 @@ ArmId = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 class RecommendBody(BaseModel):
     """Somebody has just issued a query: what might come next?"""
 
-    model_config = _example(
+    model_config = example(
         session_id="s-17", query="graph neural networks", m=5, user_id="u-4", request_id="r-1"
     )
 
@@ -48,6 +49,20 @@ class RecommendBody(BaseModel):
     user_id: Id | None = Field(None, description="Kept as a keyed hash alone.")
     request_id: Id | None = Field(
         None, description="Makes the request idempotent: the same id gets the same decision."
+    )
+    explain: bool = Field(False, description="Whether to say why each entry is there.")
+
+
+class Why(BaseModel):
+    """What speaks for a recommendation."""
+
+    similarity: float = Field(description="Cosine with the query now running.")
+    preference: float | None = Field(
+        description="The paper's preference, of the selection; null: past sessions suggested it."
+    )
+    score: float = Field(description="What the policy ranked by.")
+    confidence: float | None = Field(
+        description="1: the model is sure of its estimate; 0: as unsure as before it learnt."
     )
 
 
@@ -59,12 +74,13 @@ class Entry(BaseModel):
     score: float
     propensity: float = Field(description="Probability of this entry, given the ones above it.")
     propensity_estimated: bool
+    why: Why | None = Field(None, description="Only where `explain` was asked.")
 
 
 class RecommendAnswer(BaseModel):
     """A slate, already recorded."""
 
-    model_config = _example(
+    model_config = example(
         decision_id="01JD3V7Q9C",
         recommendations=[
             {
@@ -90,7 +106,7 @@ class RecommendAnswer(BaseModel):
 class FeedbackBody(BaseModel):
     """What became of a slate."""
 
-    model_config = _example(decision_id="01JD3V7Q9C", accepted=912)
+    model_config = example(decision_id="01JD3V7Q9C", accepted=912)
 
     decision_id: Id
     accepted: ArmId | None = Field(description="The arm clicked; null: none of them.")
@@ -100,7 +116,7 @@ class FeedbackBody(BaseModel):
 class FeedbackAnswer(BaseModel):
     """How the feedback was taken; it is durable now."""
 
-    model_config = _example(decision_id="01JD3V7Q9C", status="recorded")
+    model_config = example(decision_id="01JD3V7Q9C", status="recorded")
 
     decision_id: str
     status: str = Field(
@@ -112,7 +128,7 @@ class FeedbackAnswer(BaseModel):
 class ForecastBody(BaseModel):
     """Which queries are likely next, for prefetching? Records nothing."""
 
-    model_config = _example(session_id="s-17", query="graph neural networks", m=3)
+    model_config = example(session_id="s-17", query="graph neural networks", m=3)
 
     session_id: Id
     query: Text
@@ -130,7 +146,7 @@ class Likely(BaseModel):
 class ForecastAnswer(BaseModel):
     """The likeliest next queries."""
 
-    model_config = _example(
+    model_config = example(
         forecast=[{"arm_id": 912, "text": "graph attention networks", "probability": 0.21}],
         other=0.79,
         model_version=1841,
@@ -144,7 +160,7 @@ class ForecastAnswer(BaseModel):
 class BlockBody(BaseModel):
     """A query to block or to unblock."""
 
-    model_config = _example(query="a query nobody should be shown")
+    model_config = example(query="a query nobody should be shown")
 
     query: Text
 
@@ -152,7 +168,7 @@ class BlockBody(BaseModel):
 class SwitchBody(BaseModel):
     """The kill switch."""
 
-    model_config = _example(on=False)
+    model_config = example(on=False)
 
     on: bool = Field(strict=True, description="False: every answer is empty until it is true.")
 
@@ -160,7 +176,7 @@ class SwitchBody(BaseModel):
 class PositionAnswer(BaseModel):
     """Where in the log the change stands; every later answer respects it."""
 
-    model_config = _example(position=1842)
+    model_config = example(position=1842)
 
     position: int
 
@@ -168,6 +184,6 @@ class PositionAnswer(BaseModel):
 class Health(BaseModel):
     """Whether the service can answer."""
 
-    model_config = _example(status="ok")
+    model_config = example(status="ok")
 
     status: str

@@ -7,6 +7,7 @@ from typing import Any
 from nextquery.errors import Conflict, NextqueryError, StoreUnavailable, UnknownDecision
 from nextquery.service.answering import Answerer, Visit
 from nextquery.service.answers import Decision, Recommendation
+from nextquery.service.atlas import Sketch
 from nextquery.service.catalogue import Anchor
 from nextquery.service.items import Issued, NewDecision, NewFeedback, Written
 from nextquery.service.ledger import Sighting
@@ -45,7 +46,7 @@ class Desk:
                     asked.future.set_exception(error)
 
     def _answer(self, batch: list[Asked]) -> None:
-        if any(asked.kind == "forecast" or asked.tries for asked in batch):
+        if any(asked.kind in ("forecast", "map") or asked.tries for asked in batch):
             self._know_the_barrier()
         ready: list[tuple[Asked, Anchor]] = []
         for asked in batch:
@@ -67,6 +68,10 @@ class Desk:
             visit = Visit.after(last.get(asked.session_id))
             if asked.kind == "forecast":
                 asked.future.set_result(self.answerer.forecast(anchor, selected, visit, asked.m))
+            elif asked.kind == "map":
+                trail = [self.answerer.catalogue.anchor(text) for text in asked.trail]
+                seen = self.answerer.considered(anchor, selected, visit)
+                asked.future.set_result(Sketch(anchor, trail, seen))
             else:
                 body = self.answerer.slate(asked, anchor, selected, visit)
                 made.append((asked, self._item(asked, anchor, body)))

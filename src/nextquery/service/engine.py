@@ -1,6 +1,7 @@
 """The engine: recommends, learns and forecasts, whoever asks. Thread-safe, without a framework."""
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Literal
 
@@ -9,6 +10,7 @@ from nextquery.checks import one_of
 from nextquery.errors import InvalidInput, StoreUnavailable
 from nextquery.service.answering import Answerer
 from nextquery.service.answers import Decision, FeedbackResult, Forecast
+from nextquery.service.atlas import Sketch
 from nextquery.service.batching import Batcher
 from nextquery.service.candidates import Recollection
 from nextquery.service.catalogue import Catalogue
@@ -43,7 +45,7 @@ class Engine:
     def __init__(
         self, pool: ArmPool, store: Store, options: EngineOptions, clock: Clock | None = None
     ) -> None:
-        self.store, self.options = store, options
+        self.pool, self.store, self.options = pool, store, options
         self.clock = Clock() if clock is None else clock
         self._secret = options.user_hash_secret or store.head().secret
         state = newest_state(store)
@@ -182,6 +184,14 @@ class Engine:
         session = an_id(session_id, "session_id")
         return self._submit(Asked("forecast", Future(), session, a_query(query), m))
 
+    def submit_map(
+        self, *, session_id: str, query: str, trail: Sequence[str] = ()
+    ) -> "Future[Sketch]":
+        """What the map of a session is drawn from (`atlas.draw`); nothing is recorded."""
+        asked = Asked("map", Future(), an_id(session_id, "session_id"), a_query(query))
+        asked.trail = [a_query(text, "trail") for text in trail]
+        return self._submit(asked)
+
     def block(self, query: str) -> int:
         """Never answer with this query again; the position of the event."""
         return self._control("blocked", {"text": self.catalogue.key(a_query(query))})
@@ -210,6 +220,8 @@ class Engine:
                 "position": self.learner.position,
                 "totals": said.totals(),
                 "coverage": said.coverage(len(self.catalogue.pool)),
+                "floor": self.learner.state.meta.get("floor"),
+                "candidates": said.sizes(),
                 "by": by,
                 "rows": said.table(by),
             }

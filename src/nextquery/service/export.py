@@ -28,10 +28,15 @@ class Told(NamedTuple):
 
 def write_ubi(store: Store, sink: BinaryIO) -> None:
     """Queries and events as JSON Lines, in one stream."""
+    sink.writelines(ubi_lines(store))
+
+
+def ubi_lines(store: Store) -> Iterator[bytes]:
+    """The lines of that stream."""
     for page in _pages(store):
         for one in page:
             for record in ubi_records(one):
-                sink.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+                yield json.dumps(record, ensure_ascii=False).encode() + b"\n"
 
 
 def ubi_records(told: Told) -> Iterator[dict[str, Any]]:

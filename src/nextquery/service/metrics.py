@@ -7,12 +7,14 @@ it has read the log, is that of the worker which answers.
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
+
+from nextquery.service.percentiles import summary
 
 if TYPE_CHECKING:
     from nextquery.service.engine import Engine
@@ -68,6 +70,10 @@ class Metrics:
     def feedback(self, status: str) -> None:
         """Feedback was taken."""
         self._feedback.labels(status).inc()
+
+    def summary(self) -> dict[str, Any]:
+        """Requests, errors, latency by route and the share of fallbacks, over all workers."""
+        return summary(self._said.collect())
 
     def text(self) -> bytes:
         """All of it."""

@@ -19,7 +19,7 @@ LONGEST_ID, LONGEST_QUERY = 256, 2000
 class Asked:
     """One request under way."""
 
-    kind: str  #: "recommend", "forecast" or "feedback"
+    kind: str  #: "recommend", "forecast", "map" or "feedback"
     future: "Future[Any]"
     session_id: str = ""
     query: str = ""
@@ -31,6 +31,7 @@ class Asked:
     known: tuple[str, str] | None = None  #: the decision that this request id had before
     decision_id: str = field(default_factory=lambda: uuid4().hex)
     accepted: int | None = None
+    trail: list[str] = field(default_factory=list)  #: queries to place on a map
     tries: int = 0
     handed_on: bool = False  #: the writer will answer it
 

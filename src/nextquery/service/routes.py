@@ -2,7 +2,7 @@
 
 import asyncio
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 from starlette.background import BackgroundTask
@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from nextquery.errors import StoreUnavailable
 from nextquery.service import bodies as b
+from nextquery.service.answers import Recommendation
 from nextquery.service.engine import Engine
 from nextquery.service.refusals import refusals
 
@@ -22,9 +23,8 @@ async def recommend(body: b.RecommendBody, request: Request) -> Response:
     """Recommend the next queries; the decision is durable before it is answered."""
     state = request.app.state
     engine: Engine = state.engine
-    decision = await _soon(
-        engine.submit_recommend(**body.model_dump(), owner=request.state.owner), request
-    )
+    asked = body.model_dump(exclude={"explain"})
+    decision = await soon(engine.submit_recommend(**asked, owner=request.state.owner), request)
     answer = {
         "decision_id": decision.decision_id,
         "recommendations": [
@@ -34,6 +34,7 @@ async def recommend(body: b.RecommendBody, request: Request) -> Response:
                 "score": entry.score,
                 "propensity": entry.propensity,
                 "propensity_estimated": entry.propensity_estimated,
+                **({"why": _why(entry)} if body.explain else {}),
             }
             for entry in decision.recommendations
         ],
@@ -54,7 +55,7 @@ async def recommend(body: b.RecommendBody, request: Request) -> Response:
 async def feedback(body: b.FeedbackBody, request: Request) -> Response:
     """Say what became of a slate: idempotent, and durable before it is acknowledged."""
     state = request.app.state
-    result = await _soon(state.engine.submit_feedback(**body.model_dump()), request)
+    result = await soon(state.engine.submit_feedback(**body.model_dump()), request)
     state.metrics.feedback(result.status)
     return JSONResponse({"decision_id": result.decision_id, "status": result.status})
 
@@ -62,14 +63,25 @@ async def feedback(body: b.FeedbackBody, request: Request) -> Response:
 @router.post("/v1/forecast", response_model=b.ForecastAnswer, responses=refusals())
 async def forecast(body: b.ForecastBody, request: Request) -> Response:
     """The likeliest next queries with calibrated probabilities; records nothing."""
-    said = await _soon(request.app.state.engine.submit_forecast(**body.model_dump()), request)
+    said = await soon(request.app.state.engine.submit_forecast(**body.model_dump()), request)
     likely = [entry._asdict() for entry in said.likely]
     return JSONResponse(
         {"forecast": likely, "other": said.other, "model_version": said.model_version}
     )
 
 
-async def _soon(answer: "Future[_T]", request: Request) -> _T:
+def _why(entry: Recommendation) -> dict[str, Any]:
+    """What speaks for an entry; an untaught model has width 1 for a unit row of features."""
+    width = entry.uncertainty
+    return {
+        "similarity": entry.similarity,
+        "preference": entry.preference,
+        "score": entry.score,
+        "confidence": None if width is None else 1.0 - min(1.0, width),
+    }
+
+
+async def soon(answer: "Future[_T]", request: Request) -> _T:
     """What the engine promised, without blocking others; it is never cancelled half-way."""
     seconds = request.app.state.seconds
     try:

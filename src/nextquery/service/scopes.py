@@ -11,15 +11,35 @@ NEEDED = {
     "/v1/recommend": WRITE,  # it records a decision
     "/v1/feedback": WRITE,
     "/v1/forecast": READ,
+    "/v1/map": READ,
+    "/v1/examples": READ,
     "/v1/stats": READ,
+    "/v1/simulate": WRITE,  # it records nothing, but keeps a core busy for seconds
     "/v1/block": ADMIN,
     "/v1/unblock": ADMIN,
     "/v1/switch": ADMIN,
+    "/v1/operate": ADMIN,
+    "/v1/decisions": ADMIN,
+    "/v1/export": ADMIN,
     "/metrics": READ,
     "/openapi.json": READ,
     "/healthz": PUBLIC,
     "/readyz": PUBLIC,
+    "/": PUBLIC,
+    "/page/{file}": PUBLIC,
 }
+_PAGE, _FILE = "/page/", "/page/{file}"
+
+
+def row(path: str) -> str | None:
+    """The row of the table that a path belongs to.
+
+    >>> row("/v1/stats"), row("/page/app.js"), row("/nobody/listed/this")
+    ('/v1/stats', '/page/{file}', None)
+    """
+    if path.startswith(_PAGE):
+        return _FILE
+    return path if path in NEEDED else None
 
 
 def needed(path: str) -> str:
@@ -28,7 +48,7 @@ def needed(path: str) -> str:
     >>> needed("/v1/feedback"), needed("/v1/stats"), needed("/nobody/listed/this")
     ('write', 'read', 'admin')
     """
-    return NEEDED.get(path, ADMIN)
+    return NEEDED.get(row(path) or "", ADMIN)
 
 
 def allows(held: str, scope: str) -> bool:

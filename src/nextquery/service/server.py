@@ -145,6 +145,7 @@ def greeting(settings: Settings, port: int, *, arms: int, keyless: bool) -> list
     )
     return [
         f"serving {arms:,} arms at {url} (ctrl-c stops)",
+        f"page: {url}/",
         who,
         f"try:  {curl} -d {asked}",
         f"then: {curl.replace('recommend', 'feedback')} -d {taken}",

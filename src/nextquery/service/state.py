@@ -91,6 +91,8 @@ class State:
             self.memory.add(anchor, history)
         arms = [entry["arm"] for entry in body["slate"]]
         self.statistics.decided(body["policy"], event.time, arms, fallback=body["fallback"])
+        if body.get("candidates"):  # logs from before this was kept do not say
+            self.statistics.drawn_from(body["trial"], body["candidates"])
 
     def _feedback(self, event: Event, decided: Callable[[str], Decided]) -> None:
         decision = self._learn(event, decided)

@@ -27,6 +27,7 @@ class Statistics:
         self._rows: dict[tuple[str, int], dict[str, int]] = {}
         self._shown = np.zeros(0, np.bool_)
         self.issued, self.foreseen = 0, 0
+        self._sizes: dict[int, list[int]] = {}  # trial: slates, candidates of all of them
 
     def decided(self, policy: str, when: float, arms: Iterable[int], *, fallback: bool) -> None:
         """A slate was recorded."""
@@ -40,6 +41,26 @@ class Statistics:
             grown[: len(self._shown)] = self._shown
             self._shown = grown
         self._shown[shown] = True
+
+    def drawn_from(self, trial: int, candidates: int) -> None:
+        """The slate of a session's query of this number was drawn from so many candidates."""
+        size = self._sizes.setdefault(trial, [0, 0])
+        size[0] += 1
+        size[1] += candidates
+
+    def sizes(self) -> list[dict[str, Any]]:
+        """How many candidates a slate was drawn from, by the number of the session's query.
+
+        >>> stats = Statistics()
+        >>> stats.drawn_from(1, 250)
+        >>> stats.drawn_from(1, 240)
+        >>> stats.sizes()
+        [{'trial': 1, 'slates': 2, 'candidates': 245.0}]
+        """
+        return [
+            {"trial": trial, "slates": slates, "candidates": total / slates}
+            for trial, (slates, total) in sorted(self._sizes.items())
+        ]
 
     def closed(self, policy: str, when: float, was: str, state: str) -> None:
         """A slate went from one state to another; `when` is the time of its decision."""
@@ -89,7 +110,8 @@ class Statistics:
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything, as arrays."""
         rows = [[*key, *counts.values()] for key, counts in sorted(self._rows.items())]
-        said = {"rows": rows, "issued": self.issued, "foreseen": self.foreseen}
+        sizes = [[trial, *size] for trial, size in sorted(self._sizes.items())]
+        said = {"rows": rows, "issued": self.issued, "foreseen": self.foreseen, "sizes": sizes}
         return {"counts": as_text_array(said), "shown": np.flatnonzero(self._shown)}
 
     @classmethod
@@ -99,6 +121,7 @@ class Statistics:
         for policy, hour, *counts in said["rows"]:
             self._rows[policy, hour] = dict(zip(_COUNTS, counts, strict=True))
         self.issued, self.foreseen = said["issued"], said["foreseen"]
+        self._sizes = {trial: size for trial, *size in said.get("sizes", [])}
         shown = state["shown"]
         self._shown = np.zeros(int(shown.max(initial=-1)) + 1, np.bool_)
         self._shown[shown] = True

@@ -144,6 +144,20 @@ class Store:
                 return
             after = rows[-1].position
 
+    def newest(self, limit: int) -> list[StoredDecision]:
+        """The newest decisions, newest first."""
+        found = _DECISIONS.order_by(decisions.c.position.desc()).limit(limit)
+        with self.reading() as connection:
+            return [_decision(row) for row in connection.execute(found).all()]
+
+    def size(self) -> int:
+        """How many bytes the database takes."""
+        sqlite = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+        postgres = "SELECT pg_database_size(current_database())"
+        with self.reading() as connection:
+            asked = sqlite if connection.dialect.name == "sqlite" else postgres
+            return int(connection.execute(sa.text(asked)).scalar_one())
+
     def last_of_sessions(self, session_ids: Iterable[str]) -> dict[str, StoredDecision]:
         """The newest decision of each session that has one."""
         newest = (

@@ -38,6 +38,19 @@ def forecast_scores(policy: Policy, candidates: Candidates, context: Context) ->
     return candidates.similarities if said is None else said[0]
 
 
+class Learnt(NamedTuple):
+    """What the past teaches.
+
+    `floor` is the share of held-out steps whose next query was no candidate, so that no ranking
+    could have shown it: the regret that is left to the best of policies (None: nothing held out).
+    """
+
+    policy: Policy
+    calibration: Arrays
+    steps: int
+    floor: float | None
+
+
 class PastStep(NamedTuple):
     """A step of a past session, as a live one would look, and what really came next."""
 
@@ -128,19 +141,21 @@ def warm_start(
     pool: ArmPool, options: EngineOptions, progress: Progress | None = None
 ) -> dict[str, Any]:
     """The body of a model event: a policy that has seen the past, and its calibration."""
-    policy, fitted, steps = learnt(Past(pool, options), progress)
+    learned = learnt(Past(pool, options), progress)
+    policy, fitted = learned.policy, learned.calibration
     arrays = {**under("policy", policy.state()), **under("calibration", fitted)}
     return {
         "policy": options.policy,
         "policy_class": type(policy).__name__,
         "settings": options.of_the_model(),
-        "warm_steps": steps,
+        "warm_steps": learned.steps,
+        "floor": learned.floor,
         "arrays": to_text(packed(arrays)),
     }
 
 
-def learnt(past: Past, progress: Progress | None = None) -> tuple[Policy, Arrays, int]:
-    """What the past teaches: a policy, its calibration, and from how many steps."""
+def learnt(past: Past, progress: Progress | None = None) -> Learnt:
+    """A policy with its calibration, from all that came before the held-out sessions."""
     policy, steps = new_policy(past.options), 0
     for step in past.steps(past.first, past.held_out):
         _learn(policy, step)
@@ -148,10 +163,10 @@ def learnt(past: Past, progress: Progress | None = None) -> tuple[Policy, Arrays
         if progress is not None and steps % _BATCH == 0:
             progress(step.session - past.first, past.count - past.first)
     policy = weighed(policy, past.options.warm_examples)
-    fitted = calibrated(policy, past.steps(past.held_out, past.count))
+    fitted, floor = calibrated(policy, past.steps(past.held_out, past.count))
     if progress is not None:
         progress(past.count - past.first, past.count - past.first)
-    return policy, fitted, steps
+    return Learnt(policy, fitted, steps, floor)
 
 
 def _learn(policy: Policy, step: PastStep) -> None:
@@ -178,10 +193,12 @@ def weighed(policy: Policy, examples: int) -> Policy:
     return type(policy).from_state(state)
 
 
-def calibrated(policy: Policy, steps: Iterator[PastStep]) -> Arrays:
-    """The map from scores to probabilities that these steps support."""
+def calibrated(policy: Policy, steps: Iterator[PastStep]) -> tuple[Arrays, float | None]:
+    """The map from scores to probabilities that these steps support, and their floor."""
     scores, came = [np.empty(0)], [np.empty(0, bool)]
     for step in steps:
         scores.append(forecast_scores(policy, step.candidates, step.context))
         came.append(step.candidates.arms == step.following)
-    return calibration.fit(np.concatenate(scores), np.concatenate(came))
+    missed = [not one.any() for one in came[1:]]
+    floor = float(np.mean(missed)) if missed else None
+    return calibration.fit(np.concatenate(scores), np.concatenate(came)), floor

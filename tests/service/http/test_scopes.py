@@ -21,6 +21,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/recommend": {"session_id": "s", "query": "cat food"},
     "/v1/feedback": {"decision_id": "nobody", "accepted": None},
     "/v1/forecast": {"session_id": "s", "query": "cat food"},
+    "/v1/map": {"session_id": "s", "query": "cat food"},
+    "/v1/simulate": {"users": 1},
     "/v1/block": {"query": "dog names"},
     "/v1/unblock": {"query": "dog names"},
     "/v1/switch": {"on": True},
@@ -63,7 +65,8 @@ def test_every_cell(keyed: tuple[TestClient, dict[str, str]]) -> None:
         for holder in HOLDERS:
             headers = {"Authorization": f"Bearer {made[holder]}"} if holder in made else {}
             body = BODIES.get(path)
-            status = client.request(method, path, json=body, headers=headers).status_code
+            url = path.replace("{file}", "app.js")
+            status = client.request(method, url, json=body, headers=headers).status_code
             scope = NEEDED[path]
             if scope == "public":
                 expected = 200

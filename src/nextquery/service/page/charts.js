@@ -1,0 +1,83 @@
+// Small charts in SVG: lines over time with a floor, and bars.
+
+import { el, said, svg } from "./dom.js";
+
+const HEIGHT = 220;
+const [LEFT, RIGHT, TOP, BOTTOM] = [38, 8, 10, 24];
+
+/** How wide a chart in a host is drawn, so that its letters keep their size. */
+export const widthIn = (host, columns = 1) => {
+  const inside = host.clientWidth || 560;
+  return Math.max(260, Math.min(1200, inside / (inside > 860 ? columns : 1) - 48));
+};
+
+function frame(label, ticks, low, high, WIDTH) {
+  const picture = svg("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label });
+  const y = (value) => HEIGHT - BOTTOM - ((value - low) / (high - low || 1)) * (HEIGHT - TOP - BOTTOM);
+  for (const value of ticks) {
+    picture.append(
+      svg("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }),
+      svg("text", { x: LEFT - 8, y: y(value) + 4, "text-anchor": "end", text: said(value, 2) }),
+    );
+  }
+  return [picture, y];
+}
+
+/**
+ * Lines over a shared axis. `series`: {name, points: [[x, y], …]}; `floor`: a level drawn dotted;
+ * `at`: the words for an x.
+ */
+export function lineChart({ label, series, floor = null, at = (x) => said(x, 0), high = 1, width: WIDTH }) {
+  const every = series.flatMap((one) => one.points);
+  const [picture, y] = frame(label, [0, 0.25, 0.5, 0.75, 1].map((part) => part * high), 0, high, WIDTH);
+  const [first, last] = [Math.min(...every.map(([x]) => x)), Math.max(...every.map(([x]) => x))];
+  const x = (value) => (last === first ? (LEFT + WIDTH - RIGHT) / 2 : LEFT + ((value - first) / (last - first)) * (WIDTH - LEFT - RIGHT));
+  if (every.length) {
+    picture.append(svg("text", { x: last === first ? x(first) : LEFT, y: HEIGHT - 6, "text-anchor": last === first ? "middle" : "start", text: at(first) }));
+    if (last > first) picture.append(svg("text", { x: WIDTH - RIGHT, y: HEIGHT - 6, "text-anchor": "end", text: at(last) }));
+  }
+  if (floor !== null) picture.append(svg("line", { class: "floor", x1: LEFT, x2: WIDTH - RIGHT, y1: y(floor), y2: y(floor) }));
+  series.forEach(({ points }, which) => {
+    const colour = `c${which % 4}`;
+    const path = points.map(([a, b], step) => `${step ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
+    if (points.length > 1) picture.append(svg("path", { class: `line ${colour}`, d: path }));
+    if (points.length && points.length < 40) {
+      for (const [a, b] of points) picture.append(svg("circle", { class: colour, cx: x(a), cy: y(b), r: 3 }));
+    }
+  });
+  return picture;
+}
+
+/** Bars: {name, value}. */
+export function barChart({ label, bars, width: WIDTH }) {
+  const high = Math.max(...bars.map((bar) => bar.value), 1);
+  const [picture, y] = frame(label, [0, high / 2, high].map(Math.round), 0, high, WIDTH);
+  const room = (WIDTH - LEFT - RIGHT) / bars.length;
+  const thick = Math.min(36, room * 0.7);
+  bars.forEach((bar, at) => {
+    const middle = LEFT + room * (at + 0.5);
+    picture.append(
+      svg("rect", { x: middle - thick / 2, width: thick, y: y(bar.value), height: Math.max(0, y(0) - y(bar.value)), rx: 3 }, svg("title", { text: `${bar.name}: ${said(bar.value, 1)}` })),
+      svg("text", { x: middle, y: HEIGHT - 6, "text-anchor": "middle", text: bar.name }),
+    );
+  });
+  return picture;
+}
+
+/** What the colours mean. */
+export function keyOf(names, floor) {
+  const items = names.map((name, which) => el("li", {}, el("span", { class: `swatch c${which % 4}` }), name));
+  if (floor) items.push(el("li", {}, el("span", { class: "swatch floor" }), floor));
+  return el("ul", { class: "key-of" }, ...items);
+}
+
+/** Large figures in a row: [name, value, words below]. */
+export function figures(rows) {
+  const cells = rows.map(([name, value, small]) => el("div", {}, el("dt", { text: name }), el("dd", {}, value, el("small", { text: small ?? " " }))));
+  return el("dl", { class: "figures" }, ...cells);
+}
+
+/** A titled box. */
+export function box(title, note, ...inside) {
+  return el("div", { class: "box" }, el("h2", { text: title }), note ? el("p", { class: "note", text: note }) : null, ...inside);
+}

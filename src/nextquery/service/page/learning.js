@@ -1,0 +1,152 @@
+// Learning: what the log says about how well it does, and a play with simulated users.
+
+import { Trouble, get, lines } from "./api.js";
+import { barChart, box, figures, keyOf, lineChart, widthIn } from "./charts.js";
+import { el, percent, said } from "./dom.js";
+import { attempt, panel } from "./states.js";
+
+const EVERY = 10_000;
+const USERS = 100;
+const WINDOW = 60; // rounds over which acceptance is averaged in the play
+
+export function enter(host) {
+  const gone = new AbortController();
+  const live = el("div", { id: "live" });
+  const play = stage(gone.signal);
+  host.replaceChildren(
+    el("h1", { text: "Learning" }),
+    el("p", { class: "lead", text: "Per-round regret is the share of answers of which nothing was accepted. It falls as the service learns. The floor is the share of past rounds, when nobody was shown anything, in which the next query was no candidate; being shown something better than one had in mind can go below it." }),
+    live,
+    play,
+  );
+  refresh(live, gone.signal);
+  return () => gone.abort();
+}
+
+async function refresh(host, signal) {
+  let rows = 3;
+  while (!signal.aborted) {
+    const work = () => get("/v1/stats?by=hour", signal);
+    const stats = await attempt(host, work, { signal, rows, waiting: rows ? undefined : () => {} });
+    rows = 0; // later looks leave the figures standing
+    if (stats === undefined) return;
+    host.replaceChildren(...drawn(stats, widthIn(host, 2)));
+    await new Promise((done) => {
+      const timer = setTimeout(done, EVERY);
+      signal.addEventListener("abort", () => (clearTimeout(timer), done()), { once: true });
+    });
+  }
+}
+
+function drawn(stats, width) {
+  const { totals, coverage, floor } = stats;
+  const policies = [...new Set(stats.rows.map((row) => row.policy))];
+  const over = (field) =>
+    policies.map((name) => ({
+      name,
+      points: stats.rows.filter((row) => row.policy === name && row[field] !== null).map((row) => [Date.parse(row.from), row[field]]),
+    }));
+  const time = (ms) => new Date(ms).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", timeZone: "UTC" });
+  const known = stats.rows.some((row) => row.acceptance !== null);
+  const chart = (title, note, field, low) =>
+    box(
+      title,
+      note,
+      known ? lineChart({ label: `${title}, ${percent(totals[field], 1)} in all`, series: over(field), floor: low, at: time, width }) : el("p", { class: "blank", text: "Nothing is known yet. Accept something in Explore, or let simulated users play below." }),
+      known ? keyOf(policies, low === null ? null : `floor of past sessions ${said(low, 2)}`) : null,
+    );
+  return [
+    figures([
+      ["Rounds", said(totals.rounds), `${said(totals.open)} still open`],
+      ["Accepted", said(totals.accepted), `${said(totals.failed)} failed`],
+      ["Acceptance", percent(totals.acceptance, 1), "of closed rounds"],
+      ["Regret per round", said(totals.per_round_regret, 3), floor === null ? "" : `floor ${said(floor, 3)} on past sessions`],
+      ["Queries shown", percent(coverage.share_of_arms_shown, 1), `of ${said(coverage.arms)}`],
+    ]),
+    el(
+      "div",
+      { class: "grid" },
+      chart("Regret per round", "By policy and hour (UTC); lower is better.", "per_round_regret", floor),
+      chart("Acceptance", "By policy and hour (UTC); higher is better.", "acceptance", null),
+      box(
+        "Candidates by trial",
+        "How many a slate was drawn from, by the number of the query in its session.",
+        stats.candidates.length ? barChart({ label: "Candidates by trial", bars: stats.candidates.map((row) => ({ name: String(row.trial), value: row.candidates })), width }) : el("p", { class: "blank", text: "Ask something in Explore first." }),
+      ),
+    ),
+  ];
+}
+
+function stage(signal) {
+  const picture = el("div", { id: "play-chart" });
+  const note = el("span", { class: "note", id: "play-note", role: "status" });
+  const button = el("button", { type: "button", class: "main", id: "play", text: `Play ${USERS} simulated users` });
+  let seed = 1;
+  button.addEventListener("click", () => run(button, picture, note, seed++, signal));
+  const shown = box(
+    "Watch it learn",
+    "People of the log ask once more, several of them after the same things, before a service that starts with nothing but its first weights. It has a model and a log of its own: the real ones are left alone.",
+    el("div", { class: "bar-of" }, button, note),
+    picture,
+  );
+  shown.classList.add("wide");
+  shown.firstElementChild.append(el("span", { class: "badge", text: "Simulated" }));
+  return shown;
+}
+
+async function run(button, picture, note, seed, signal) {
+  button.disabled = true;
+  const rounds = [];
+  let drawnAt = 0;
+  try {
+    for await (const row of lines("/v1/simulate", { users: USERS, seed }, signal)) {
+      rounds.push(row);
+      if (performance.now() - drawnAt > 120) {
+        drawnAt = performance.now();
+        picture.replaceChildren(...curves(rounds, widthIn(picture)));
+        note.textContent = `User ${row.user} of ${USERS}, round ${row.round}`;
+      }
+    }
+    picture.replaceChildren(...curves(rounds, widthIn(picture)));
+    note.textContent = verdict(rounds);
+  } catch (trouble) {
+    if (signal.aborted) return;
+    if (!(trouble instanceof Trouble)) panel(picture, { kind: "down", title: "The play broke off", text: "The service went away in the middle of it. Play again when it is back." });
+    else if (trouble.kind === "key" || trouble.kind === "scope") await attempt(picture, () => Promise.reject(trouble), { signal: AbortSignal.timeout(1) });
+    else panel(picture, { kind: trouble.kind === "down" ? "down" : "error", title: "Nothing was played", text: trouble.message });
+    note.textContent = "";
+  } finally {
+    button.disabled = false;
+  }
+}
+
+const mean = (rows, field) => rows.reduce((sum, row) => sum + row[field], 0) / (rows.length || 1);
+
+function verdict(rounds) {
+  const late = rounds.slice(-WINDOW * 2);
+  return `${rounds.length} rounds. In the last ${late.length}, ours was accepted in ${percent(mean(late, "ours"))}, the most similar queries in ${percent(mean(late, "most_similar"))}.`;
+}
+
+function curves(rounds, width) {
+  const regret = (field) =>
+    rounds.map((row, at) => {
+      const near = rounds.slice(Math.max(0, at + 1 - WINDOW), at + 1);
+      return [row.round, 1 - mean(near, field)];
+    });
+  const thin = (points) => points.filter((_, at) => at >= 10 && (at % 4 === 0 || at === points.length - 1));
+  const floor = 1 - mean(rounds, "reachable");
+  return [
+    lineChart({
+      label: `Simulated regret per round: ${verdict(rounds)}`,
+      series: [
+        { name: "ours", points: thin(regret("ours")) },
+        { name: "most similar", points: thin(regret("most_similar")) },
+      ],
+      floor,
+      at: (x) => `round ${said(x, 0)}`,
+      width,
+    }),
+    keyOf([`this service, simulated`, "most similar, simulated"], `floor ${said(floor, 2)}`),
+    el("p", { class: "note", text: `Regret per round, averaged over ${WINDOW} rounds.` }),
+  ];
+}

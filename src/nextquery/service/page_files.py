@@ -1,0 +1,47 @@
+"""The page and its files: plain modules, read once; nothing else of the disk can be asked for."""
+
+from functools import cache
+from importlib.resources import files
+
+from fastapi import APIRouter
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+router = APIRouter(include_in_schema=False)
+
+
+@cache
+def page_files() -> dict[str, bytes]:
+    """Every file of the page by its name."""
+    folder = files("nextquery.service").joinpath("page")
+    return {
+        entry.name: entry.read_bytes()
+        for entry in folder.iterdir()
+        if entry.name.rpartition(".")[2] in TYPES
+    }
+
+
+@router.get("/")
+async def index() -> Response:
+    """The page."""
+    return _sent("index.html")
+
+
+@router.get("/page/{file}")
+async def part(file: str) -> Response:
+    """A file of the page."""
+    if file not in page_files():
+        raise HTTPException(404)
+    return _sent(file)
+
+
+def _sent(name: str) -> Response:
+    kind = TYPES[name.rpartition(".")[2]]
+    headers = {"Cache-Control": "no-cache"}  # a page is never older than its service
+    return Response(page_files()[name], media_type=kind, headers=headers)

@@ -1,0 +1,181 @@
+"""The routes behind the page, as the page asks them."""
+
+import io
+import json
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from starlette.testclient import TestClient
+
+import nextquery as nq
+from nextquery.arms.origin import Origin
+from nextquery.service import page_bodies as p
+from nextquery.service.atlas import flat
+from nextquery.service.engine import Engine
+from nextquery.service.options import EngineOptions
+from nextquery.service.page_files import page_files
+from nextquery.service.percentiles import percentile
+from nextquery.service.simulation import Stage
+from nextquery.service.store import Store
+
+ASKED = {"session_id": "s", "query": "cat food"}
+
+
+def test_a_recommendation_says_why_when_asked(asked: TestClient) -> None:
+    plain = asked.post("/v1/recommend", json=ASKED).json()["recommendations"]
+    assert all("why" not in entry for entry in plain)
+    body = {**ASKED, "session_id": "t", "explain": True}
+    for entry in asked.post("/v1/recommend", json=body).json()["recommendations"]:
+        why = entry["why"]
+        assert why["score"] == entry["score"]
+        assert -1 <= why["similarity"] <= 1
+        assert 0 <= why["confidence"] <= 1
+        assert why["preference"] is None or 0 < why["preference"] <= 1
+
+
+def test_the_map_has_the_slate_and_records_nothing(asked: TestClient, store: Store) -> None:
+    slate = asked.post("/v1/recommend", json=ASKED).json()["recommendations"]
+    before = store.head().position
+    said = asked.post("/v1/map", json={**ASKED, "trail": ["dog names", "never seen before"]})
+    drawn = p.MapAnswer.model_validate(said.json())
+    assert {entry["arm_id"] for entry in slate} <= {point.arm_id for point in drawn.points}
+    assert [step.text for step in drawn.trail] == ["dog names", "never seen before"]
+    assert drawn.query.text == "cat food"
+    assert "Cat Food" not in [point.text for point in drawn.points]
+    assert 0 < drawn.variance <= 1
+    assert store.head().position == before
+    asked.post("/v1/switch", json={"on": False})
+    assert asked.post("/v1/map", json=ASKED).json()["points"] == []
+
+
+def test_the_plane_is_that_of_greatest_variance() -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(60, 7)) * [5, 1, 3, 0.1, 0.1, 0.1, 0.1]
+    placed, share = flat(vectors)
+    values = np.sort(np.linalg.eigvalsh(np.cov(vectors.T)))[::-1]
+    np.testing.assert_allclose(placed.var(axis=0, ddof=1), values[:2])
+    assert share == pytest.approx(values[:2].sum() / values.sum())
+    np.testing.assert_array_equal(flat(vectors)[0], placed)
+
+
+def test_examples_are_arms_that_are_not_blocked(asked: TestClient, engine: Engine) -> None:
+    said = asked.get("/v1/examples?limit=4").json()
+    assert len(set(said["examples"])) == 4
+    assert said["arms"] == len(engine.catalogue.pool)
+    assert all(engine.catalogue.find(text) is not None for text in said["examples"])
+    first = said["examples"][0]
+    asked.post("/v1/block", json={"query": first})
+    assert first not in asked.get("/v1/examples?limit=50").json()["examples"]
+
+
+def test_simulated_users_leave_the_real_model_alone(
+    asked: TestClient, engine: Engine, store: Store
+) -> None:
+    before, state = store.head().position, engine.learner.state.to_bytes()
+    said = [asked.post("/v1/simulate", json={"users": 20, "seed": seed}).text for seed in (1, 1, 2)]
+    rows = [json.loads(line) for line in said[0].splitlines()]
+    assert said[0] == said[1] != said[2]
+    assert [row["round"] for row in rows] == list(range(1, len(rows) + 1))
+    assert rows[-1]["user"] == 20
+    for row in rows:
+        assert row["simulated"] is True
+        assert row["reachable"] or not row["ours"]
+    assert store.head().position == before
+    assert engine.learner.state.to_bytes() == state
+
+
+def test_simulated_users_teach_it_what_similarity_cannot_know(tmp_path: Path) -> None:
+    """Vectors say nothing here: only who followed whom can tell what comes next."""
+    rng = np.random.default_rng(0)
+    texts = [f"query {number}" for number in range(300)]
+    paths = rng.permutation(300)[:120].reshape(20, 6)
+    arms = np.tile(paths, (5, 1)).ravel()
+    counts = np.bincount(arms, minlength=300)
+    origin = Origin(
+        texts, counts, counts, arms, np.arange(0, 601, 6), np.arange(100.0), k_anonymous=True
+    )
+    pool = nq.ArmPool.from_vectors(texts, rng.normal(size=(300, 16)), origin=origin)
+    with (
+        closing(Store.open(f"sqlite:///{tmp_path / 'own.db'}")) as store,
+        Engine.start(pool, store, EngineOptions(k=50)) as engine,
+    ):
+        rows = list(Stage(engine).begin(users=60, seed=0))
+    late = rows[len(rows) // 2 :]
+    ours, alike = (np.mean([row[name] for row in late]) for name in ("ours", "most_similar"))
+    assert ours > 0.5 > 0.2 > alike
+    assert ours > np.mean([row["ours"] for row in rows[:20]])
+
+
+def test_one_play_at_a_time(asked: TestClient) -> None:
+    stage = asked.app.state.stage  # type: ignore[attr-defined]
+    play = stage.begin(users=1, seed=0)
+    next(play)
+    assert asked.post("/v1/simulate", json={"users": 1}).status_code == 409
+    play.close()
+    assert asked.post("/v1/simulate", json={"users": 1}).status_code == 200
+
+
+def test_operate_tells_what_happened(asked: TestClient, store: Store) -> None:
+    slate = asked.post("/v1/recommend", json=ASKED).json()
+    taken = slate["recommendations"][1]
+    answer = {"decision_id": slate["decision_id"], "accepted": taken["arm_id"]}
+    asked.post("/v1/feedback", json=answer)
+    asked.post("/v1/recommend", json={**ASKED, "query": "<script>alert(1)</script>"})
+    asked.post("/v1/block", json={"query": "dog names"})
+    now = asked.get("/v1/operate").json()
+    assert now["position"] == store.head().position
+    assert now["slates"] == 2
+    assert now["fallback_share"] == 0
+    assert now["blocked_queries"] == ["dog names"]
+    assert now["store_bytes"] > 10_000
+    routes = {row["route"]: row for row in now["routes"]}
+    assert routes["/v1/recommend"]["requests"] == 2
+    assert 0 < routes["/v1/recommend"]["p50_ms"] <= routes["/v1/recommend"]["p99_ms"]
+    found = p.DecisionsAnswer.model_validate(asked.get("/v1/decisions?limit=2").json()).decisions
+    assert [one.state for one in found] == ["open", "accepted"]
+    assert found[1].accepted == taken["text"]
+    assert found[0].query == "<script>alert(1)</script>"
+    stats = asked.get("/v1/stats").json()
+    assert stats["candidates"][0]["trial"] == 1
+    assert 0 <= stats["floor"] <= 1
+
+
+def test_the_export_is_the_whole_log(asked: TestClient) -> None:
+    for query in ("cat food", "dog food"):
+        asked.post("/v1/recommend", json={**ASKED, "query": query, "m": 3})
+    ubi = asked.get("/v1/export")
+    records = [json.loads(line) for line in ubi.text.splitlines()]
+    assert [one["user_query"] for one in records if "user_query" in one] == ["cat food", "dog food"]
+    assert "nextquery.ubi.jsonl" in ubi.headers["content-disposition"]
+    rows = pq.read_table(io.BytesIO(asked.get("/v1/export?format=parquet").content))
+    assert rows.num_rows == 6
+    assert asked.get("/v1/export?format=csv").status_code == 422
+
+
+def test_percentiles_against_numpy() -> None:
+    values = np.random.default_rng(0).uniform(0, 1, 10_000)
+    bounds = [*np.linspace(0.01, 1, 100), np.inf]
+    buckets = {float(bound): float((values <= bound).sum()) for bound in bounds}
+    for share in (0.5, 0.95, 0.99):
+        assert percentile(buckets, share) == pytest.approx(np.quantile(values, share), abs=0.01)
+
+
+def test_the_page_is_small_and_loads_nothing_from_elsewhere(asked: TestClient) -> None:
+    index = asked.get("/")
+    assert index.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in index.headers["content-security-policy"]
+    assert sum(map(len, page_files().values())) < 200_000
+    for name, content in page_files().items():
+        assert asked.get(f"/page/{name}").content == content
+        text = content.decode()
+        links = [
+            part.split('"')[0] for part in text.split("http")[1:] if part[:3] in ("://", "s:/")
+        ]
+        assert all(link.startswith("://www.w3.org/") for link in links), name
+        for unsafe in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "style="):
+            assert unsafe not in text, (name, unsafe)
+    for path in ("/page/", "/page/nothing.js", "/page/..%2fapp.py", "/page/%2e%2e/app.py"):
+        assert asked.get(path).status_code == 404

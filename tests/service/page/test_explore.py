@@ -1,0 +1,126 @@
+"""Explore, as a person does: type, arrow, Enter, tap, step back, the map."""
+
+from playwright.sync_api import Page, expect
+
+import nextquery as nq
+from nextquery.service.process import ServiceProcess
+from tests.service.page.conftest import HEBREW, SCRIPT, Open
+
+
+def ask(page: Page, query: str) -> None:
+    page.locator("#box").fill(query)
+    page.locator("#box").press("Enter")
+    expect(page.locator("#slate-title q")).to_have_text(query)
+    expect(page.locator(".card, #cards [data-state=none]").first).to_be_visible()
+
+
+def test_by_keyboard_alone(service: ServiceProcess, open_page: Open) -> None:
+    page = open_page(service.url)
+    expect(page.locator("#box")).to_be_focused()
+    page.keyboard.type("cat food")
+    page.keyboard.press("Enter")
+    cards = page.locator(".card")
+    expect(cards).to_have_count(5)
+    expect(page.locator("#said")).to_have_text("5 next queries after cat food")
+    for word in ("Similar", "Preference", "Score", "Confidence"):
+        expect(cards.first).to_contain_text(word)
+    page.keyboard.press("ArrowDown")
+    expect(cards.nth(0)).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowDown")
+    expect(cards.nth(1)).to_be_focused()
+    shown = [cards.nth(at).locator(".title").inner_text() for at in range(5)]
+    page.keyboard.press("Enter")
+    expect(page.locator("#slate-title q")).to_have_text(shown[1])
+    expect(page.locator("#trail li")).to_have_count(2)
+    page.keyboard.press("Backspace")
+    expect(page.locator("#trail li")).to_have_count(1)
+    expect(page.locator(".card.taken .title")).to_have_text(shown[1])
+    assert [cards.nth(at).locator(".title").inner_text() for at in range(5)] == shown
+    page.keyboard.press("/")
+    expect(page.locator("#box")).to_be_focused()
+
+
+def test_a_pick_and_what_is_typed_instead_are_in_the_log(
+    service: ServiceProcess, open_page: Open
+) -> None:
+    with nq.Client(service.url) as client:
+        before = client.stats()["totals"]
+        page = open_page(service.url)
+        page.locator(".chip").first.click()
+        page.locator(".card").nth(1).click()
+        expect(page.locator("#trail li")).to_have_count(2)
+        expect(page.locator(".card").first).to_be_visible()
+        ask(page, "dog vet")
+        after = client.stats()["totals"]
+    assert after["rounds"] == before["rounds"] + 3
+    assert after["accepted"] == before["accepted"] + 1
+    assert after["failed"] == before["failed"] + 1
+
+
+def test_a_point_of_the_map_is_asked(service: ServiceProcess, open_page: Open) -> None:
+    page = open_page(service.url)
+    ask(page, "horse food")
+    canvas = page.locator("#map canvas")
+    expect(canvas).to_be_visible()
+    page.wait_for_timeout(600)  # the points come to rest
+    canvas.focus()
+    page.keyboard.press("ArrowRight")
+    text = page.locator(".tip strong").inner_text()
+    page.keyboard.press("Enter")
+    expect(page.locator("#slate-title q")).to_have_text(text)
+    expect(page.locator("#trail li")).to_have_count(2)
+    page.wait_for_timeout(600)
+    frame = canvas.bounding_box()
+    assert frame is not None
+    for at in range(400):  # a mouse that looks for any point, and takes it
+        x, y = 20 + (at * 37) % (frame["width"] - 40), 20 + (at * 53) % (frame["height"] - 40)
+        page.mouse.move(frame["x"] + x, frame["y"] + y)
+        if page.locator(".tip").is_visible():
+            break
+    text = page.locator(".tip strong").inner_text()
+    page.mouse.down()
+    page.mouse.up()
+    expect(page.locator("#slate-title q")).to_have_text(text)
+    expect(page.locator("#trail li")).to_have_count(3)
+
+
+def test_a_phone(service: ServiceProcess, open_page: Open) -> None:
+    size = {"width": 390, "height": 844}
+    page = open_page(service.url, viewport=size, has_touch=True, is_mobile=True)
+    page.locator(".chip").nth(1).tap()
+    expect(page.locator(".card")).to_have_count(5)
+    page.locator(".card").nth(2).tap()
+    expect(page.locator("#trail li")).to_have_count(2)
+    expect(page.locator("#map canvas")).to_be_visible()
+    for view in ("explore", "learning", "operate"):
+        page.locator(f"[data-view={view}]").tap()
+        page.wait_for_timeout(300)
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390, f"{view} is {wide} wide"
+    page.locator("[data-view=explore]").tap()
+    page.locator(".back").tap()
+    expect(page.locator("#trail li")).to_have_count(1)
+
+
+def test_others_text_is_only_text(service: ServiceProcess, open_page: Open) -> None:
+    page = open_page(service.url)
+    for query in (SCRIPT, "<img src=x onerror=alert(1)>", HEBREW, "cat " + "x" * 1500):
+        ask(page, query)
+        assert page.evaluate("document.querySelectorAll('main script, main img').length") == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+    said = page.locator("#slate-title q")
+    ask(page, HEBREW)
+    assert said.evaluate("node => getComputedStyle(node).direction") == "rtl"
+    page.goto(f"{service.url}/#operate")
+    expect(page.locator("#operating")).to_contain_text("<img src=x onerror=alert(1)>")
+
+
+def test_the_cards_do_not_wait_for_the_map(service: ServiceProcess, open_page: Open) -> None:
+    page = open_page(service.url)
+    page.route("**/v1/map", lambda route: None)  # it never comes
+    ask(page, "cat food")
+    expect(page.locator("#map .bone")).to_be_visible()
+    page.locator(".card").first.click()
+    expect(page.locator("#trail li")).to_have_count(2)

@@ -1,0 +1,73 @@
+"""The service away, slow, broken or empty: the page says so, and goes on by itself."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+from playwright.sync_api import Route, expect
+
+import nextquery as nq
+from nextquery.service.process import ServiceProcess
+from tests.service.page.conftest import Open
+
+
+def test_a_killed_service_comes_back(page_pool: Path, tmp_path: Path, open_page: Open) -> None:
+    service = ServiceProcess(page_pool, f"sqlite:///{tmp_path / 'events.db'}").start()
+    page = open_page(service.url, complain=False)
+    page.locator(".chip").first.click()
+    expect(page.locator(".card").first).to_be_visible()
+    page.wait_for_selector("#map[data-points]")
+    service.kill()
+    page.locator(".card").nth(1).click()
+    expect(page.locator("#cards [data-state=down]")).to_contain_text("Nothing is lost")
+    service.start()
+    expect(page.locator(".card").first).to_be_visible(timeout=30_000)
+    expect(page.locator("#trail li")).to_have_count(2)
+    with nq.Client(service.url) as client:
+        assert client.stats()["totals"]["accepted"] == 1  # the pick was told once it was back
+    service.stop()
+
+
+def test_a_slow_answer(service: ServiceProcess, open_page: Open) -> None:
+    page = open_page(service.url)
+    expect(page.locator(".chip").first).to_be_visible()
+
+    def late(route: Route) -> None:
+        time.sleep(2)
+        route.continue_()
+
+    page.route("**/v1/recommend", late)
+    page.locator("#box").fill("cat food")
+    page.locator("#box").press("Enter")
+    expect(page.locator("#cards .bone").first).to_be_visible()
+    expect(page.locator("#cards .slow")).to_contain_text("longer than usual")
+    expect(page.locator(".card").first).to_be_visible()
+
+
+def test_an_error_is_told_and_can_be_tried_again(service: ServiceProcess, open_page: Open) -> None:
+    page = open_page(service.url, complain=False)
+    expect(page.locator(".chip").first).to_be_visible()
+    page.locator("#box").evaluate("box => box.removeAttribute('maxlength')")
+    page.locator("#box").fill("cat \u0007 food")  # refused: a control character
+    page.locator("#box").press("Enter")
+    error = page.locator("[data-state=error]").first
+    expect(error).to_contain_text("control characters")
+    expect(error).to_contain_text("request")
+    page.locator("#box").fill("cat food")
+    page.locator("#box").press("Enter")
+    expect(page.locator(".card").first).to_be_visible()
+
+
+def test_an_empty_pool(tmp_path: Path, open_page: Open) -> None:
+    pool = nq.ArmPool.from_vectors(["gone"], np.ones((1, 4)))
+    pool.remove([0])
+    pool.save(tmp_path / "pool")
+    with ServiceProcess(tmp_path / "pool", f"sqlite:///{tmp_path / 'events.db'}") as service:
+        page = open_page(service.url, complain=False)
+        expect(page.locator("[data-state=empty]")).to_contain_text("The pool is empty")
+        page.locator("#box").fill("anything")
+        page.locator("#box").press("Enter")
+        expect(page.locator("#cards [data-state=none]")).to_be_visible()
+        page.locator("[data-view=learning]").click()
+        page.locator("#play").click()
+        expect(page.locator("#play-chart")).to_contain_text("Nothing was played")

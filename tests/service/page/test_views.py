@@ -1,0 +1,132 @@
+"""Learning and Operate; keys; and that everybody can use the page."""
+
+import json
+from pathlib import Path
+
+import axe_playwright_python
+import pytest
+from playwright.sync_api import Page, expect
+
+from nextquery.service.process import ServiceProcess
+from tests.service.page.conftest import Open
+
+AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+
+
+def serious(page: Page) -> list[str]:
+    page.evaluate(AXE)
+    said = page.evaluate("axe.run()")
+    return [
+        json.dumps({"rule": found["id"], "where": [node["target"] for node in found["nodes"]]})
+        for found in said["violations"]
+        if found["impact"] in ("serious", "critical")
+    ]
+
+
+def test_simulated_users_play(service: ServiceProcess, open_page: Open) -> None:
+    page = open_page(f"{service.url}/#learning")
+    expect(page.locator("#live .figures")).to_be_visible()
+    expect(page.locator(".badge")).to_have_text("Simulated")
+    position = page.evaluate("fetch('/v1/stats').then(r => r.json()).then(s => s.position)")
+    page.locator("#play").click()
+    expect(page.locator("#play-note")).to_contain_text(
+        "the most similar queries in", timeout=40_000
+    )
+    expect(page.locator("#play-chart path.line")).to_have_count(2)
+    expect(page.locator("#play-chart .floor").first).to_be_attached()
+    after = page.evaluate("fetch('/v1/stats').then(r => r.json()).then(s => s.position)")
+    assert after == position
+
+
+def test_operate_blocks_switches_and_exports(service: ServiceProcess, open_page: Open) -> None:
+    page = open_page(service.url)
+    page.locator("#box").fill("rabbit food")
+    page.locator("#box").press("Enter")
+    unwanted = page.locator(".card .title").first.inner_text()
+    page.locator("[data-view=operate]").click()
+    expect(page.locator("#operating")).to_contain_text("rabbit food")
+    for words in ("p95 ms", "by fallback", "behind", "Store", "open"):
+        expect(page.locator("#operating")).to_contain_text(words)
+    page.locator("#block").fill(unwanted)
+    page.locator("#block").press("Enter")
+    expect(page.locator(".blocked")).to_contain_text(unwanted, ignore_case=True)
+    with page.expect_download() as found:
+        page.get_by_role("button", name="Export as UBI").click()
+    assert found.value.suggested_filename == "nextquery.ubi.jsonl"
+    assert "rabbit food" in Path(found.value.path()).read_text()
+    page.locator("#power").click()
+    expect(page.locator("#power")).to_have_text("Switch recommendations on")
+    page.locator("[data-view=explore]").click()
+    page.locator("#box").fill("rabbit vet")
+    page.locator("#box").press("Enter")
+    expect(page.locator("[data-state=off]")).to_be_visible()
+    page.locator("[data-view=operate]").click()
+    page.locator("#power").click()
+    expect(page.locator("#power")).to_have_text("Switch recommendations off")
+    page.get_by_role("button", name="Unblock").first.click()
+    expect(page.locator("#done")).to_have_text("Unblocked.")
+
+
+def test_keys_wrong_small_and_right(locked: tuple[str, str], open_page: Open) -> None:
+    (url, small), admin = locked[0].split(), locked[1]
+    page = open_page(f"{url}/#operate", complain=False)
+    field = page.locator("[data-state=key] input")
+    expect(page.locator("[data-state=key]")).to_contain_text("asks for a key")
+    field.fill("nq_wrong_key")
+    field.press("Enter")
+    expect(page.locator("[data-state=key]")).to_contain_text("not known")
+    field.fill(small)
+    field.press("Enter")
+    expect(page.locator("[data-state=key]")).to_contain_text("needs another key")
+    field.fill(admin)
+    field.press("Enter")
+    expect(page.locator("#operating")).to_contain_text("Newest decisions")
+    assert page.evaluate("sessionStorage.getItem('nextquery.key')") == admin
+    assert admin not in page.evaluate("JSON.stringify(localStorage) + document.cookie")
+    page.locator("#forget").click()
+    expect(page.locator("[data-state=key]")).to_contain_text("asks for a key")
+
+
+def test_a_key_that_asks_too_often_waits(locked: tuple[str, str], open_page: Open) -> None:
+    url, small = locked[0].split()
+    page = open_page(url, complain=False)
+    field = page.locator("[data-state=key] input")
+    field.fill(small)
+    field.press("Enter")
+    expect(page.locator(".chip").first).to_be_visible()
+    for at in range(12):
+        page.evaluate(
+            "key => fetch('/v1/stats', {headers: {Authorization: `Bearer ${key}`}})", small
+        )
+        if at == 11:
+            page.locator(".chip").first.click()
+    expect(page.locator("[data-state=rate]").first).to_contain_text("Again in")
+    expect(page.locator(".card").first).to_be_visible()  # it asked again by itself
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(service: ServiceProcess, open_page: Open, scheme: str) -> None:
+    page = open_page(service.url, color_scheme=scheme)
+    expect(page.locator(".chip").first).to_be_visible()
+    assert serious(page) == []
+    page.locator(".chip").first.click()
+    expect(page.locator("#map canvas")).to_be_visible()
+    expect(page.locator(".card").first).to_be_visible()
+    assert serious(page) == []
+    page.goto(f"{service.url}/#learning")
+    expect(page.locator("#live .figures")).to_be_visible()
+    assert serious(page) == []
+    page.goto(f"{service.url}/#operate")
+    expect(page.locator("#operating table").first).to_be_visible()
+    assert serious(page) == []
+
+
+def test_light_and_dark_by_wish(service: ServiceProcess, open_page: Open) -> None:
+    page = open_page(service.url, color_scheme="dark")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(colour)
+    page.locator("#theme").click()
+    light = page.evaluate(colour)
+    assert dark != light
+    page.reload()
+    assert page.evaluate(colour) == light
