@@ -20,7 +20,7 @@ test: lint chromium  ## lint, types, and every test
 
 chromium:  # the browser of the page's tests
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
-	  apt-get install -y --no-install-recommends chromium; } || \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } || \
 	  echo "NOTE: no Chromium here and none could be installed: the browser tests of the page will not run."
 
 lint: .venv/ready
