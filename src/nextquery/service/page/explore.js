@@ -68,7 +68,7 @@ export async function issue(query) {
   const answer = await attempt(
     $("cards"),
     async () => {
-      if (last) await tell(last, card, query, mine.signal);
+      if (last) await tell(last, card, query);
       const body = { session_id: session, query, m: SHOWN, request_id: request, explain: true };
       return post("/v1/recommend", body, mine.signal);
     },
@@ -81,15 +81,17 @@ export async function issue(query) {
 }
 
 /** What became of the slate before: one answer a slate, so a second pick after a step back is none. */
-async function tell(step, card, query, signal) {
+async function tell(step, card, query) {
   if (step.taken !== null) return;
   const accepted = card ? card.arm_id : null;
+  step.taken = accepted ?? -1; // at once, and never called off: a step back does not undo a pick
   try {
-    await post("/v1/feedback", { decision_id: step.decision, accepted, issued: card ? null : query }, signal);
+    await post("/v1/feedback", { decision_id: step.decision, accepted, issued: card ? null : query });
   } catch (trouble) {
-    if (!AWAY.has(trouble.status)) throw trouble;
+    if (AWAY.has(trouble.status)) return;
+    step.taken = null;
+    throw trouble;
   }
-  step.taken = accepted ?? -1;
 }
 
 function stage(query) {
