@@ -82,7 +82,7 @@ function stage(signal) {
   button.addEventListener("click", () => run(button, picture, note, seed++, signal));
   const shown = box(
     "Watch it learn",
-    "People of the log ask once more, several of them after the same things, before a service that starts with nothing but its first weights. It has a model and a log of its own: the real ones are left alone.",
+    "People of the log ask once more, several of them after the same things, before a service that starts with nothing but its first weights and, unlike the default, also learns from what they type. It has a model and a log of its own: the real ones are left alone.",
     el("div", { class: "bar-of" }, button, note),
     picture,
   );
