@@ -94,6 +94,21 @@ def test_a_phone(service: ServiceProcess, open_page: Open) -> None:
     page.locator(".card").nth(2).tap()
     expect(page.locator("#trail li")).to_have_count(2)
     expect(page.locator("#map canvas")).to_be_visible()
+    canvas = page.locator("#map canvas")
+    canvas.scroll_into_view_if_needed()
+    page.wait_for_timeout(600)
+    frame = canvas.bounding_box()
+    assert frame is not None
+    for at in range(200):  # a finger that looks for any point: it reads first, a button takes
+        x, y = 20 + (at * 37) % (frame["width"] - 40), 20 + (at * 53) % (frame["height"] - 40)
+        page.touchscreen.tap(frame["x"] + x, frame["y"] + y)
+        if page.locator(".tip.pinned").is_visible():
+            break
+    text = page.locator(".tip strong").inner_text()
+    expect(page.locator("#trail li")).to_have_count(2)
+    page.locator(".tip button").tap()
+    expect(page.locator("#slate-title q")).to_have_text(text)
+    expect(page.locator("#trail li")).to_have_count(3)
     for view in ("explore", "learning", "operate"):
         page.locator(f"[data-view={view}]").tap()
         page.wait_for_timeout(300)
@@ -101,7 +116,7 @@ def test_a_phone(service: ServiceProcess, open_page: Open) -> None:
         assert wide <= 390, f"{view} is {wide} wide"
     page.locator("[data-view=explore]").tap()
     page.locator(".back").tap()
-    expect(page.locator("#trail li")).to_have_count(1)
+    expect(page.locator("#trail li")).to_have_count(2)
 
 
 def test_others_text_is_only_text(service: ServiceProcess, open_page: Open) -> None:

@@ -53,12 +53,13 @@ export function barChart({ label, bars, width: WIDTH }) {
   const high = Math.max(...bars.map((bar) => bar.value), 1);
   const [picture, y] = frame(label, [0, high / 2, high].map(Math.round), 0, high, WIDTH);
   const room = (WIDTH - LEFT - RIGHT) / bars.length;
+  const every = Math.ceil(20 / room); // names that would touch are left out
   const thick = Math.min(36, room * 0.7);
   bars.forEach((bar, at) => {
     const middle = LEFT + room * (at + 0.5);
     picture.append(
       svg("rect", { x: middle - thick / 2, width: thick, y: y(bar.value), height: Math.max(0, y(0) - y(bar.value)), rx: 3 }, svg("title", { text: `${bar.name}: ${said(bar.value, 1)}` })),
-      svg("text", { x: middle, y: HEIGHT - 6, "text-anchor": "middle", text: bar.name }),
+      svg("text", { x: middle, y: HEIGHT - 6, "text-anchor": "middle", text: at % every ? "" : bar.name }),
     );
   });
   return picture;

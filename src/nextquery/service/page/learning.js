@@ -1,9 +1,9 @@
 // Learning: what the log says about how well it does, and a play with simulated users.
 
-import { Trouble, get, lines } from "./api.js";
+import { get, lines } from "./api.js";
 import { barChart, box, figures, keyOf, lineChart, widthIn } from "./charts.js";
-import { el, percent, said } from "./dom.js";
-import { attempt, panel } from "./states.js";
+import { el, pause, percent, said } from "./dom.js";
+import { attempt } from "./states.js";
 
 const EVERY = 10_000;
 const USERS = 100;
@@ -31,10 +31,7 @@ async function refresh(host, signal) {
     rows = 0; // later looks leave the figures standing
     if (stats === undefined) return;
     host.replaceChildren(...drawn(stats, widthIn(host, 2)));
-    await new Promise((done) => {
-      const timer = setTimeout(done, EVERY);
-      signal.addEventListener("abort", () => (clearTimeout(timer), done()), { once: true });
-    });
+    await pause(EVERY, signal);
   }
 }
 
@@ -85,7 +82,7 @@ function stage(signal) {
   button.addEventListener("click", () => run(button, picture, note, seed++, signal));
   const shown = box(
     "Watch it learn",
-    "People of the log ask once more, several of them after the same things, before a service that starts with nothing but its first weights. It has a model and a log of its own: the real ones are left alone.",
+    "People of the log ask once more, several of them after the same things, before a service that starts with nothing but its first weights and, unlike the default, also learns from what they type. It has a model and a log of its own: the real ones are left alone.",
     el("div", { class: "bar-of" }, button, note),
     picture,
   );
@@ -96,28 +93,27 @@ function stage(signal) {
 
 async function run(button, picture, note, seed, signal) {
   button.disabled = true;
+  const work = () => played(picture, note, seed, signal);
+  const rounds = await attempt(picture, work, { signal, waiting: () => {} });
+  if (rounds) note.textContent = verdict(rounds);
+  button.disabled = false;
+}
+
+/** One play from its first round to its last, drawn as it goes. */
+async function played(picture, note, seed, signal) {
   const rounds = [];
   let drawnAt = 0;
-  try {
-    for await (const row of lines("/v1/simulate", { users: USERS, seed }, signal)) {
-      rounds.push(row);
-      if (performance.now() - drawnAt > 120) {
-        drawnAt = performance.now();
-        picture.replaceChildren(...curves(rounds, widthIn(picture)));
-        note.textContent = `User ${row.user} of ${USERS}, round ${row.round}`;
-      }
+  note.textContent = "";
+  for await (const row of lines("/v1/simulate", { users: USERS, seed }, signal)) {
+    rounds.push(row);
+    if (performance.now() - drawnAt > 120) {
+      drawnAt = performance.now();
+      picture.replaceChildren(...curves(rounds, widthIn(picture)));
+      note.textContent = `User ${row.user} of ${USERS}, round ${row.round}`;
     }
-    picture.replaceChildren(...curves(rounds, widthIn(picture)));
-    note.textContent = verdict(rounds);
-  } catch (trouble) {
-    if (signal.aborted) return;
-    if (!(trouble instanceof Trouble)) panel(picture, { kind: "down", title: "The play broke off", text: "The service went away in the middle of it. Play again when it is back." });
-    else if (trouble.kind === "key" || trouble.kind === "scope") await attempt(picture, () => Promise.reject(trouble), { signal: AbortSignal.timeout(1) });
-    else panel(picture, { kind: trouble.kind === "down" ? "down" : "error", title: "Nothing was played", text: trouble.message });
-    note.textContent = "";
-  } finally {
-    button.disabled = false;
   }
+  picture.replaceChildren(...curves(rounds, widthIn(picture)));
+  return rounds;
 }
 
 const mean = (rows, field) => rows.reduce((sum, row) => sum + row[field], 0) / (rows.length || 1);

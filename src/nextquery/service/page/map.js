@@ -222,7 +222,6 @@ export class MapView {
       this.tip.style.insetInlineStart = `${Math.max(0, Math.min(x - 120, 2 * half - 250))}px`;
       this.tip.style.insetBlockStart = `${y + 16}px`;
       this.tip.classList.toggle("above", y > this.canvas.clientHeight * 0.6);
-      this.tip.style.setProperty("--lift", `${this.canvas.clientHeight - y + 16}px`);
     }
     this.later();
   }
