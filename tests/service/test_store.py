@@ -1,5 +1,7 @@
 """The store: its tables, its durability, its refusals."""
 
+from pathlib import Path
+
 import psycopg
 import pytest
 import sqlalchemy as sa
@@ -59,8 +61,23 @@ def test_postgresql_that_may_lose_commits_is_refused(postgres_url: str) -> None:
 
 
 def test_a_database_without_tables_is_not_a_store(url: str) -> None:
-    with pytest.raises(StorageError, match="holds no event log"):
+    with pytest.raises(StorageError, match="no event log"):
         Store.open(url, create=False)
+
+
+def test_a_file_that_cannot_be_a_store_is_named_and_nothing_is_made(tmp_path: Path) -> None:
+    (tmp_path / "noise.db").write_bytes(b"no database at all")
+    for name, words in (("noise.db", "no SQLite database"), ("no/x.db", "there is no folder")):
+        with pytest.raises(StorageError, match=words):
+            Store.open(f"sqlite:///{tmp_path / name}")
+    with pytest.raises(StorageError, match="there is no event log"):
+        Store.open(f"sqlite:///{tmp_path / 'typo.db'}", create=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["noise.db"]
+
+
+def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    Store.open(f"sqlite:///{tmp_path / 'e.db'}").close()
+    assert (tmp_path / "e.db").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://x/y", "://"])

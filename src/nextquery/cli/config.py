@@ -46,11 +46,13 @@ def shown(name: str, value: Any) -> Any:
 
     >>> shown("store", "postgresql://me:secret@db/nextquery")
     'postgresql://me:***@db/nextquery'
+    >>> shown("store", "postgresql://me@db/nextquery?password=secret")
+    'postgresql://me@db/nextquery?password=***'
     """
     if name == "user_hash_secret":
         return "hidden" if value.get_secret_value() else ""
-    if name == "store" and "://" in value:
-        from sqlalchemy.engine import make_url
+    if name == "store":
+        from nextquery.service.database import without_password
 
-        return make_url(value).render_as_string(hide_password=True)
+        return without_password(value)
     return value

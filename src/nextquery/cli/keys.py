@@ -38,7 +38,7 @@ def create(
 @keys.command(name="list")
 def list_keys(store: s.StoreUrl = None, config: s.Config = None, as_json: s.AsJson = False) -> None:
     """List the keys, without their secrets."""
-    rows = [_said(key) for key in _ring(store, config).list()]
+    rows = [_said(key) for key in _ring(store, config, create=False).list()]
     if as_json:
         print_json(rows)
     else:
@@ -54,16 +54,16 @@ def revoke(
     config: s.Config = None,
 ) -> None:
     """Refuse a key from now on; running services heed it within a second."""
-    key = _ring(store, config).revoke(id)
+    key = _ring(store, config, create=False).revoke(id)
     out().print(f"revoked {key.id} ({key.name})", markup=False)
 
 
-def _ring(store: str | None, config: "s.Config") -> "KeyRing":
+def _ring(store: str | None, config: "s.Config", *, create: bool = True) -> "KeyRing":
     settings = s.loaded({"store": store}, config=config).settings
     from nextquery.service.keys import KeyRing
     from nextquery.service.store import Store
 
-    return KeyRing(Store.open(settings.store))
+    return KeyRing(Store.open(settings.store, create=create))
 
 
 def _said(key: "Key") -> dict[str, str | None]:

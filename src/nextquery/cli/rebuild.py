@@ -45,8 +45,15 @@ def rebuild(
         save_snapshot(opened, position, done.state.arrays(), keep=1)
     opened.close()
     if as_json:
-        said = {"position": position, "snapshot": done.snapshot, "difference": done.difference}
-        print_json({**said, "saved": save})
+        compared = done.snapshot > 0
+        print_json(
+            {
+                "position": position,
+                "snapshot": done.snapshot if compared else None,
+                "difference": done.difference if compared else None,
+                "saved": save,
+            }
+        )
     elif done.snapshot == 0:
         out().print(f"recomputed to position {position}; there is no snapshot to compare with")
     else:

@@ -77,6 +77,7 @@ PATTERNS: tuple[Pattern, ...] = (
             r"[^\s@<>()\[\],;:]+@[^\s@]+\.[a-z]{2,}",
             rf"[a-z0-9._+-]+@[a-z0-9-]+ (?:{_TLD})\b",
             r"[a-z0-9._+-]+ ?@ ?[a-z0-9.-]+\.[a-z]{2,}\b",
+            r"\b[a-z0-9._+-]{2,}@[a-z][a-z0-9-]+\b",
             r"[a-z0-9._+-]+ ?@ ?(?:gmail|googlemail|outlook|hotmail|yahoo|icloud|gmx|proton)\b",
             rf"\b[a-z0-9._+-]+ ?[\[(]at[\])] ?[a-z0-9-]+ ?(?:\.|[\[(]dot[\])]) ?(?:{_TLD})\b",
             rf"\b[a-z0-9._+-]+ at [a-z0-9-]+ dot (?:{_TLD})\b",
@@ -169,6 +170,7 @@ PATTERNS: tuple[Pattern, ...] = (
             r"\bbearer [a-z0-9._~+/-]{20,}",
             r"-----BEGIN [A-Z ]*PRIVATE KEY",
             r"\b(?:password|passwd|pwd|passwort|contraseña|mot de passe)['\"]? ?[:=] ?\S+",
+            r"\b(?:password|passwd|pwd|passwort) [^\s]*[a-z][^\s]*\d[^\s]*",
             r"\bmy (?:password|passcode|pin|pwd) (?:is|was) \S+",
             # A secret has a digit in it, a title with a colon ("Token: a survey") has none.
             rf"{_NAMED} ?[:=] ?[\w.~+/-]*\d[\w.~+/-]{{5,}}",

@@ -26,7 +26,13 @@ from nextquery.service.whole_body import WholeBody
 _STATUS = {UnknownDecision: 404, Conflict: 409, InvalidInput: 422, StorageError: 503}
 
 
-def create_app(engine: Engine, settings: Settings, *, keys: KeyRing | None = None) -> FastAPI:
+def create_app(
+    engine: Engine,
+    settings: Settings,
+    *,
+    keys: KeyRing | None = None,
+    watched: KeyRing | None = None,
+) -> FastAPI:
     """The application over an engine, which is closed when the application stops.
 
     Parameters
@@ -34,6 +40,7 @@ def create_app(engine: Engine, settings: Settings, *, keys: KeyRing | None = Non
     engine : what answers.
     settings : limits and origins.
     keys : the keys; None: none are needed (on this machine's own address alone).
+    watched : without `keys`, those that are needed from the moment on that there are any.
     """
     metrics = Metrics()
     metrics.watch(engine)
@@ -64,7 +71,7 @@ def create_app(engine: Engine, settings: Settings, *, keys: KeyRing | None = Non
     app.add_api_route("/openapi.json", lambda: JSONResponse(schema), include_in_schema=False)
     _answer_errors(app)
     app.add_middleware(WholeBody, most=settings.max_body_bytes, seconds=settings.body_timeout_s)
-    app.add_middleware(Gate, settings=settings, keys=keys)
+    app.add_middleware(Gate, settings=settings, keys=keys, watched=watched)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -7,13 +7,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 MOST_TEXT, MOST_ID = 2000, 200
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+# What turns text around or cannot be seen would let one query look like another.
+_UNSEEN = re.compile(r"[\u200b\u2060\ufeff\u202a-\u202e\u2066-\u2069]")
 _LINES = re.compile(r"[\t\n\r\u2028\u2029]")
 
 
 def _readable(value: str) -> str:
-    """Refuse control characters; a tab or a new line is only a space."""
+    """Refuse control characters, drop unseen ones; a tab or a new line is only a space."""
     if _CONTROL.search(value):
         raise ValueError("Text may hold no control characters but tab and new line")
+    value = _UNSEEN.sub("", value)
     if not value.strip():
         raise ValueError("Text should hold more than spaces")
     return value

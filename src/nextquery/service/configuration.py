@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource
 
 from nextquery.errors import InvalidInput, NotAFolder
+from nextquery.service.database import without_password
 from nextquery.service.settings import PREFIX, Settings
 
 FILE = "nextquery.toml"
@@ -109,6 +110,7 @@ def _in_words(error: ValidationError, origins: Mapping[str, str]) -> str:
             continue
         secret = name == "user_hash_secret"
         value = "a hidden value" if secret or not problem["loc"] else repr(problem["input"])
+        value = without_password(value) if name == "store" else value
         allowed = problem["msg"].removeprefix("Value error, ").replace("Input should", "it should")
         said.append(f"{name} ({origin}): received {value}; {allowed}.")
     return "\n".join([*said, "nextquery config show prints every setting with where it came from."])

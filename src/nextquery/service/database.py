@@ -1,5 +1,8 @@
 """Connections that lose nothing: SQLite and PostgreSQL behind one SQLAlchemy engine."""
 
+import contextlib
+import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,13 +18,15 @@ from nextquery.errors import InvalidInput, StorageError, StoreUnavailable
 WRITES = "nextquery_writes"
 
 
-def connect(url: str, *, wait_s: float = 5.0) -> sa.Engine:
+def connect(url: str, *, create: bool = True, wait_s: float = 5.0) -> sa.Engine:
     """An engine for a path, ``sqlite:///path`` or ``postgresql://user@host/name``.
 
-    `wait_s` is how long a locked or silent database is waited for.
+    `wait_s` is how long a locked or silent database is waited for. An SQLite file that is not
+    there is made, for its owner's eyes alone, or refused with ``create=False``.
     """
     parsed = _parsed(url)
     if parsed.get_backend_name() == "sqlite":
+        _check_file(Path(str(parsed.database)), create=create)
         engine = sa.create_engine(
             parsed,
             pool_size=8,
@@ -46,6 +51,16 @@ def connect(url: str, *, wait_s: float = 5.0) -> sa.Engine:
     )
 
 
+def without_password(url: str) -> str:
+    """A store's address as it may be seen, even one that is no address.
+
+    >>> without_password("postgres//u:s3cret@h/db"), without_password("sqlite:///e.db")
+    ('postgres//u:***@h/db', 'sqlite:///e.db')
+    """
+    hidden = re.sub(r":[^:@/]+@", ":***@", url)
+    return re.sub(r"(?i)((?:password|passfile|sslpassword)=)[^&]*", r"\1***", hidden)
+
+
 def _parsed(url: str) -> sa.URL:
     text = url if "://" in url else f"sqlite:///{Path(url).expanduser()}"
     try:
@@ -59,6 +74,36 @@ def _parsed(url: str) -> sa.URL:
     if parsed.drivername == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise _bad_url("SQLite without a file, which would keep nothing")
     return parsed
+
+
+def check_url(url: str) -> None:
+    """Refuse an address that no store can have."""
+    _parsed(url)
+
+
+def _check_file(path: Path, *, create: bool) -> None:
+    if path.is_file():
+        begin = b""
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            begin = file.read(16)
+        if begin not in (b"", b"SQLite format 3\0"):
+            raise StorageError(f"{path} is no SQLite database. Name another file.")
+        return
+    if path.is_dir() or not path.parent.is_dir():
+        why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise StorageError(f"cannot keep the event log in {path}: {why}. Name a file in a folder.")
+    if not create:
+        raise StorageError(
+            f"there is no event log {path}. Give the store that the service writes to, or start "
+            "`nextquery serve` to make one."
+        )
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # it will hold people's queries
+    except OSError as error:
+        raise StorageError(
+            f"cannot make the event log {path}: {error.strerror}. Name a file in a folder that "
+            "can be written to."
+        ) from None
 
 
 def _bad_url(received: str) -> InvalidInput:

@@ -6,6 +6,7 @@ otherwise any web page that somebody here looks at could ask too, through a name
 to 127.0.0.1.
 """
 
+import contextlib
 import math
 import time
 from urllib.parse import urlsplit
@@ -19,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nextquery.errors import StoreUnavailable
-from nextquery.service.keys import KeyRing
+from nextquery.service.keys import FRESH_S, KeyRing
 from nextquery.service.problems import problem, quoted
 from nextquery.service.scopes import PUBLIC, allows, needed
 from nextquery.service.settings import Settings, is_loopback
@@ -35,20 +36,40 @@ class Gate:
     app : what lies behind.
     settings : which hosts, origins and rates are allowed.
     keys : the keys; None: everybody on this machine may do everything.
+    watched : without `keys`, those that are needed from the moment on that there are any.
     """
 
-    def __init__(self, app: ASGIApp, *, settings: Settings, keys: KeyRing | None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        settings: Settings,
+        keys: KeyRing | None,
+        watched: KeyRing | None = None,
+    ) -> None:
         self._app, self._settings, self._keys = app, settings, keys
-        unlimited = keys is None or settings.rate_limit == "none"
-        self._rate = None if unlimited else parse_rate(settings.rate_limit)
+        self._watched, self._looked = watched, -math.inf
+        limited = settings.rate_limit != "none"
+        self._rate = parse_rate(settings.rate_limit) if limited else None
         self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on or refuse."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
+        await self._look_for_keys()
         refused = self._misdirected(scope) or await self._unknown(scope)
         await (refused or self._app)(scope, receive, send)
+
+    async def _look_for_keys(self) -> None:
+        """Whoever makes a first key means it: from then on, keys are needed here too."""
+        if self._keys is None and self._watched is not None:
+            if time.monotonic() - self._looked < FRESH_S:
+                return
+            self._looked = time.monotonic()
+            with contextlib.suppress(StoreUnavailable):
+                if await run_in_threadpool(self._watched.has_any):
+                    self._keys = self._watched
 
     def _misdirected(self, scope: Scope) -> Response | None:
         headers, settings = Headers(scope=scope), self._settings

@@ -19,7 +19,8 @@ from nextquery.service.schema import keys as table
 from nextquery.service.scopes import SCOPES
 from nextquery.service.store import Store
 
-_FRESH_S = 1.0  # a revoked key is refused everywhere after so long
+FRESH_S = 1.0
+"""A new key is known, and a revoked one refused, everywhere after so long."""
 _AGAIN_S = 0.1  # unknown keys cannot make the store read more often than this
 
 
@@ -88,7 +89,7 @@ class KeyRing:
 
     def stale(self) -> bool:
         """Whether `find` would read the store before it answers."""
-        return time.monotonic() - self._read_at > _FRESH_S
+        return time.monotonic() - self._read_at > FRESH_S
 
     def find(self, text: str) -> Key | None:
         """The key in force with this text, or None."""
@@ -98,7 +99,7 @@ class KeyRing:
         _, id, secret = parts
         with self._lock:
             age = time.monotonic() - self._read_at
-            if age > _FRESH_S or (id not in self._known and age > _AGAIN_S):
+            if age > FRESH_S or (id not in self._known and age > _AGAIN_S):
                 self._known = self._read()
                 self._read_at = time.monotonic()
         key, hashed = self._known.get(id, (None, ""))

@@ -47,7 +47,9 @@ def serve(settings: Settings, *, tell: Tell, progress: Any = None) -> None:
     if settings.pool is None:
         raise InvalidInput("no pool to serve. Name a folder that nextquery ingest made.")
     pool, store = ArmPool.open(settings.pool), Store.open(settings.store)
-    keys = keys_needed(settings, KeyRing(store))
+    ring = KeyRing(store)
+    keys = keys_needed(settings, ring)
+    watched = ring if settings.keys == "auto" else None
     listening = _listen(settings)
     prepare(pool, store, settings.engine_options(), progress=progress)
     listening.listen(2048)  # from here on who connects is answered, if not at once
@@ -55,7 +57,8 @@ def serve(settings: Settings, *, tell: Tell, progress: Any = None) -> None:
     said = greeting(settings, port, arms=len(pool), keyless=keys is None)
     if settings.workers == 1:
         engine = Engine.start(pool, store, settings.engine_options())
-        _run_here(create_app(engine, settings, keys=keys), settings, listening, tell, said)
+        app = create_app(engine, settings, keys=keys, watched=watched)
+        _run_here(app, settings, listening, tell, said)
         engine.close()
     else:
         store.close()
@@ -79,7 +82,7 @@ def _run_workers(
     with tempfile.TemporaryDirectory(prefix="nextquery-workers-") as folder:
         chosen = settings.model_dump() | {
             "user_hash_secret": settings.user_hash_secret.get_secret_value(),
-            "keys": "off" if keyless else "on",
+            "keys": settings.keys if keyless else "on",
         }
         shared = {"settings": chosen, "parent": os.getpid()}
         (Path(folder) / "worker.json").write_text(json.dumps(shared))
@@ -108,8 +111,11 @@ def worker() -> FastAPI:
     store = Store.open(settings.store)
 
     engine = Engine.start(ArmPool.open(str(settings.pool)), store, settings.engine_options())
-    keys = KeyRing(store) if settings.keys == "on" else None
-    return create_app(engine, settings, keys=keys)
+    ring = KeyRing(store)
+    keys = ring if settings.keys == "on" else None
+    return create_app(
+        engine, settings, keys=keys, watched=ring if settings.keys == "auto" else None
+    )
 
 
 def keys_needed(settings: Settings, ring: KeyRing) -> KeyRing | None:
@@ -140,6 +146,7 @@ def greeting(settings: Settings, port: int, *, arms: int, keyless: bool) -> list
     taken = '\'{"decision_id": "FROM THE ANSWER", "accepted": ARM_ID}\''
     who = (
         "API keys are OFF: everybody on this machine may ask (requests must be addressed to it)."
+        + (" The first key made turns them on." if settings.keys == "auto" else "")
         if keyless
         else "API keys are on: nextquery keys create makes one."
     )

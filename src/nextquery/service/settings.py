@@ -12,6 +12,8 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from nextquery.errors import InvalidInput
+from nextquery.service.database import check_url
 from nextquery.service.options import EngineOptions
 
 PREFIX = "NEXTQUERY_"
@@ -161,6 +163,17 @@ class Settings(BaseSettings):
             scheme, found, host = origin.partition("://")
             if not found or scheme not in ("http", "https") or not host or "/" in host:
                 raise ValueError(f"{origin!r} is no origin; give one like https://shop.example")
+        return value
+
+    @field_validator("store")
+    @classmethod
+    def _is_store(cls, value: str) -> str:
+        if "://" not in value:
+            raise ValueError("Input should be sqlite:///FILE or postgresql://USER@HOST/NAME")
+        try:
+            check_url(value)
+        except InvalidInput as error:
+            raise ValueError(str(error).rstrip(".")) from None
         return value
 
     @field_validator("rate_limit")

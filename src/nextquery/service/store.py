@@ -8,7 +8,13 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from nextquery.errors import StorageError
-from nextquery.service.database import WRITES, check_durable, connect, translated
+from nextquery.service.database import (
+    WRITES,
+    check_durable,
+    connect,
+    translated,
+    without_password,
+)
 from nextquery.service.schema import counter, decisions, events, snapshots
 
 _MIGRATING = 0x6E657874  # any number of our own: PostgreSQL's name for "I am migrating"
@@ -68,7 +74,7 @@ class Store:
         `url` is a path, ``sqlite:///path`` or ``postgresql://…``. With ``create=False`` a database
         without tables is refused, and nothing is changed.
         """
-        store = cls(connect(url, wait_s=wait_s))
+        store = cls(connect(url, create=create, wait_s=wait_s))
         try:
             with store.reading() as connection:
                 check_durable(connection)
@@ -88,7 +94,7 @@ class Store:
     @property
     def name(self) -> str:
         """The database, without its password."""
-        return self.engine.url.render_as_string(hide_password=True)
+        return without_password(self.engine.url.render_as_string(hide_password=True))
 
     def migrate(self) -> None:
         """Bring the tables up to date, once, however many workers start at the same moment."""

@@ -74,6 +74,21 @@ def test_named_hosts_hold_with_keys_too(engine: Engine, store: Store) -> None:
             assert client.get("/v1/stats", headers={"Host": host, **key}).status_code == status
 
 
+def test_the_first_key_closes_a_service_that_was_open(
+    engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nextquery.service.gate.FRESH_S", 0.0)
+    ring = KeyRing(store)
+    with TestClient(create_app(engine, Settings(), watched=ring), base_url=LOCAL) as client:
+        assert client.get("/v1/stats").status_code == 200
+        key, text = ring.create(name="x", scope="read")
+        assert client.get("/v1/stats").status_code == 401
+        headers = {"Authorization": f"Bearer {text}"}
+        assert client.get("/v1/stats", headers=headers).status_code == 200
+        ring.revoke(key.id)
+        assert client.get("/v1/stats").status_code == 401  # once closed, it does not open again
+
+
 def test_each_key_has_its_own_rate(engine: Engine, store: Store) -> None:
     ring = KeyRing(store)
     keys = [ring.create(name=name, scope="read")[1] for name in ("a", "b")]

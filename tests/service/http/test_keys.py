@@ -55,7 +55,7 @@ def test_revoked_keys_are_refused_by_other_processes_too(
     key, text = here.create(name="x", scope="read")
     assert there.find(text) is not None
     here.revoke(key.id)
-    monkeypatch.setattr(module, "_FRESH_S", 0.0)
+    monkeypatch.setattr(module, "FRESH_S", 0.0)
     assert there.find(text) is None
     assert here.revoke(key.id).revoked == here.list()[0].revoked  # twice is once
 
