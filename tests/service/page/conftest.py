@@ -45,7 +45,7 @@ def page_pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "pool"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is open its event loop runs, and others could have none
 def browser() -> Iterator[Browser]:
     found = shutil.which("chromium")
     if found is None:
