@@ -10,6 +10,7 @@ answer itself.
 
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ _PRODUCTS = 1 << 18  # products held by a thread at once: as many as its cache t
 _ANCHORS = 256  # anchors in one product
 _BUDGET = 1 << 22  # proposals held at once by a thread, over all anchors
 _SINGLY = 12  # up to so many anchors, one product after the other beats one of all
-_SHORTEST, _LONGEST, _LONGEST_OF_ONE = 1 << 10, 1 << 12, 1 << 15  # arms in a block
+_SHORTEST, _LONGEST, _LONGEST_OF_ONE = 1 << 10, 1 << 12, 1 << 16  # arms in a block
 
 
 class Sums(NamedTuple):
@@ -95,13 +96,18 @@ class _Chunk:
                     return mine
                 self._look(block, buffer, mine, sums)
 
-        with one_thread_each() as threads:
+        with self._threads() as threads:
             done = together([work] * max(1, min(threads, len(cut))))
             found = [
                 search.finish([mine[number] for mine in done], threads)
                 for number, search in enumerate(searches)
             ]
         return found, None if sums is None else sums.finish()
+
+    def _threads(self) -> AbstractContextManager[int]:
+        """Our own threads; but what waits for memory is left to BLAS's own."""
+        alone = len(self.anchors) == 1 and self.coded is None
+        return nullcontext(1) if alone else one_thread_each()
 
     def _look(
         self, block: Block, buffer: Vectors, searches: list[Search], sums: "_Summing | None"
