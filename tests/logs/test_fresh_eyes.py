@@ -37,6 +37,7 @@ def test_private_text_is_seen(query: str) -> None:
         "covid 19 2020 2021",
         "session types for pi calculus",
         "token ring networks",
+        "SETI@home and public computing",
         "password managers compared 2024",
         "basic linear algebra subprograms",
         "some basic astronomical phenomena",

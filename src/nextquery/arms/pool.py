@@ -47,8 +47,7 @@ class ArmPool:
         codes: Codes | None = None,
     ) -> None:
         self._texts, self._rows = texts, Rows(stored, codes)
-        self.origin = origin
-        self._encoder = encoder
+        self.origin, self._encoder = origin, encoder
         self._removed = np.asarray(removed, np.int64)  # sorted
         self._folder: folders.Folder | None = None
         self._there: gpu.DeviceArms | None = None
@@ -96,8 +95,7 @@ class ArmPool:
         >>> twin.add(["stocks"], [[0, 1]]).tolist(), len(pool), len(twin)
         ([1], 1, 2)
         """
-        stored = self._rows.stored
-        twin = ArmPool(self._texts.copy(), stored, self._removed, origin=self.origin)
+        twin = ArmPool(self._texts.copy(), self._rows.stored, self._removed, origin=self.origin)
         twin._rows, twin._encoder, twin._folder = self._rows.copy(), self._encoder, self._folder
         return twin
 
