@@ -78,7 +78,7 @@ PATTERNS: tuple[Pattern, ...] = (
             rf"[a-z0-9._+-]+@[a-z0-9-]+ (?:{_TLD})\b",
             r"[a-z0-9._+-]+ ?@ ?[a-z0-9.-]+\.[a-z]{2,}\b",
             # Without a dot behind it only names of two parts: SETI@home is none.
-            r"\b[a-z0-9]+[._+][a-z0-9._+-]+@[a-z][a-z0-9-]+\b",
+            r"\b[a-z0-9]+[.+][a-z0-9.+]+@[a-z][a-z0-9-]+\b",
             r"[a-z0-9._+-]+ ?@ ?(?:gmail|googlemail|outlook|hotmail|yahoo|icloud|gmx|proton)\b",
             rf"\b[a-z0-9._+-]+ ?[\[(]at[\])] ?[a-z0-9-]+ ?(?:\.|[\[(]dot[\])]) ?(?:{_TLD})\b",
             rf"\b[a-z0-9._+-]+ at [a-z0-9-]+ dot (?:{_TLD})\b",
