@@ -7,6 +7,7 @@
     │   └── NotInSlate        feedback names an arm that was not shown
     ├── UnknownDecision       feedback names a decision nobody made        (also a LookupError)
     ├── Conflict              a second word that contradicts the first one
+    ├── ClusterUnavailable    no cluster, or not all of it, in time        (also a ConnectionError)
     └── StorageError          files that cannot be used                    (also an OSError)
         ├── NotAFolder        foreign, incomplete, or written by another format version
         ├── Damaged           ours, but the bytes are not the ones that were written
@@ -16,6 +17,7 @@ Each message says what was received, what is allowed, and what to do next.
 """
 
 __all__ = [
+    "ClusterUnavailable",
     "Conflict",
     "Damaged",
     "InvalidInput",
@@ -46,6 +48,10 @@ class UnknownDecision(NextqueryError, LookupError):
 
 class Conflict(NextqueryError):
     """A second word that contradicts the first: another arm accepted, another request so named."""
+
+
+class ClusterUnavailable(NextqueryError, ConnectionError):
+    """The cluster, or a part of it, does not answer in time; trying again may be right."""
 
 
 class StorageError(NextqueryError, OSError):

@@ -1,0 +1,5 @@
+"""Beyond one machine: the same calls on a Ray cluster."""
+
+from nextquery.cluster.connection import connect
+
+__all__ = ["connect"]

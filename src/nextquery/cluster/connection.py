@@ -1,0 +1,95 @@
+"""Start a Ray of our own, or join one: with a token on every node, and soon an answer or an error.
+
+Ray reads ``RAY_AUTH_MODE`` once, when it is imported, and without it leaves a token file in the
+home folder that later clusters then enforce. So the mode is set here, before Ray is imported. A
+program that imports Ray first must set it itself.
+"""
+
+import os
+import secrets
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from nextquery.checks import installed
+from nextquery.errors import ClusterUnavailable, InvalidInput
+
+installed("cluster", "ray")
+if "ray" not in sys.modules:
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # tells nobody what runs here
+
+import ray  # noqa: E402
+
+_OBJECTS = 256 << 20  # bytes of a local Ray's object store: answers pass through it, not the arms
+_PATIENCE = 5.0  # seconds for a head node to take a connection
+
+
+def connect(address: str | None = None, *, cpus: int | None = None) -> str:
+    """Be connected to Ray, and return its address; connected already, this changes nothing.
+
+    Parameters
+    ----------
+    address : ``host:port`` of a head node, ``auto`` for the Ray of this machine, or None: the
+        one that ``RAY_ADDRESS`` names, or else a local one that ends with this process.
+    cpus : how many tasks a local Ray runs at once; as many as there are cores by default.
+    """
+    wanted = address or os.environ.get("RAY_ADDRESS")
+    if ray.is_initialized():
+        return _joined(wanted)
+    try:
+        if wanted in (None, "local"):
+            _start(cpus)
+        else:
+            _join(str(wanted))
+    except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
+        if isinstance(error, ClusterUnavailable):
+            raise
+        raise ClusterUnavailable(
+            f"could not reach a Ray cluster at {wanted or 'this machine'}: "
+            f"{str(error).strip().splitlines()[0]} Every process needs the cluster's token, in "
+            "RAY_AUTH_TOKEN or ~/.ray/auth_token, and the same Ray and Python versions."
+        ) from error
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def _joined(wanted: str | None) -> str:
+    """The address of the Ray that this process is in, if that is what is wanted."""
+    here = str(ray.get_runtime_context().gcs_address)
+    if wanted not in (None, "auto", "local", here):
+        raise InvalidInput(
+            f"this process is connected to the Ray at {here}, so it cannot join {wanted}. "
+            "Give one address, or call ray.shutdown() in between."
+        )
+    return here
+
+
+def _start(cpus: int | None) -> None:
+    known = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    filed = (Path.home() / ".ray" / "auth_token").exists()
+    asked = os.environ.get("RAY_AUTH_MODE", "token") == "token"
+    if asked and not filed and not any(map(os.getenv, known)):
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    _init(address="local", num_cpus=cpus, object_store_memory=_OBJECTS, include_dashboard=False)
+
+
+def _join(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    if address != "auto":
+        if not host or not port.isdigit():
+            raise InvalidInput(
+                f"a cluster's address is host:port of its head node, or auto; received {address!r}."
+            )
+        try:  # Ray itself would try for minutes
+            socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+        except OSError as error:
+            raise ClusterUnavailable(
+                f"no Ray answers at {address}: {error}. Start the head node "
+                "(ray start --head --port 6379), or check the address and the firewall."
+            ) from error
+    _init(address=address)
+
+
+def _init(**options: Any) -> None:
+    ray.init(log_to_driver=False, logging_level="warning", **options)

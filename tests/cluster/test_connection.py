@@ -1,0 +1,67 @@
+"""Starting and joining a Ray cluster."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import ray
+
+from nextquery.cluster import connect
+from nextquery.errors import ClusterUnavailable, InvalidInput
+
+
+def test_a_connected_process_stays_where_it_is(cluster: str) -> None:
+    assert connect() == connect("auto") == connect(cluster) == cluster
+    with pytest.raises(InvalidInput, match=r"cannot join 10\.0\.0\.1:6379"):
+        connect("10.0.0.1:6379")
+
+
+def joining(address: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Another process that joins; it has no variables of Ray but the given ones."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    code = (
+        "import sys; from nextquery.cluster import connect\n"
+        "try: print(connect(sys.argv[1]))\n"
+        "except ValueError as e: print(type(e).__name__, e)\n"
+        "except ConnectionError as e: print(type(e).__name__, e)\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code, address],
+        env={**own, **environment},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+
+
+def test_another_process_joins_with_the_token_alone(cluster: str, tmp_path: Path) -> None:
+    token = os.environ["RAY_AUTH_TOKEN"]
+    assert joining(cluster, RAY_AUTH_TOKEN=token).stdout.strip() == cluster
+    without = joining(cluster, HOME=str(tmp_path)).stdout
+    assert without.startswith("ClusterUnavailable")
+    assert "RAY_AUTH_TOKEN" in without
+    assert list(tmp_path.iterdir()) == []  # and no token file is left behind
+
+
+def test_an_address_where_nobody_answers() -> None:
+    said = joining("127.0.0.1:1").stdout
+    assert said.startswith("ClusterUnavailable")
+    assert "ray start --head" in said
+
+
+def test_an_address_that_is_none() -> None:
+    assert "host:port" in joining("nowhere").stdout
+
+
+def test_workers_import_what_this_process_does(cluster: str) -> None:
+    import nextquery
+
+    there = ray.remote(lambda: __import__("nextquery").__file__)
+    assert ray.get(there.remote()) == nextquery.__file__
+
+
+def test_unreachable_is_an_error_of_ours() -> None:
+    assert issubclass(ClusterUnavailable, ConnectionError)
