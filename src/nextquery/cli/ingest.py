@@ -2,11 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from nextquery.cli import log_options as o
+from nextquery.cli.cluster import Cluster, join
 from nextquery.cli.output import Stages, err, out, print_json, report_tables, size
 
 
@@ -39,6 +40,7 @@ def ingest(
     format: o.Format = None,
     memory_limit: o.MemoryLimit = "2GB",
     threads: o.Threads = None,
+    cluster: Cluster = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Read a log, clean and protect it, encode its queries, and write a pool of arms.
@@ -68,9 +70,10 @@ def ingest(
         threads=threads,
     )
     files = o.source(log)
+    how = _encoding_on(cluster)
     _plan(files, to, options.profile, encoder)
     with Stages() as stages:
-        done = run(files, to, options, encoder=encoder, hold_out=hold_out, progress=stages)
+        done = run(files, to, options, encoder=encoder, hold_out=hold_out, progress=stages, **how)
     report = {
         **done.report,
         "out": str(to),
@@ -83,6 +86,16 @@ def ingest(
         for made in report_tables(report):
             out().print(made)
     _warn(report, to)
+
+
+def _encoding_on(cluster: str | None) -> dict[str, Any]:
+    """Who encodes; a cluster is joined before anything is read, so that a mistake shows at once."""
+    if cluster is None:
+        return {}
+    join(cluster)
+    from nextquery.cluster.encoding import on_ray
+
+    return {"encode_blocks": on_ray}
 
 
 def _plan(files: list[str] | str, to: Path, profile: str, encoder: str) -> None:
