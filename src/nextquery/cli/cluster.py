@@ -1,10 +1,15 @@
 """What the commands that may run on a cluster share: the option, and joining it."""
 
-from typing import Annotated
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nextquery.cli.output import err
+
+if TYPE_CHECKING:
+    from nextquery.replay.runners import Each
 
 Cluster = Annotated[
     str | None,
@@ -16,8 +21,29 @@ Cluster = Annotated[
 ]
 
 
+@functools.cache
 def join(address: str) -> None:
-    """Be connected to a cluster, and say to which."""
+    """Be connected to a cluster, and say to which, once."""
     from nextquery.cluster import connect
 
     err().print(f"cluster: {connect(address)}", markup=False)
+
+
+def encoding_on(cluster: str | None) -> dict[str, Any]:
+    """Who encodes; a cluster is joined before anything is read, so that a mistake shows at once."""
+    if cluster is None:
+        return {}
+    join(cluster)
+    from nextquery.cluster.encoding import on_ray
+
+    return {"encode_blocks": on_ray}
+
+
+def tasks_on(cluster: str | None, *, writes: Path, reads: Path) -> "Each | None":
+    """What runs the pieces of a replay: a cluster that was joined, or None, this machine."""
+    if cluster is None:
+        return None
+    join(cluster)
+    from nextquery.cluster.tasks import TasksOnRay
+
+    return TasksOnRay(writes, [reads / "manifest.json"])

@@ -2,12 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from nextquery.cli import log_options as o
-from nextquery.cli.cluster import Cluster, join
+from nextquery.cli.cluster import Cluster, encoding_on
 from nextquery.cli.output import Stages, err, out, print_json, report_tables, size
 
 
@@ -70,7 +70,7 @@ def ingest(
         threads=threads,
     )
     files = o.source(log)
-    how = _encoding_on(cluster)
+    how = encoding_on(cluster)
     _plan(files, to, options.profile, encoder)
     with Stages() as stages:
         done = run(files, to, options, encoder=encoder, hold_out=hold_out, progress=stages, **how)
@@ -86,16 +86,6 @@ def ingest(
         for made in report_tables(report):
             out().print(made)
     _warn(report, to)
-
-
-def _encoding_on(cluster: str | None) -> dict[str, Any]:
-    """Who encodes; a cluster is joined before anything is read, so that a mistake shows at once."""
-    if cluster is None:
-        return {}
-    join(cluster)
-    from nextquery.cluster.encoding import on_ray
-
-    return {"encode_blocks": on_ray}
 
 
 def _plan(files: list[str] | str, to: Path, profile: str, encoder: str) -> None:

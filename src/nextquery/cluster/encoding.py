@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ray
 from numpy.typing import NDArray
 
 from nextquery.checks import installed
@@ -20,11 +21,7 @@ from nextquery.cluster.connection import connect
 from nextquery.cluster.reach import check_reach
 from nextquery.encoding import Hand, Plan
 from nextquery.errors import ClusterUnavailable, NextqueryError
-
-installed("cluster", "ray", "pandas", "pyarrow")
-
-# isort: split
-import ray  # after the connection, which sets its mode of authentication
+from nextquery.folders import MANIFEST
 
 _TRIES = 5  # times that a block may take its worker with it
 Batch = dict[str, NDArray[Any]]
@@ -37,9 +34,9 @@ def on_ray(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
     It is an `encode_blocks` for `nextquery.ingest.ingest`. A worker or a machine that dies is
     replaced, and its block is made again.
     """
+    installed("cluster", "pandas", "pyarrow")
     connect()
-    for folder in (plan.texts.path, plan.encoder.path, plan.out):
-        check_reach(folder)
+    check_reach(plan.out, [folder.path / MANIFEST for folder in (plan.texts, plan.encoder)])
     with _quietly() as data:
         numbers = data.from_items(list(missing), override_num_blocks=len(missing))
         numbers.context.enable_progress_bars = numbers.context.print_on_execution_start = False
@@ -63,7 +60,7 @@ def _work(batch: Batch, plan: Plan) -> Batch:
     problem = np.empty(1, object)
     try:
         _make(int(batch["item"][0]), plan)
-    except NextqueryError as error:
+    except (NextqueryError, OSError) as error:
         problem[0] = error
     return {"item": batch["item"], "problem": problem}
 
