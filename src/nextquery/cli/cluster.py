@@ -1,8 +1,10 @@
 """What the commands that may run on a cluster share: the option, and joining it."""
 
+import contextlib
 import functools
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -27,6 +29,11 @@ def join(address: str) -> None:
     from nextquery.cluster import connect
 
     err().print(f"cluster: {connect(address)}", markup=False)
+
+
+def notes_aside() -> "contextlib.redirect_stdout[TextIO]":
+    """Standard output is for answers: what Ray prints there of workers that died goes to error."""
+    return contextlib.redirect_stdout(sys.stderr)
 
 
 def encoding_on(cluster: str | None) -> dict[str, Any]:

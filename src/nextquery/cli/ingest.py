@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nextquery.cli import log_options as o
-from nextquery.cli.cluster import Cluster, encoding_on
+from nextquery.cli.cluster import Cluster, encoding_on, notes_aside
 from nextquery.cli.output import Stages, err, out, print_json, report_tables, size
 
 
@@ -72,7 +72,7 @@ def ingest(
     files = o.source(log)
     how = encoding_on(cluster)
     _plan(files, to, options.profile, encoder)
-    with Stages() as stages:
+    with Stages() as stages, notes_aside():
         done = run(files, to, options, encoder=encoder, hold_out=hold_out, progress=stages, **how)
     report = {
         **done.report,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nextquery.cli.cluster import Cluster, tasks_on
+from nextquery.cli.cluster import Cluster, notes_aside, tasks_on
 from nextquery.cli.output import Stages, err, out
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def replay(
     past = experiments.PastSessions.of_pool(pool)
     how: dict[str, Any] = {"processes": processes}
     how["each"] = tasks_on(cluster, writes=to, reads=pool_folder)
-    with Stages() as stages:
+    with Stages() as stages, notes_aside():
         if protocol == "anchored":
             grid = experiments.Options(
                 anchors=anchors,

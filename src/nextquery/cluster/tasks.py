@@ -42,7 +42,9 @@ class TasksOnRay:
             check_reach(self._writes, self._reads)
             self._checked = True
         sent = ray.put(function)  # once, however many values there are
-        call = ray.remote(_call).options(num_cpus=1, max_retries=_RETRIES)
+        call = ray.remote(_call).options(
+            num_cpus=1, max_retries=_RETRIES, scheduling_strategy="SPREAD"
+        )
         running = {call.remote(sent, value): value for value in values}
         try:
             while running:

@@ -33,7 +33,7 @@ def runner(processes: int | None = None, each: Each | None = None) -> Run:
         return partial(in_processes, processes=processes or default_processes())
     if processes is not None:
         raise InvalidInput(
-            f"received processes={processes} and work elsewhere: processes are those of this "
+            f"received {processes} processes and a place elsewhere: processes are those of this "
             "machine, and a cluster has its own number of CPUs. Give one of the two."
         )
     return partial(elsewhere, each=each)
