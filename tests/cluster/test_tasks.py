@@ -16,6 +16,7 @@ import ray
 import nextquery as nq
 from nextquery import replay
 from nextquery.cli import app
+from nextquery.cluster.reach import check_reach
 from nextquery.cluster.tasks import TasksOnRay
 from nextquery.errors import ClusterUnavailable, InvalidInput
 from nextquery.ingest import ingest
@@ -83,8 +84,9 @@ class Slowed:
         yield from self.tasks(slow, values)
 
     def marks(self, kind: str) -> list[tuple[int, str]]:
-        """Process and node of the calls that began and did not end, or that ended."""
+        """Process and node of the calls that began and did not end, or that ended; newest first."""
         parts = [path.name.split("-") for path in self.folder.glob(f"{kind}-*")]
+        parts.sort(key=lambda part: int(part[3]), reverse=True)
         return [(int(pid), node) for _, pid, node, _ in parts]
 
 
@@ -94,13 +96,13 @@ def test_a_worker_killed_in_the_middle_of_a_piece_costs_only_time(
     slowed, killed = Slowed(tmp_path), []
 
     def strike(*_: object) -> None:
-        if not killed:
-            pid, _ = wait_for(lambda: slowed.marks("begun"))[0]
+        for pid, _ in slowed.marks("begun")[: not killed]:
             kill(pid)
             killed.append(pid)
 
     replay.run_grid(*world, tmp_path, GRID, strike, each=slowed)
-    assert {pid for pid, _ in slowed.marks("begun")} == set(killed)  # it never ended its piece
+    assert killed
+    assert [pid for pid, _ in slowed.marks("begun")] == killed  # it never ended its piece
     assert same(here, tmp_path)
 
 
@@ -117,7 +119,7 @@ def nodes_alive() -> int:
 
 
 @pytest.fixture
-def second_node(cluster: str) -> Iterator["subprocess.Popen[bytes]"]:
+def second_node(cluster: str, tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """Another Ray node on this machine, as another machine would join."""
     ray_command = str(Path(sys.executable).with_name("ray"))
     options = ["--num-cpus=2", "--object-store-memory=80000000", "--block", "--disable-usage-stats"]
@@ -126,6 +128,7 @@ def second_node(cluster: str) -> Iterator["subprocess.Popen[bytes]"]:
         [ray_command, "start", f"--address={cluster}", *options], stdout=quiet, stderr=quiet
     ) as node:
         wait_for(lambda: nodes_alive() == 2)
+        check_reach(tmp_path)  # now a worker stands ready there
         yield node
         kill_whole(node.pid)
     wait_for(lambda: nodes_alive() == 1)
@@ -152,7 +155,7 @@ def test_a_machine_lost_in_the_middle_of_a_replay_costs_only_time(
             kill_whole(second_node.pid)
             struck.append(there[0])
 
-    many = replay.Options(**{**vars(GRID), "seeds": (0, 1)})
+    many = replay.Options(**{**vars(GRID), "seeds": (0, 1, 2)})
     replay.run_grid(*world, tmp_path / "run", many, strike, each=slowed)
     assert struck
     assert struck[0] in {node for _, node in slowed.marks("begun")}  # a piece was cut short
