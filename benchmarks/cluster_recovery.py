@@ -29,6 +29,8 @@ from nextquery.memory import PastSessions
 # isort: split
 import ray  # after nextquery.cluster, which sets its mode of authentication
 
+World = tuple[ArmPool, PastSessions]
+
 
 class Watched:
     """Pieces on Ray that write down when, by whom and where they were begun, and take a second."""
@@ -66,13 +68,13 @@ class Watched:
         return float(max(again) - self.killed_at)
 
 
-def world(arms: int = 2000, sessions: int = 300) -> tuple[ArmPool, PastSessions]:
+def world(arms: int = 2000, sessions: int = 300) -> World:
     rng = np.random.default_rng(0)
     texts = [f"query {i}" for i in range(arms)]
     pool = ArmPool.from_vectors(texts, rng.normal(size=(arms, 32)))
     asked = rng.integers(arms, size=(sessions, 5))
     offsets = np.arange(sessions + 1) * 5
-    return pool, PastSessions(asked.ravel(), offsets, np.arange(sessions) * 60.0)
+    return pool, PastSessions(asked.ravel(), offsets, np.arange(sessions, dtype=np.float64) * 60)
 
 
 def second_node(address: str) -> "subprocess.Popen[bytes]":
@@ -92,7 +94,7 @@ def kill_whole(pid: int) -> None:
             each.send_signal(signal.SIGKILL)
 
 
-def one_run(folder: Path, data: Any, grid: replay.Options, whom: str, node_pid: int) -> Watched:
+def one_run(folder: Path, data: World, grid: replay.Options, whom: str, node_pid: int) -> Watched:
     folder.mkdir()
     watched = Watched(folder, ray.get_runtime_context().get_node_id())
 

@@ -25,6 +25,7 @@ from tests.cluster.workers import kill
 from tests.logs_for_tests import pets
 from tests.replay.worlds import small_world
 
+World = tuple[nq.ArmPool, PastSessions]
 GRID = replay.Options(
     anchors=8,
     rounds=20,
@@ -38,7 +39,7 @@ STREAM_FILES = ("stream.csv", "stream_steps.parquet")
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[nq.ArmPool, PastSessions]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     folder = tmp_path_factory.mktemp("pool")
     pool, past = small_world()
     pool.save(folder)
@@ -46,7 +47,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[nq.ArmPool, PastSes
 
 
 @pytest.fixture(scope="module")
-def here(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def here(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of this process alone."""
     folder = tmp_path_factory.mktemp("here")
     replay.run_grid(*world, folder, GRID, processes=1)
@@ -57,7 +58,7 @@ def same(one: Path, other: Path, names: Sequence[str] = FILES) -> bool:
     return all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
 
 
-def test_a_grid_and_a_stream(cluster: str, world: Any, here: Path, tmp_path: Path) -> None:
+def test_a_grid_and_a_stream(cluster: str, world: World, here: Path, tmp_path: Path) -> None:
     replay.run_grid(*world, tmp_path, GRID, each=TasksOnRay(tmp_path))
     replay.run_stream(*world, tmp_path, STREAM, each=TasksOnRay(tmp_path))
     assert same(here, tmp_path, (*FILES, *STREAM_FILES))
@@ -91,11 +92,11 @@ class Slowed:
 
 
 def test_a_worker_killed_in_the_middle_of_a_piece_costs_only_time(
-    cluster: str, world: Any, here: Path, tmp_path: Path
+    cluster: str, world: World, here: Path, tmp_path: Path
 ) -> None:
-    slowed, killed = Slowed(tmp_path), []
+    slowed, killed = Slowed(tmp_path), list[int]()
 
-    def strike(*_: object) -> None:
+    def strike(*told: object) -> None:
         for pid, _ in slowed.marks("begun")[: not killed]:
             kill(pid)
             killed.append(pid)
@@ -144,7 +145,7 @@ def kill_whole(pid: int) -> None:
 
 
 def test_a_machine_lost_in_the_middle_of_a_replay_costs_only_time(
-    world: Any, here: Path, tmp_path: Path, second_node: "subprocess.Popen[bytes]"
+    world: World, here: Path, tmp_path: Path, second_node: "subprocess.Popen[bytes]"
 ) -> None:
     slowed, own = Slowed(tmp_path), ray.get_runtime_context().get_node_id()
     struck: list[str] = []
@@ -162,7 +163,7 @@ def test_a_machine_lost_in_the_middle_of_a_replay_costs_only_time(
     assert same(replay.run_grid(*world, tmp_path / "here", many, processes=1), tmp_path / "run")
 
 
-def test_a_finished_piece_is_not_made_again(cluster: str, world: Any, tmp_path: Path) -> None:
+def test_a_finished_piece_is_not_made_again(cluster: str, world: World, tmp_path: Path) -> None:
     sent: list[int] = []
 
     class Counted(TasksOnRay):
