@@ -13,6 +13,7 @@ ORDER = [
     {"logs"},
     {"encode"},
     {"arms"},
+    {"encoding"},
     {"ingest"},
     {"train"},
     {"preference"},

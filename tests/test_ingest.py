@@ -119,7 +119,7 @@ def test_killed_at_any_stage_the_old_pool_stands_and_the_next_run_resumes(tmp_pa
         nq.ArmPool.open(target).verify()
     done = ingest(new, target, encoder="lsa")
     resumed["write"] = done.resumed
-    assert done.resumed == ("prepare", "fit")
+    assert done.resumed == ("prepare", "fit", "encode")
     assert done.report["table2"]["queries (original)"] == 180
     assert not (tmp_path / ".pool.work").exists()
     ingest(new, tmp_path / "straight", encoder="lsa")

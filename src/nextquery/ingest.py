@@ -2,7 +2,8 @@
 
 Each finished stage is kept in a working folder beside the pool (``.POOL.work``) until the pool
 stands, so a run that was interrupted goes on where it stopped. The stages are named after what
-they were made from: another log, option or version starts anew. The stages hold nothing that the
+they were made from: another log, option or version starts anew. Vectors are kept block by block
+(`nextquery.encoding`), so that hours of encoding are not lost. The stages hold nothing that the
 privacy rules removed. (While DuckDB works it may spill raw rows into the same folder. They are
 deleted on every way out but a kill -9, and then by the next ingest to the same place.)
 """
@@ -23,16 +24,18 @@ from numpy.typing import NDArray
 from nextquery import folders
 from nextquery.arms.origin import Origin
 from nextquery.arms.pool import KIND, ArmPool
-from nextquery.arms.texts import TextColumn
+from nextquery.arms.texts import TextColumn, Texts, checked
 from nextquery.checks import one_of, whole_number
 from nextquery.encode import ENCODERS, Encoder, Sessions, encoder_by_name
 from nextquery.encode.auto import AUTO
+from nextquery.encode.base import KIND as ENCODER
+from nextquery.encode.base import VERSION as ENCODER_VERSION
+from nextquery.encoding import BLOCK, EncodeBlocks, Plan, in_this_process, planned
 from nextquery.errors import InvalidInput, NotAFolder
 from nextquery.logs import LogOptions, prepare
 from nextquery.logs.files import find
 
 Progress = Callable[[str, float | None], None]
-_BLOCK = 1 << 14  # texts encoded at once
 _PREPARED, _FITTED = "nextquery prepared log", "nextquery fitted encoder"
 
 
@@ -42,7 +45,7 @@ class Ingested:
 
     pool: ArmPool
     report: Mapping[str, Any]  #: as JSON: the log, the rules, privacy, the encoder
-    resumed: tuple[str, ...]  #: the stages that an earlier run had finished
+    resumed: tuple[str, ...]  #: what an earlier run had finished: stages, or a part of `encode`
 
 
 def ingest(
@@ -53,6 +56,8 @@ def ingest(
     encoder: str = "auto",
     hold_out: int = 0,
     progress: Progress | None = None,
+    encode_blocks: EncodeBlocks = in_this_process,
+    block: int = BLOCK,
 ) -> Ingested:
     """Make a pool folder from a log; an older pool at `out` stands until the new one is whole.
 
@@ -65,6 +70,8 @@ def ingest(
     hold_out : the encoder does not learn from so many of the newest sessions (at most half of
         them), so that replays on these tell the truth. Their queries are arms all the same.
     progress : called with the stage and the share of it that is done (None: just begun).
+    encode_blocks : who encodes, such as `nextquery.cluster.encoding.on_ray`; no byte depends on it.
+    block : texts encoded at once, at least 1; with some encoders the last bits depend on it.
     """
     target, options = Path(out), options or LogOptions()
     folders.refuse_foreign(target, KIND)
@@ -79,7 +86,10 @@ def ingest(
     resumed = ["prepare"] if old else []
     fitted, old = _fitted(encoder, texts, origin, options, work, made_from, said)
     resumed += ["fit"] if old else []
-    pool = _encoded(texts, origin, fitted, said)
+    source = folders.read(work / "prepared", kind=_PREPARED, version=1)
+    plan = planned(work, source, fitted, rows=len(texts), block=block)
+    resumed += ["encode"] if _encode(plan, encode_blocks, said) else []
+    pool = _pool(plan, texts, origin, Encoder.of(fitted))
     said("write", None)
     pool.save(target)
     shutil.rmtree(work, ignore_errors=True)
@@ -132,9 +142,10 @@ def _fitted(
     work: Path,
     made_from: str,
     progress: Progress,
-) -> tuple[Encoder, bool]:
+) -> tuple[folders.Folder, bool]:
+    """The folder that holds the encoder, and whether an earlier run left it."""
     if (Path(name) / folders.MANIFEST).exists():
-        return Encoder.load(name), False
+        return folders.read(name, kind=ENCODER, version=ENCODER_VERSION), False
     sessions = origin.sessions.take(np.arange(origin.sessions.size - origin.held_out))
     encoder = encoder_by_name(
         name, n_sessions=sessions.size, n_texts=len(texts), profile=options.profile
@@ -143,25 +154,33 @@ def _fitted(
     made_from = f"{made_from} {origin.held_out} {encoder.name} {params}"
     folder = _finished(work / "fitted", _FITTED, made_from)
     if folder is not None:
-        return Encoder.of(folder), True
+        return folder, True
     encoder.progress = lambda stage, done: progress(f"fit ({stage})", done)
     progress("fit", None)
     encoder.fit(texts, sessions)
     progress("fit", 1.0)
     encoder.progress = None
     meta = {"encoder": encoder.meta(), "made_from": made_from}
-    folders.write(work / "fitted", kind=_FITTED, version=1, parts=encoder.parts(), meta=meta)
-    return encoder, False
+    where, parts = work / "fitted", encoder.parts()
+    return folders.write(where, kind=_FITTED, version=1, parts=parts, meta=meta), False
 
 
-def _encoded(texts: TextColumn, origin: Origin, encoder: Encoder, progress: Progress) -> ArmPool:
-    """The pool; texts that the encoder cannot place are no arms and leave the sessions."""
+def _encode(plan: Plan, encode_blocks: EncodeBlocks, progress: Progress) -> bool:
+    """Make the blocks that are missing; whether an earlier run left some."""
     progress("encode", None)
-    vectors = np.empty((len(texts), encoder.dim), np.float32)
-    for start in range(0, len(texts), _BLOCK):
-        vectors[start : start + _BLOCK] = encoder.encode(texts[start : start + _BLOCK])
-        progress("encode", min(1.0, (start + _BLOCK) / len(texts)))
-    placed = (vectors != 0).any(axis=1)
+    missing, total = plan.missing(), len(plan.blocks)
+    found = total - len(missing)
+    if missing:
+        for done, _ in enumerate(encode_blocks(plan, missing), start=found + 1):
+            if done < total:
+                progress("encode", done / total)
+    progress("encode", 1.0)
+    return found > 0
+
+
+def _pool(plan: Plan, texts: TextColumn, origin: Origin, encoder: Encoder) -> ArmPool:
+    """The pool; texts that the encoder cannot place are no arms and leave the sessions."""
+    vectors, placed = plan.gathered()
     kept = np.flatnonzero(placed)
     if not len(kept):
         raise InvalidInput(
@@ -184,8 +203,9 @@ def _encoded(texts: TextColumn, origin: Origin, encoder: Encoder, progress: Prog
         held_out=int((stay >= origin.sessions.size - origin.held_out).sum()),
         report=report,
     )
-    names = [texts[i] for i in kept.tolist()]
-    return ArmPool.from_vectors(names, vectors[kept], origin=origin, encoder=encoder)
+    table = Texts()
+    table.append(checked([texts[i] for i in kept.tolist()]))
+    return ArmPool(table, vectors, origin=origin, encoder=encoder)
 
 
 def _without(origin: Origin, placed: NDArray[np.bool_]) -> tuple[Sessions, NDArray[np.intp]]:

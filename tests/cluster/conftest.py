@@ -25,8 +25,13 @@ sys.stdin.read()
 def cluster() -> Iterator[str]:
     """The address of a Ray with two CPUs; this process is connected to it."""
     os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    noticed_soon = {"RAY_health_check_period_ms": "500", "RAY_health_check_failure_threshold": "2"}
     with subprocess.Popen(
-        [sys.executable, "-c", _HEAD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _HEAD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **noticed_soon},
     ) as head:
         assert head.stdout is not None
         yield connect(head.stdout.readline().strip())

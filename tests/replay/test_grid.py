@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import nextquery as nq
 from nextquery import replay
-from nextquery.errors import InvalidInput
-from nextquery.replay import anchored, work
+from nextquery.errors import InvalidInput, StorageError
+from nextquery.replay import anchored
 from nextquery.replay.results import COLUMNS, read_rows
 from tests.replay.worlds import small_world
 
@@ -36,19 +38,65 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_processes_and_the_order_of_cells_change_nothing(
-    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uninterrupted: Path, tmp_path: Path
 ) -> None:
     pool, past = small_world()
     two = replay.run_grid(pool, past, tmp_path / "two", GRID, processes=2)
     assert files(two) == files(uninterrupted)
-    ended = work._ended
 
-    def backwards(on: Any, pieces: Any, task: Any, processes: int) -> Any:
-        return ended(on, pieces[::-1], task, processes)
 
-    monkeypatch.setattr(work, "_ended", backwards)
-    back = replay.run_grid(pool, past, tmp_path / "back", GRID, processes=1)
-    assert files(back) == files(uninterrupted)
+def pickled_and_backwards(function: Any, values: Any) -> Any:
+    """Elsewhere, as far as one process can be: only bytes reach it, and the last come first."""
+    sent = pickle.dumps((function, values))
+    function, values = pickle.loads(sent)
+    for value in values[::-1]:
+        function(value)
+        yield value
+
+
+def test_elsewhere_and_in_another_order_the_results_are_the_same(
+    uninterrupted: Path, tmp_path: Path
+) -> None:
+    pool, past = small_world()
+    of_memory = replay.run_grid(pool, past, tmp_path / "a", GRID, each=pickled_and_backwards)
+    assert files(of_memory) == files(uninterrupted)
+    pool.save(tmp_path / "pool")
+    saved = nq.ArmPool.open(tmp_path / "pool")
+    of_disk = replay.run_grid(saved, past, tmp_path / "b", GRID, each=pickled_and_backwards)
+    assert files(of_disk) == files(uninterrupted)
+    assert (tmp_path / "a" / "pools").exists()
+    assert not (tmp_path / "b" / "pools").exists()  # mapped where it lies
+
+
+def test_elsewhere_a_pool_changed_in_memory_is_not_taken_for_its_files(tmp_path: Path) -> None:
+    options = replay.Options(anchors=5, rounds=5, k=(4,))
+    pool, past = small_world()
+    pool.save(tmp_path / "pool")
+    less = nq.ArmPool.open(tmp_path / "pool")
+    less.remove(np.setdiff1d(np.arange(60), past.arms)[:1])
+    here = replay.run_grid(less, past, tmp_path / "a", options, processes=1)
+    there = replay.run_grid(less, past, tmp_path / "b", options, each=pickled_and_backwards)
+    assert files(here) == files(there)
+    assert (tmp_path / "b" / "pools").exists()
+
+
+def test_elsewhere_a_pool_replaced_meanwhile_is_noticed(tmp_path: Path) -> None:
+    options = replay.Options(anchors=5, rounds=5, k=(4,))
+    pool, past = small_world()
+    pool.save(tmp_path / "pool")
+    old = nq.ArmPool.open(tmp_path / "pool")
+
+    def late(function: Any, values: Any) -> Any:
+        nq.ArmPool.from_vectors(["a"], [[1.0] * 6]).save(tmp_path / "pool")
+        yield from pickled_and_backwards(function, values)
+
+    with pytest.raises(StorageError, match="replaced while a run used it"):
+        replay.run_grid(old, past, tmp_path / "run", options, each=late)
+
+
+def test_processes_here_and_work_elsewhere_are_two_answers(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="one of the two"):
+        replay.run_grid(*small_world(), tmp_path, GRID, processes=2, each=pickled_and_backwards)
 
 
 def test_a_killed_run_goes_on_and_repeats_nothing(

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from nextquery.cli import log_options as o
+from nextquery.cli.cluster import Cluster, encoding_on, notes_aside
 from nextquery.cli.output import Stages, err, out, print_json, report_tables, size
 
 
@@ -39,6 +40,7 @@ def ingest(
     format: o.Format = None,
     memory_limit: o.MemoryLimit = "2GB",
     threads: o.Threads = None,
+    cluster: Cluster = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Read a log, clean and protect it, encode its queries, and write a pool of arms.
@@ -68,9 +70,10 @@ def ingest(
         threads=threads,
     )
     files = o.source(log)
+    how = encoding_on(cluster)
     _plan(files, to, options.profile, encoder)
-    with Stages() as stages:
-        done = run(files, to, options, encoder=encoder, hold_out=hold_out, progress=stages)
+    with Stages() as stages, notes_aside():
+        done = run(files, to, options, encoder=encoder, hold_out=hold_out, progress=stages, **how)
     report = {
         **done.report,
         "out": str(to),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nextquery.cli.cluster import Cluster, notes_aside, tasks_on
 from nextquery.cli.output import Stages, err, out
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def replay(
     warm: Annotated[int, typer.Option(min=0, help="Sessions to learn from before (stream).")] = 500,
     arms: Annotated[str, typer.Option(help="Arms to recommend: seen, or all (stream).")] = "seen",
     processes: Processes = None,
+    cluster: Cluster = None,
 ) -> None:
     """Replay past sessions: every combination of what is listed; flat rows in RUN/results.csv.
 
@@ -59,7 +61,9 @@ def replay(
     one_of(protocol, "protocol", ("anchored", "stream"))
     pool = nq.ArmPool.open(pool_folder)
     past = experiments.PastSessions.of_pool(pool)
-    with Stages() as stages:
+    how: dict[str, Any] = {"processes": processes}
+    how["each"] = tasks_on(cluster, writes=to, reads=pool_folder)
+    with Stages() as stages, notes_aside():
         if protocol == "anchored":
             grid = experiments.Options(
                 anchors=anchors,
@@ -75,7 +79,7 @@ def replay(
                 encoder=encoder_name(pool),
                 held_out=held_out_of(pool),
             )
-            experiments.run_grid(pool, past, to, grid, progress_of(stages), processes=processes)
+            experiments.run_grid(pool, past, to, grid, progress_of(stages), **how)
         else:
             unused = {"alpha": alpha != [0.3], "schedule": schedule != ["none"]}
             for name in (name for name, given in unused.items() if given):
@@ -96,7 +100,7 @@ def replay(
                 seed=one("seed", seed),
                 **chosen,
             )
-            experiments.run_stream(pool, past, to, stream, progress_of(stages), processes=processes)
+            experiments.run_stream(pool, past, to, stream, progress_of(stages), **how)
     out().print(str(to), markup=False, soft_wrap=True)
     err().print(f"next: nextquery report {to}", markup=False)
 

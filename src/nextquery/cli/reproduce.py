@@ -1,16 +1,14 @@
 """`nextquery reproduce`: every figure and table of the paper, in one command."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from nextquery.cli import log_options as o
+from nextquery.cli.cluster import Cluster, encoding_on, notes_aside, tasks_on
 from nextquery.cli.output import Stages, err, out
 from nextquery.cli.replay import Processes, Run, encoder_name, held_out_of, progress_of
-
-if TYPE_CHECKING:
-    from nextquery.arms import ArmPool
 
 
 def reproduce(
@@ -36,15 +34,18 @@ def reproduce(
     ] = 500,
     seed: Annotated[int, typer.Option(min=0, help="Of every random draw.")] = 0,
     processes: Processes = None,
+    cluster: Cluster = None,
 ) -> None:
     """Repeat the paper's evaluation on a log and write the report: figures, tables, numbers.
 
     An interrupted run goes on where it stopped when it is started again with the same options.
     """
     from nextquery import replay
+    from nextquery.arms import ArmPool
 
-    with Stages() as stages:
-        pool = _pool(log, to, encoder, hold_out, stages)
+    with Stages() as stages, notes_aside():
+        folder = _pool(log, to, encoder, hold_out, encoding_on(cluster), stages)
+        pool = ArmPool.open(folder)
         page = replay.reproduce(
             pool,
             replay.PastSessions.of_pool(pool),
@@ -56,24 +57,26 @@ def reproduce(
             held_out=held_out_of(pool),
             seed=seed,
             processes=processes,
+            each=tasks_on(cluster, writes=to, reads=folder),
             progress=progress_of(stages),
         )
     out().print(str(page), markup=False, soft_wrap=True)
     err().print(f"figures and tables: {page.parent}", markup=False, soft_wrap=True)
 
 
-def _pool(log: str, to: Path, encoder: str, hold_out: int, stages: Stages) -> "ArmPool":
+def _pool(
+    log: str, to: Path, encoder: str, hold_out: int, how: dict[str, Any], stages: Stages
+) -> Path:
     """The pool given, or one made of the log, once, inside the folder of the run."""
     import json
 
-    from nextquery.arms import ArmPool
     from nextquery.errors import InvalidInput
     from nextquery.ingest import fingerprint, ingest
     from nextquery.logs import LogOptions
     from nextquery.replay.results import write_atomically
 
     if (Path(log) / "manifest.json").exists():
-        return ArmPool.open(log)
+        return Path(log)
     source = o.source([log])
     made_from = [fingerprint(source, LogOptions()), encoder, hold_out]
     said = to / "made_from.json"
@@ -84,7 +87,9 @@ def _pool(log: str, to: Path, encoder: str, hold_out: int, stages: Stages) -> "A
                 "the options it was started with, or name another --out."
             )
         if (to / "pool" / "manifest.json").exists():
-            return ArmPool.open(to / "pool")
+            return to / "pool"
     to.mkdir(parents=True, exist_ok=True)
     write_atomically(said, json.dumps(made_from).encode())
-    return ingest(source, to / "pool", encoder=encoder, hold_out=hold_out, progress=stages).pool
+    made = to / "pool"
+    ingest(source, made, encoder=encoder, hold_out=hold_out, progress=stages, **how)
+    return made

@@ -1,6 +1,8 @@
 """The trained encoder: a transformer that learned from the log, served by onnxruntime."""
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,7 +25,8 @@ class TrainedEncoder(Encoder):
     """What ``nextquery train`` makes: the model as ONNX and its tokenizer, no torch needed.
 
     Texts of the same number of tokens are read together, so nothing is padded and a text's vector
-    does not depend on its neighbours.
+    does not depend on its neighbours. Cores read different batches, never parts of one: sums
+    split over threads would have other last bits on a machine with another number of cores.
 
     Parameters
     ----------
@@ -72,15 +75,24 @@ class TrainedEncoder(Encoder):
         tokens = [one.ids for one in self._tokenizer.encode_batch_fast(list(texts))]
         known = [not self._meaningless.issuperset(ids) for ids in tokens]
         lengths = np.where(known, [len(ids) for ids in tokens], 0)
+        batches = []
         for length in np.unique(lengths[lengths > 0]).tolist():
             same = np.flatnonzero(lengths == length)
             step = max(1, _TOKENS // length)
-            for at in range(0, len(same), step):
-                part = same[at : at + step]
-                ids: NDArray[np.int64] = np.array([tokens[i] for i in part], np.int64)
-                if len(part) == 1:  # sums over one row run in another order: read it twice
-                    ids = np.repeat(ids, 2, axis=0)
-                out[part] = unit_rows(run(["vectors"], {"ids": ids})[0][: len(part)])
+            batches += [same[at : at + step] for at in range(0, len(same), step)]
+
+        def read(part: NDArray[np.intp]) -> None:
+            ids: NDArray[np.int64] = np.array([tokens[i] for i in part], np.int64)
+            if len(part) == 1:  # sums over one row run in another order: read it twice
+                ids = np.repeat(ids, 2, axis=0)
+            out[part] = unit_rows(run(["vectors"], {"ids": ids})[0][: len(part)])
+
+        if len(batches) == 1:
+            read(batches[0])
+            return
+        with ThreadPoolExecutor(_cores()) as cores:
+            for _ in cores.map(read, batches):
+                pass
 
     def _runner(self) -> Any:
         if self._run is None:
@@ -88,7 +100,7 @@ class TrainedEncoder(Encoder):
             import onnxruntime
 
             options = onnxruntime.SessionOptions()
-            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+            options.intra_op_num_threads = 1
             session = onnxruntime.InferenceSession(
                 fitted(self._model, self), options, providers=["CPUExecutionProvider"]
             )
@@ -101,3 +113,11 @@ class TrainedEncoder(Encoder):
 
     def _restore(self, folder: folders.Folder) -> None:
         self.holding(folder.file(_MODEL).read_bytes(), folder.file(_TOKENIZER).read_bytes())
+
+
+def _cores() -> int:
+    """How many batches are read at once: as many as OpenMP was told, or as there are cores."""
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    if told.isdigit() and int(told):
+        return int(told)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -15,7 +15,7 @@ from nextquery.replay.cells import Cell, Setting, recorded_rounds
 from nextquery.replay.engine import Game, allowed_sizes, play, rewards_at
 from nextquery.replay.names import policy_named, selector_named
 from nextquery.replay.sessions import draw_anchors
-from nextquery.replay.work import Piece, Progress, Work, do, words_of
+from nextquery.replay.work import Piece, Progress, Run, Work, do, words_of
 
 
 class Finished(NamedTuple):
@@ -36,17 +36,17 @@ class Finished(NamedTuple):
 def run_cells(
     work: Work,
     cells: Sequence[Cell],
-    processes: int | None = None,
+    run: Run,
     progress: Progress | None = None,
 ) -> list[Finished]:
     """Every cell's result: the candidate sets are selected once, then all policies play on them."""
     pieces = [cell_piece(cell) for cell in cells]
     missing = [cell for cell in cells if not work.is_done(cell_piece(cell))]
     settings = dict.fromkeys(cell.setting for cell in missing)
-    do(work, [_setting_piece(setting) for setting in settings], _select, processes, progress)
+    do(work, [_setting_piece(setting) for setting in settings], _select, run, progress)
     # The longest first, so that no process is left alone with one at the end.
     slowest_first = sorted(pieces, key=lambda piece: "lin-" not in piece.words)
-    do(work, slowest_first, _play, processes, progress)
+    do(work, slowest_first, _play, run, progress)
     return [Finished(cell, **work.load(piece)) for cell, piece in zip(cells, pieces, strict=True)]
 
 

@@ -21,6 +21,7 @@ from nextquery.replay.anchored import run_cells
 from nextquery.replay.cells import Cell, Options
 from nextquery.replay.describe import describe
 from nextquery.replay.results import COLUMNS, rows_of, write_anchors, write_json, write_rows
+from nextquery.replay.runners import Each, runner
 from nextquery.replay.work import Progress, Work, begin, default_processes
 
 _PACKAGES = ("numpy", "scipy", "numba", "pyarrow", "matplotlib")
@@ -34,20 +35,23 @@ def run_grid(
     progress: Progress | None = None,
     *,
     processes: int | None = None,
+    each: Each | None = None,
 ) -> Path:
     """Run one grid, or several together, and write the result files into the folder `out`.
 
     Finished cells stay in ``out/cells``: a run that was stopped goes on where it stood. The files
     are ``results.csv``, ``anchors.parquet``, ``run.json`` and, for the report, ``sessions.csv`` and
     ``similar_arms.csv``. `progress` is called with the
-    number of tasks done, their total, and the name of the last one.
+    number of tasks done, their total, and the name of the last one. Cells are run in `processes` of
+    this machine, or by `each`, such as `nextquery.cluster.tasks.TasksOnRay`; no byte of the results
+    depends on that.
     """
     installed("replay", "pyarrow")
-    began = time.perf_counter()
+    began, run = time.perf_counter(), runner(processes, each)
     grids = [options] if isinstance(options, Options) else list(options)
     work = begin(pool, sessions, out)
     cells = _distinct(grids)
-    results = run_cells(work, cells, processes, progress)
+    results = run_cells(work, cells, run, progress)
     first = grids[0]
     describe(work, anchors=first.anchors, seed=first.seeds[0], held_out=first.held_out)
     encoder = grids[0].encoder
@@ -55,7 +59,7 @@ def run_grid(
     write_rows(work.out / "results.csv", COLUMNS, rows)
     write_anchors(work.out / "anchors.parquet", results, encoder)
     said = {"options": [asdict(grid) for grid in grids], "cells": len(cells)}
-    update_run(work, {"anchored": {**said, **cost(began, processes)}})
+    update_run(work, {"anchored": {**said, **cost(began, processes, each)}})
     return work.out
 
 
@@ -88,15 +92,21 @@ def facts(work: Work) -> dict[str, Any]:
     }
 
 
-def cost(began: float, processes: int | None) -> dict[str, Any]:
-    """What a part of a run took: time, processes, and the most memory at any moment."""
+def cost(began: float, processes: int | None, each: Each | None) -> dict[str, Any]:
+    """What a part of a run took: time, processes, and the most memory at any moment.
+
+    Elsewhere, processes and their memory are not counted.
+    """
     # Linux counts in kibibytes, macOS in bytes.
     unit = 1 if sys.platform == "darwin" else 1024
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    seconds = round(time.perf_counter() - began, 1)
+    if each is not None:
+        return {"seconds": seconds, "processes": None, "peak_bytes_main": own}
     child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
     count = processes or default_processes()
     return {
-        "seconds": round(time.perf_counter() - began, 1),
+        "seconds": seconds,
         "processes": count,
         "peak_bytes_main": own,
         "peak_bytes_largest_worker": child,

@@ -131,6 +131,12 @@ def _cost(said: dict[str, Any]) -> list[str]:
     for part in ("anchored", "stream"):
         if part in said:
             spent = said[part]
+            if spent["processes"] is None:
+                lines.append(
+                    f"Protocol “{part}”: {spent['seconds']:,} s on a cluster, led by a process "
+                    f"that used {spent['peak_bytes_main'] / 2**30:.2f} GiB of memory."
+                )
+                continue
             lines.append(
                 f"Protocol “{part}”: {spent['seconds']:,} s in {spent['processes']} processes, at "
                 f"most {spent['peak_bytes_at_most'] / 2**30:.2f} GiB of memory (shared pages "

@@ -8,6 +8,7 @@ from nextquery.memory import PastSessions
 from nextquery.replay.cells import Options
 from nextquery.replay.grid import run_grid
 from nextquery.replay.report import report
+from nextquery.replay.runners import Each
 from nextquery.replay.stream import StreamOptions
 from nextquery.replay.stream_results import run_stream
 from nextquery.replay.work import Progress
@@ -30,6 +31,7 @@ def reproduce(
     held_out: int = 0,
     seed: int = 0,
     processes: int | None = None,
+    each: Each | None = None,
     progress: Progress | None = None,
 ) -> Path:
     """Run the paper's whole evaluation and write the report; returns the HTML page.
@@ -41,15 +43,16 @@ def reproduce(
     stream_sessions : the last sessions of the log, scored in the protocol `stream`; as many
         before them warm the bandits up. 0 leaves the stream out.
     encoder : the name of the vectors, written beside the results.
+    processes, each : who runs the cells, as in `run_grid`.
     held_out : how many sessions at the end of the log the encoder has not seen; anchors are drawn
         from them alone. 0: from all sessions, right only for an encoder that learns from none.
     """
     common = {"anchors": anchors, "rounds": rounds, "held_out": held_out}
     grids = paper_grids(**common, encoder=encoder, seed=seed)
-    run_grid(pool, sessions, out, grids, progress, processes=processes)
+    run_grid(pool, sessions, out, grids, progress, processes=processes, each=each)
     if stream_sessions:
         options = StreamOptions(sessions=stream_sessions, warm=stream_sessions, seed=seed)
-        run_stream(pool, sessions, out, options, progress, processes=processes)
+        run_stream(pool, sessions, out, options, progress, processes=processes, each=each)
     return report(out)
 
 

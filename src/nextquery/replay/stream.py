@@ -27,7 +27,7 @@ from nextquery.replay.stream_policies import (
     check_name,
     ranker_named,
 )
-from nextquery.replay.work import Piece, Progress, Work, do, words_of
+from nextquery.replay.work import Piece, Progress, Run, Work, do, words_of
 
 POOLS = ("seen", "all")
 LONGEST = 20  # how many recommendations are ranked at each step
@@ -143,7 +143,7 @@ def steps_of(work: Work, options: StreamOptions) -> Steps:
 def follow(
     work: Work,
     options: StreamOptions,
-    processes: int | None = None,
+    run: Run,
     progress: Progress | None = None,
 ) -> tuple[Steps, dict[str, Ids]]:
     """The rank that each recommender gave the real next query at every scored step; 0: none.
@@ -156,9 +156,9 @@ def follow(
             f"none of the last {options.sessions} sessions has a next query. Give sessions of at "
             "least two queries, or ask for more of them."
         )
-    do(work, _batches(steps, options), _select, processes, progress)
+    do(work, _batches(steps, options), _select, run, progress)
     pieces = {name: _policy_piece(options, name) for name in options.policies}
-    do(work, list(pieces.values()), _follow, processes, progress)
+    do(work, list(pieces.values()), _follow, run, progress)
     return steps, {name: work.load(piece)["ranks"] for name, piece in pieces.items()}
 
 

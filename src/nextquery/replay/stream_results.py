@@ -15,6 +15,7 @@ from nextquery.checks import installed
 from nextquery.memory import PastSessions
 from nextquery.replay.grid import cost, update_run
 from nextquery.replay.results import write_atomically, write_rows
+from nextquery.replay.runners import Each, runner
 from nextquery.replay.sessions import Ids
 from nextquery.replay.stream import Steps, StreamOptions, follow
 from nextquery.replay.stream_policies import uses_selection
@@ -36,20 +37,21 @@ def run_stream(
     progress: Progress | None = None,
     *,
     processes: int | None = None,
+    each: Each | None = None,
 ) -> Path:
     """Run the protocol `stream` and write ``stream.csv`` and ``stream_steps.parquet`` into `out`.
 
-    It resumes like `run_grid`, and gives the same bytes whatever the number of processes.
+    It resumes like `run_grid`, and gives the same bytes whatever `processes` or `each`.
     """
     installed("replay", "pyarrow")
-    began = time.perf_counter()
+    began, run = time.perf_counter(), runner(processes, each)
     work = begin(pool, sessions, out)
-    steps, ranks = follow(work, options, processes, progress)
+    steps, ranks = follow(work, options, run, progress)
     rows = (row for name, found in ranks.items() for row in rows_of(name, found, options))
     write_rows(work.out / "stream.csv", COLUMNS, rows)
     _write_steps(work.out / "stream_steps.parquet", steps, ranks)
     said = {"options": asdict(options), "steps": int(steps.scored.sum())}
-    update_run(work, {"stream": {**said, **cost(began, processes)}})
+    update_run(work, {"stream": {**said, **cost(began, processes, each)}})
     return work.out
 
 

@@ -1,24 +1,19 @@
-"""What a run works on, its finished pieces on disk, and the processes that make them.
+"""What a run works on, and its finished pieces on disk.
 
 A finished piece is a folder of its own, written in one step. So a run that was killed and started
 again does only what is missing, and since a piece depends on nothing but its own options and the
-data, the results are the same bytes whatever the number of processes or the order of pieces.
+data, the results are the same bytes whoever makes the pieces (`nextquery.replay.runners`), and in
+whatever order.
 """
 
 import hashlib
 import json
-import multiprocessing
 import os
-import sys
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from nextquery import folders
 from nextquery.arms.pool import ArmPool
@@ -89,62 +84,19 @@ def default_processes() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+Task = Callable[[Work, Piece], None]
+Run = Callable[[Work, Sequence[Piece], Task], Iterator[Piece]]
+"""Does pieces, in any order and anywhere, and yields each when it is done."""
+
+
 def do(
-    work: Work,
-    pieces: Sequence[Piece],
-    task: Callable[[Work, Piece], None],
-    processes: int | None = None,
-    progress: Progress | None = None,
+    work: Work, pieces: Sequence[Piece], task: Task, run: Run, progress: Progress | None = None
 ) -> None:
     """Do the pieces that are not done yet. `task` must write its piece with `Work.keep`."""
     missing = [piece for piece in pieces if not work.is_done(piece)]
-    ended = _ended(work, missing, task, processes or default_processes())
-    for done, piece in enumerate(ended, start=1):
+    for done, piece in enumerate(run(work, missing, task), start=1):
         if progress is not None:
             progress(done, len(missing), piece.words)
-
-
-def _ended(
-    work: Work, pieces: Sequence[Piece], task: Callable[[Work, Piece], None], processes: int
-) -> Iterator[Piece]:
-    """The pieces as they end; an error in any of them stops the run."""
-    if processes == 1 or len(pieces) < 2:
-        for piece in pieces:
-            with threadpool_limits(1):
-                task(work, piece)
-            yield piece
-        return
-    # A forked child shares the pool's memory; where forking is not safe the pool is sent over.
-    how = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-    with ProcessPoolExecutor(min(processes, len(pieces)), how, _start, (work,)) as executor:
-        futures = {executor.submit(_run, task, piece): piece for piece in pieces}
-        try:
-            for future in as_completed(futures):
-                future.result()
-                yield futures[future]
-        except BaseException:
-            executor.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-_here: list[Work] = []  # in a worker process: what it works on
-
-
-def _start(work: Work) -> None:
-    _here[:] = [work]
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    """A worker whose parent was killed would wait for work for ever."""
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(1)
-
-
-def _run(task: Callable[[Work, Piece], None], piece: Piece) -> None:
-    with threadpool_limits(1):  # processes share the cores; and sums do not depend on threads
-        task(_here[0], piece)
 
 
 def words_of(parts: Iterable[object]) -> str:

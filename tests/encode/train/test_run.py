@@ -81,6 +81,20 @@ def test_a_text_has_the_same_bits_in_any_batch(contrastive: Whole, odd: World) -
     assert encode([]).shape == (0, 16)
 
 
+def test_the_number_of_cores_changes_no_bit(
+    contrastive: Whole, odd: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """onnxruntime's own threads would, from three on: so it has one, and cores share batches."""
+    session = contrastive.made.encoder._runner().__self__
+    assert session.get_session_options().intra_op_num_threads == 1
+    texts = [f"{' '.join(odd.texts[: n % 7])} {text}" for n, text in enumerate(odd.texts * 4)]
+    found = set()
+    for cores in ("1", "2", "5"):
+        monkeypatch.setenv("OMP_NUM_THREADS", cores)
+        found.add(contrastive.made.encoder.encode(texts).tobytes())
+    assert len(found) == 1
+
+
 def test_the_static_table_imitates_it(contrastive: Whole, odd: World) -> None:
     encoder, static, report = vars(contrastive.made).values()
     agree = (static.encode(odd.texts) * encoder.encode(odd.texts)).sum(axis=1)

@@ -1,0 +1,202 @@
+"""Encoding on a cluster: the same files as here, whatever happens to the workers or the driver."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nextquery.cli import app
+from nextquery.cluster.encoding import on_ray
+from nextquery.encode.tokens import pretrained
+from nextquery.encode.trained import TrainedEncoder
+from nextquery.encoding import Plan, in_this_process
+from nextquery.errors import InvalidInput, StorageError
+from nextquery.folders import Folder
+from nextquery.ingest import ingest
+from tests.cluster.workers import kill, raylet, workers_of
+from tests.logs_for_tests import pets
+from tests.test_ingest import contents
+
+BLOCK = 7  # of 36 texts: five whole blocks and one text more
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pets(tmp_path_factory.mktemp("log") / "log.tsv", users=60)
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a small network for onnxruntime, whose sums are long enough to be split."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    tokens, _ = pretrained()
+    rng, width = np.random.default_rng(0), 96
+    shapes = {"table": (tokens.size, width), "inner": (width, 4 * width), "outer": (4 * width, 16)}
+    weights = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["words"]),
+        helper.make_node("MatMul", ["words", "inner"], ["wide"]),
+        helper.make_node("Tanh", ["wide"], ["bent"]),
+        helper.make_node("MatMul", ["bent", "outer"], ["narrow"]),
+        helper.make_node("ReduceMean", ["narrow"], ["mean"], axes=[1], keepdims=0),
+        helper.make_node("LpNormalization", ["mean"], ["vectors"], axis=1, p=2),
+    ]
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["texts", "tokens"])
+    out = helper.make_tensor_value_info("vectors", TensorProto.FLOAT, ["texts", 16])
+    given = [numpy_helper.from_array(weight, name) for name, weight in weights.items()]
+    graph = helper.make_graph(nodes, "network", [ids], [out], given)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    encoder = TrainedEncoder(dim=16).holding(model.SerializeToString(), tokens.json)
+    folder = tmp_path_factory.mktemp("network") / "encoder"
+    encoder.save(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize("encoder", ["static", "projected", "tuned", "lsa", "network"])
+def test_the_pool_is_the_same_byte_for_byte(
+    cluster: str, log: Path, tmp_path: Path, encoder: str, request: pytest.FixtureRequest
+) -> None:
+    name = request.getfixturevalue("network") if encoder == "network" else encoder
+    told: list[float | None] = []
+    ingest(log, tmp_path / "here", encoder=name, block=BLOCK)
+    ingest(
+        log,
+        tmp_path / "there",
+        encoder=name,
+        block=BLOCK,
+        encode_blocks=on_ray,
+        progress=lambda stage, done: told.append(done) if stage == "encode" else None,
+    )
+    assert contents(tmp_path / "here") == contents(tmp_path / "there")
+    assert told == [None, *(pytest.approx(done / 6) for done in range(1, 7))]
+    assert not list(tmp_path.glob(".*.work"))
+
+
+def test_on_the_command_line(
+    cluster: str, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    """Nothing of Ray's own on either stream, and no file in the directory where it was started.
+
+    (It comes before the tests that kill workers: Ray tells of those when it likes.)
+    """
+    monkeypatch.chdir(tmp_path)
+    pool = tmp_path / "elsewhere" / "pool"
+    options = ["--encoder", "lsa", "--out", str(pool), "--cluster", cluster, "--json"]
+    app(["ingest", str(log), *options], standalone_mode=False)
+    said = capfd.readouterr()
+    assert json.loads(said.out)["pool"]["arms"] == 36
+    assert f"cluster: {cluster}" in said.err
+    assert "encode: done" in said.err
+    assert not any(word in said.err for word in ("Ray", "ray::", "Dataset", "INFO", "WARN"))
+    assert os.listdir(tmp_path) == ["elsewhere"]
+    ingest(log, tmp_path / "here", encoder="lsa")
+    assert contents(tmp_path / "here") == contents(pool)
+
+
+def test_a_worker_killed_in_the_middle_of_a_block_costs_only_time(
+    cluster: str, log: Path, tmp_path: Path
+) -> None:
+    parent, cut_short = raylet(), []
+
+    def assassin(plan: Plan, over: threading.Event) -> None:
+        while not over.is_set():
+            for begun in plan.out.glob(".*.tries.tmp"):
+                for worker in workers_of(parent, "MapBatches"):
+                    kill(worker)
+                number = int(begun.name.split(".")[1])
+                if begun.exists() and not plan.file(number).exists():
+                    cut_short.append(number)
+                    return
+            time.sleep(0.002)
+
+    def endangered(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
+        over = threading.Event()
+        thread = threading.Thread(target=assassin, args=(plan, over))
+        thread.start()
+        yield from on_ray(plan, missing)
+        over.set()
+        thread.join()
+
+    ingest(log, tmp_path / "here", encoder="lsa", block=BLOCK)
+    ingest(log, tmp_path / "there", encoder="lsa", block=BLOCK, encode_blocks=endangered)
+    assert cut_short
+    assert contents(tmp_path / "here") == contents(tmp_path / "there")
+
+
+DRIVER = """
+import os, signal, sys
+from nextquery.cluster import connect
+from nextquery.cluster.encoding import on_ray
+from nextquery.ingest import ingest
+connect(sys.argv[3])
+def progress(stage, done):
+    if stage == "encode" and done is not None:
+        os.kill(os.getpid(), signal.SIGKILL)
+ingest(
+    sys.argv[1], sys.argv[2], encoder="lsa", block=7, encode_blocks=on_ray, progress=progress
+)
+"""
+
+
+def test_blocks_made_before_the_driver_was_killed_are_found_again(
+    cluster: str, log: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", DRIVER, str(log), str(tmp_path / "there"), cluster]
+    assert subprocess.run(command, timeout=100).returncode == -9
+    assert not (tmp_path / "there").exists()
+    left: list[int] = []
+
+    def counted(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
+        left.extend(missing)
+        return on_ray(plan, missing)
+
+    done = ingest(log, tmp_path / "there", encoder="lsa", block=BLOCK, encode_blocks=counted)
+    assert done.resumed == ("prepare", "fit", "encode")
+    assert len(left) < 6
+    ingest(log, tmp_path / "here", encoder="lsa", block=BLOCK)
+    assert contents(tmp_path / "here") == contents(tmp_path / "there")
+
+
+@pytest.mark.parametrize("encode", [in_this_process, on_ray])
+def test_what_is_wrong_with_an_encoder_is_said_as_it_is_here(
+    cluster: str, log: Path, tmp_path: Path, encode: Any
+) -> None:
+    def other(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
+        said = {"encoder": {**plan.encoder.meta["encoder"], "name": "magic"}}
+        wrong = Folder(plan.encoder.path, said, plan.encoder.files)
+        yield from encode(replace(plan, encoder=wrong), missing)
+
+    with pytest.raises(InvalidInput, match="'magic'"):
+        ingest(log, tmp_path / "pool", encoder="lsa", block=BLOCK, encode_blocks=other)
+    assert not (tmp_path / "pool").exists()
+
+
+def test_a_folder_that_others_do_not_reach_is_refused(
+    cluster: str, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mine = Path("/proc/self/cwd/pool")  # to every process another folder
+    with pytest.raises(InvalidInput, match=r"does not reach .* path that all machines share"):
+        ingest(log, mine, encoder="lsa", block=BLOCK, encode_blocks=on_ray)
+    ingest(log, mine, encoder="lsa", block=BLOCK)
+    assert os.listdir(tmp_path) == ["pool"]
+
+
+def test_a_block_that_is_missing_or_short_is_noticed(log: Path, tmp_path: Path) -> None:
+    def lazy(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
+        yield from in_this_process(plan, missing[:-1])
+        yield missing[-1]
+
+    with pytest.raises(StorageError, match="cannot be used"):
+        ingest(log, tmp_path / "pool", encoder="lsa", block=BLOCK, encode_blocks=lazy)
+    assert not (tmp_path / "pool").exists()

@@ -1,0 +1,223 @@
+"""Replay on a cluster: the same files as here, whatever happens to workers, machines or driver."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import ray
+
+import nextquery as nq
+from nextquery import replay
+from nextquery.cli import app
+from nextquery.cluster.reach import check_reach
+from nextquery.cluster.tasks import TasksOnRay
+from nextquery.errors import ClusterUnavailable, InvalidInput
+from nextquery.ingest import ingest
+from nextquery.memory import PastSessions
+from tests.cluster.workers import kill
+from tests.logs_for_tests import pets
+from tests.replay.worlds import small_world
+
+World = tuple[nq.ArmPool, PastSessions]
+GRID = replay.Options(
+    anchors=8,
+    rounds=20,
+    selections=("max-utility", "random"),
+    policies=("lin-ucb", "lin-ts"),
+    k=(5,),
+)
+STREAM = replay.StreamOptions(sessions=10, warm=10, k=20, policies=("lin-ucb-memory", "n-gram"))
+FILES = ("results.csv", "anchors.parquet", "similar_arms.csv", "sessions.csv")
+STREAM_FILES = ("stream.csv", "stream_steps.parquet")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp("pool")
+    pool, past = small_world()
+    pool.save(folder)
+    return nq.ArmPool.open(folder), past
+
+
+@pytest.fixture(scope="module")
+def here(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of this process alone."""
+    folder = tmp_path_factory.mktemp("here")
+    replay.run_grid(*world, folder, GRID, processes=1)
+    return replay.run_stream(*world, folder, STREAM, processes=1)
+
+
+def same(one: Path, other: Path, names: Sequence[str] = FILES) -> bool:
+    return all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
+
+
+def test_a_grid_and_a_stream(cluster: str, world: World, here: Path, tmp_path: Path) -> None:
+    replay.run_grid(*world, tmp_path, GRID, each=TasksOnRay(tmp_path))
+    replay.run_stream(*world, tmp_path, STREAM, each=TasksOnRay(tmp_path))
+    assert same(here, tmp_path, (*FILES, *STREAM_FILES))
+    assert not [path for path in tmp_path.rglob("*") if "reach" in path.name]
+
+
+class Slowed:
+    """Runs calls on Ray that first say who makes them and then take a moment."""
+
+    def __init__(self, folder: Path, seconds: float = 0.5) -> None:
+        self.folder, self.seconds, self.tasks = folder, seconds, TasksOnRay(folder)
+
+    def __call__(self, function: Any, values: Sequence[Any]) -> Iterator[Any]:
+        folder, seconds = self.folder, self.seconds
+
+        def slow(value: Any) -> None:
+            node = ray.get_runtime_context().get_node_id()
+            mark = folder / f"begun-{os.getpid()}-{node}-{time.time_ns()}"
+            mark.touch()
+            time.sleep(seconds)
+            function(value)
+            mark.rename(folder / mark.name.replace("begun", "ended"))
+
+        yield from self.tasks(slow, values)
+
+    def marks(self, kind: str) -> list[tuple[int, str]]:
+        """Process and node of the calls that began and did not end, or that ended; newest first."""
+        parts = [path.name.split("-") for path in self.folder.glob(f"{kind}-*")]
+        parts.sort(key=lambda part: int(part[3]), reverse=True)
+        return [(int(pid), node) for _, pid, node, _ in parts]
+
+
+def test_a_worker_killed_in_the_middle_of_a_piece_costs_only_time(
+    cluster: str, world: World, here: Path, tmp_path: Path
+) -> None:
+    slowed, killed = Slowed(tmp_path), list[int]()
+
+    def strike(*told: object) -> None:
+        for pid, _ in slowed.marks("begun")[: not killed]:
+            kill(pid)
+            killed.append(pid)
+
+    replay.run_grid(*world, tmp_path, GRID, strike, each=slowed)
+    assert killed
+    assert [pid for pid, _ in slowed.marks("begun")] == killed  # it never ended its piece
+    assert same(here, tmp_path)
+
+
+def wait_for(look: Any, seconds: float = 60) -> Any:
+    until = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < until, "it did not come about"
+        time.sleep(0.01)
+    return found
+
+
+def nodes_alive() -> int:
+    return sum(node["Alive"] for node in ray.nodes())
+
+
+@pytest.fixture
+def second_node(cluster: str, tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """Another Ray node on this machine, as another machine would join."""
+    ray_command = str(Path(sys.executable).with_name("ray"))
+    options = ["--num-cpus=2", "--object-store-memory=80000000", "--block", "--disable-usage-stats"]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(
+        [ray_command, "start", f"--address={cluster}", *options], stdout=quiet, stderr=quiet
+    ) as node:
+        wait_for(lambda: nodes_alive() == 2)
+        check_reach(tmp_path)  # now a worker stands ready there
+        yield node
+        kill_whole(node.pid)
+    wait_for(lambda: nodes_alive() == 1)
+
+
+def kill_whole(pid: int) -> None:
+    """SIGKILL to a process and all below it, as when a machine loses power."""
+    if psutil.pid_exists(pid):
+        process = psutil.Process(pid)
+        for each in [*process.children(recursive=True), process]:
+            if each.is_running():
+                each.send_signal(signal.SIGKILL)
+
+
+def test_a_machine_lost_in_the_middle_of_a_replay_costs_only_time(
+    world: World, here: Path, tmp_path: Path, second_node: "subprocess.Popen[bytes]"
+) -> None:
+    slowed, own = Slowed(tmp_path), ray.get_runtime_context().get_node_id()
+    struck: list[str] = []
+
+    def strike(*_: object) -> None:
+        there = [node for _, node in slowed.marks("begun") if node != own]
+        if there and not struck:
+            kill_whole(second_node.pid)
+            struck.append(there[0])
+
+    many = replay.Options(**{**vars(GRID), "seeds": (0, 1, 2)})
+    replay.run_grid(*world, tmp_path / "run", many, strike, each=slowed)
+    assert struck
+    assert struck[0] in {node for _, node in slowed.marks("begun")}  # a piece was cut short
+    assert same(replay.run_grid(*world, tmp_path / "here", many, processes=1), tmp_path / "run")
+
+
+def test_a_finished_piece_is_not_made_again(cluster: str, world: World, tmp_path: Path) -> None:
+    sent: list[int] = []
+
+    class Counted(TasksOnRay):
+        def __call__(self, function: Any, values: Sequence[Any]) -> Iterator[Any]:
+            sent.append(len(values))
+            return super().__call__(function, values)
+
+    first = replay.Options(**{**vars(GRID), "policies": ("lin-ucb",)})
+    replay.run_grid(*world, tmp_path, first, each=Counted(tmp_path))
+    replay.run_grid(*world, tmp_path, GRID, each=Counted(tmp_path))
+    assert sent == [2, 2, 2]  # candidates, two cells; then the two cells that are new
+
+
+def test_an_error_of_a_call_is_the_error_here(cluster: str, tmp_path: Path) -> None:
+    def refuse(value: int) -> None:
+        if value == 3:
+            raise InvalidInput("three is too many")
+        time.sleep(0.01)
+
+    with pytest.raises(InvalidInput, match="three is too many"):
+        list(TasksOnRay(tmp_path)(refuse, range(5)))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_call_that_no_worker_survives_is_given_up(
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nextquery.cluster.tasks._RETRIES", 1)
+    with pytest.raises(ClusterUnavailable, match=r"in 2 tries.* run the same command again"):
+        list(TasksOnRay(tmp_path)(lambda _: os._exit(1), [0]))
+
+
+def test_a_file_that_others_do_not_see_is_named(cluster: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"No such file .*nowhere/manifest.json"):
+        list(TasksOnRay(tmp_path, [tmp_path / "nowhere" / "manifest.json"])(print, [0]))
+
+
+def test_on_the_command_line(
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ingest(pets(tmp_path / "log.tsv", users=60), tmp_path / "pool", encoder="lsa", hold_out=20)
+    for protocol in (["--anchors", "4", "--rounds", "9"], ["--protocol", "stream", "--warm", "9"]):
+        common = ["replay", "pool", "-k", "5", *protocol]
+        app([*common, "--out", "here", "--processes", "1"], standalone_mode=False)
+        app([*common, "--out", "there", "--cluster", cluster], standalone_mode=False)
+    assert same(tmp_path / "here", tmp_path / "there", (*FILES, *STREAM_FILES))
+    assert sorted(os.listdir(tmp_path)) == ["here", "log.tsv", "pool", "there"]
+    app(["report", "there"], standalone_mode=False)
+    assert "on a cluster" in (tmp_path / "there" / "report.md").read_text()
+    with pytest.raises(InvalidInput, match="Give one of the two"):
+        app(
+            [*common, "--out", "x", "--cluster", cluster, "--processes", "2"], standalone_mode=False
+        )
+    # (Ray may tell just now of a worker that an earlier test killed.)
+    answers = [line for line in capfd.readouterr().out.splitlines() if "here" in line[:5]]
+    assert answers == ["here", "there"] * 2 + ["there/report.html", "there/report.md"]
