@@ -212,6 +212,7 @@ class RayArmPool(ArmPool):
 
         The function must be importable on every node; arms added since are not in any part.
         """
+        self._check_open()
         calls = {i: self._call(i, task, args) for i in self._shards.actors}
         answers, missing = self._shards.gather(self._shards.send(calls))
         if missing:
