@@ -127,13 +127,16 @@ def test_partial_answers_say_so_and_whole_ones_come_back(hasty: Pair) -> None:
             assert wanted.arms.tolist() == chosen.arms.tolist()
             assert np.allclose(wanted.preferences, chosen.preferences, rtol=1e-5)
         with pytest.raises(ClusterUnavailable, match="shards 1 of 3, which hold 20 of 60 arms"):
-            both.there.rows([0, 22])
-        with pytest.raises(ClusterUnavailable):
-            both.there.score([22], ANCHORS[0])
-        assert np.array_equal(both.there.rows([0, 59]), both.here.rows([0, 59]))
+            both.there.products(ANCHORS[0].astype(np.float32))
+        assert both.there.answering() == [True, False, True]
+        for some in ([0, 22], [59, 39, 20]):  # a few arms are read from the files here
+            assert np.array_equal(both.there.rows(some), both.here.rows(some))
+            wanted, got = (pool.score(some, ANCHORS[0]) for pool in both)
+            assert np.array_equal(wanted, got)
     while both.there.nearest(ANCHORS, 1).missing:  # it is noticed when it responds again
         time.sleep(0.05)
     same(both.here.nearest(ANCHORS, 50), both.there.nearest(ANCHORS, 50))
+    assert both.there.answering() == [True, True, True]
 
 
 def test_refused_by_default(cluster: str) -> None:

@@ -4,7 +4,6 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -51,7 +50,7 @@ class RayArmPool(ArmPool):
     deadline : seconds (above 0) for a shard that fell to be back.
     on_missing : ``refuse`` (`errors.ClusterUnavailable` when a shard stays away), or ``partial``:
         answers come from the others and say in `missing` how many arms could not be searched.
-        Single arms of a shard that is away are refused in any case.
+        Single arms (`rows`, `score`) of a shard that is away are read from the files, here.
     path : (`from_vectors`) where to write the pool, a folder that all nodes reach. Without it, a
         temporary one, as long as the cluster is this machine alone.
     """
@@ -132,12 +131,7 @@ class RayArmPool(ArmPool):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -156,6 +150,11 @@ class RayArmPool(ArmPool):
         """For every shard that holds arms: which ones, on what node, in what process."""
         self._check_open()
         return self._shards.whereabouts()
+
+    def answering(self) -> list[bool]:
+        """Whether each shard responds now."""
+        self._check_open()
+        return self._shards.answering()
 
     def rows(self, ids: Iterable[int]) -> Vectors:
         """The vectors of a few arms, in the order of `ids`."""
@@ -275,8 +274,8 @@ class RayArmPool(ArmPool):
             mine = Part(Rows(self._added()), int(bounds[-1]), ids[:0])
             out[here] = task(mine, ids[here] - bounds[-1], *args)
         answers, away = self._shards.gather(sent)
-        if away:
-            raise self._shards.refusal(away)
+        for i in away:  # a few rows can be read here as well: we opened the same files
+            out[places[i]] = task(Part(self._rows, 0, ids[:0]), ids[places[i]], *args)
         for i, answer in answers.items():
             out[places[i]] = answer
 

@@ -137,6 +137,14 @@ class Shards:
         ends = {i: self.bounds[i : i + 2].tolist() for i in answers}
         return [Whereabouts(*ends[i], *answers[i]) for i in sorted(answers)]
 
+    def answering(self) -> list[bool]:
+        """Whether each shard responds now; one that holds no arms has nothing to say, and does."""
+        asked = [number for number in self.actors if self._is_back(number)]
+        heard = self._responding(asked) if asked else []
+        for number in set(asked) - set(heard):
+            self._is_away(number)
+        return [i in heard or i not in self.actors for i in range(len(self.bounds) - 1)]
+
     def send(self, calls: Mapping[int, Call]) -> Sent:
         """Send every shard its call. A shard that was away is asked only once it responds."""
         away = [number for number in calls if not self._is_back(number)]
