@@ -31,6 +31,7 @@ from nextquery.errors import InvalidInput
 
 _TOGETHER = 1024  # anchors in one request
 _ANSWER = 1 << 20  # arms in one answer of a shard: about 12 MB
+_ROWS = 1 << 16  # vectors in one answer
 _LARGE = 1 << 16  # bytes from which anchors are put where all shards find them
 
 
@@ -165,7 +166,9 @@ class RayArmPool(ArmPool):
         """The vectors of a few arms, in the order of `ids`."""
         wanted = self._ids(ids, "ids", keep_order=True)
         out = np.empty((len(wanted), self.dim), np.float32)
-        self._by_id(wanted, tasks.rows, out)
+        for start in range(0, len(wanted), _ROWS):
+            part = slice(start, start + _ROWS)
+            self._by_id(wanted[part], tasks.rows, out[part])
         return out
 
     def rows_of(self, sets: Sequence[Ids]) -> list[Vectors]:
