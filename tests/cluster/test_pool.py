@@ -119,6 +119,8 @@ def test_many_anchors_and_the_coded_copy(cluster: str, tmp_path: Path) -> None:
         anchors = rng.normal(size=(1030, 8))
         for few in (anchors[0], anchors[:3]):
             same(here.nearest(few, 12), there.nearest(few, 12))
+        asked = rng.integers(0, len(rows), 70_000)  # more than one answer carries
+        assert np.array_equal(here.rows(asked), there.rows(asked))
         low = rng.uniform(0.5, 1.0, 1030)
         same(here.nearest(anchors, 7, at_least=low), there.nearest(anchors, 7, at_least=low))
 
