@@ -139,11 +139,13 @@ def test_killed_under_load(start: Start, strict: RayArmPool, folder: Path) -> No
     assert until(lambda: len(answers) > 20)
     os.kill(before, signal.SIGKILL)
     asked = len(answers)
-    assert until(lambda: len(answers) > asked + 20 and strict.whereabouts()[0].pid != before)
-    assert until(lambda: {got.status_code for _, got in answers[-8:]} == {200})
+    assert until(
+        lambda: len(answers) > asked + 20 and {got.status_code for _, got in answers[-8:]} == {200}
+    )
     end.set()
     for thread in threads:
         thread.join()
+    assert strict.whereabouts()[0].pid != before
     for text, got in answers:
         said = got.json()
         if got.status_code == 200:

@@ -1,5 +1,6 @@
 """`nextquery serve`: recommend and learn over HTTP."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -64,13 +65,14 @@ def serve(
     settings = s.loaded(options, more=set, config=config).settings
     from nextquery.service.server import serve as run
 
+    said = sys.stdout
     with Stages() as stages:
         if settings.pool == "sample" and not Path("sample").exists():
             settings = settings.model_copy(update={"pool": _sample(stages)})
         run(
             joined(settings),
             open_pool=open_pool,
-            tell=lambda line: print(line, flush=True),
+            tell=lambda line: print(line, file=said, flush=True),
             progress=lambda done, total: stages(
                 "learn from past sessions", done / total if total else 1.0
             ),

@@ -1,5 +1,6 @@
 """The pool that is served: in this process, or in shards on a Ray cluster."""
 
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def open_pool(settings: "Settings") -> "ArmPool":
         return ArmPool.open(str(settings.pool))
     from nextquery.cluster import RayArmPool
 
+    sys.stdout = sys.stderr  # Ray prints there when a worker dies; ours is for the greeting
     return RayArmPool.open(
         str(settings.pool),
         address=settings.cluster,
