@@ -97,7 +97,7 @@ class Answerer:
             many = self.selector.select_many(self.catalogue.pool, matrix, hidden)
             found |= dict(zip(missing, map(self._to_keep, many), strict=True))
         for key in keys:
-            if key in found:
+            if key in found and not found[key].missing:  # what is partial now may be whole soon
                 self.cache[key] = found[key]
                 self.cache.move_to_end(key)
         while len(self.cache) > self.options.cache_size:
@@ -116,7 +116,8 @@ class Answerer:
             return candidates
         nothing = np.empty((len(candidates), 0), np.float32)
         arms, similarities = candidates.arms, candidates.similarities
-        return Candidates(arms, nothing, similarities, candidates.preferences)
+        preferences, missing = candidates.preferences, candidates.missing
+        return Candidates(arms, nothing, similarities, preferences, missing)
 
     def slate(
         self, asked: Asked, anchor: Anchor, selected: Candidates, visit: Visit
