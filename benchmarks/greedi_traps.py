@@ -68,7 +68,7 @@ def log_det_trap(k: int, m: int, share: float) -> Trap:
     decoy is as long as it must be to beat that.
     """
     parts = _dealt(k, m)
-    rows, lengths = [row for row in np.eye(k, 2 * k)], [1.0] * k
+    rows, lengths = list(np.eye(k, 2 * k)), [1.0] * k
     for part in parts:
         precision = dict.fromkeys(part, 1.0)
         for turn in range(k):
