@@ -1,4 +1,4 @@
-"""Algorithm 3 on a cluster: one lazy greedy per part, where its arms are, and one over the answers."""
+"""Algorithm 3 on a cluster: a lazy greedy per part, where its arms are, and one over the answers."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -20,6 +20,10 @@ from nextquery.select import MaxUtility
 from nextquery.select.max_utility import UTILITIES
 
 _TRIES = 5  # how often Ray starts a task again whose process or machine fell
+_retried = ray.remote(max_retries=_TRIES)
+_answer = _retried(Problem.answer)
+_answer_of_draw = _retried(Problem.answer_of_draw)
+_merge = _retried(Problem.merge)
 
 
 def greedi(
@@ -65,9 +69,9 @@ def greedi(
         the ground set for facility location, 8 × arms × dimensions for log-det. The merge counts
         as a part of up to m·k arms.
 
-    A part whose process or machine falls is started again, elsewhere if need be. Where a shard stays
-    away or a part is lost for good, this raises `errors.ClusterUnavailable`: no answer ever comes
-    from a part of the arms. While a shard runs its greedy, searches of that shard wait.
+    A part whose process or machine falls is started again, elsewhere if need be. Where a shard
+    stays away or a part is lost for good, this raises `errors.ClusterUnavailable`: no answer ever
+    comes from a part of the arms. While a shard runs its greedy, searches of that shard wait.
     """
     whole_number(k, "k", at_least=1)
     whole_number(seed, "seed", at_least=0)
@@ -98,7 +102,7 @@ def greedi(
         k=k,
         memory=whole_number(memory, "memory", at_least=1),
     )
-    problem = problem._replace(k=min(k, problem.size()))
+    problem = problem._replace(k=min(k, problem.count()))
     if utility == "log-det":
         problem = problem._replace(peak=_peak(pool, problem, selector, excluded))
     return _rounds(pool, problem, partitions, seed) if problem.k else []
@@ -112,12 +116,12 @@ def _rounds(
     if isinstance(partitions, str):
         one_of(partitions, "partitions", ["shards"])
         bounds = [*pool._shards.bounds.tolist(), problem.rows]
-        _check_sizes(problem, [len(problem.ids(*ends)) for ends in pairwise(bounds)])
+        _check_sizes(problem, [problem.count(*ends) for ends in pairwise(bounds)])
         late = [_answer.remote(shared, problem.ids(problem.stored))] if len(problem.added) else []
         answers = [*pool.on_every_shard(_answer_of_shard, shared), *_results(late)]
     elif isinstance(partitions, int | np.integer):
         m = whole_number(partitions, "partitions", at_least=1)
-        _check_sizes(problem, [problem.size() // m] * m)
+        _check_sizes(problem, [problem.count() // m] * m)
         answers = _results([_answer_of_draw.remote(shared, part, m, seed) for part in range(m)])
     else:
         parts = [np.sort(np.asarray(part, np.int64)) for part in partitions]
@@ -191,18 +195,3 @@ def _results(sent: Sequence[Any]) -> list[Any]:
 
 def _answer_of_shard(part: Part, problem: Problem) -> list[int]:
     return problem.answer(problem.ids(part.first, part.first + len(part.rows)))
-
-
-@ray.remote(max_retries=_TRIES)
-def _answer(problem: Problem, ids: Ids) -> list[int]:
-    return problem.answer(ids)
-
-
-@ray.remote(max_retries=_TRIES)
-def _answer_of_draw(problem: Problem, part: int, m: int, seed: int) -> list[int]:
-    return problem.answer(problem.drawn(part, m, seed))
-
-
-@ray.remote(max_retries=_TRIES)
-def _merge(problem: Problem, answers: list[list[int]]) -> list[int]:
-    return problem.merge(answers)

@@ -57,24 +57,27 @@ class Problem(NamedTuple):
         """How many rows there are in all."""
         return self.stored + len(self.added)
 
-    def size(self) -> int:
-        """How many arms there are to choose from."""
-        return self.rows - len(self.hidden) if self.ground is None else len(self.ground)
-
-    def ids(self, first: int = 0, last: int | None = None) -> Ids:
-        """The arms to choose from, of those from `first` up to `last`."""
+    def count(self, first: int = 0, last: int | None = None) -> int:
+        """How many arms there are to choose from, of those from `first` up to `last`."""
         end = self.rows if last is None else last
         among = self.hidden if self.ground is None else self.ground
-        low, high = np.searchsorted(among, (first, end))
+        low, high = np.searchsorted(among, (first, end)).tolist()
+        return int(high - low if self.ground is not None else end - first - (high - low))
+
+    def ids(self, first: int = 0, last: int | None = None) -> Ids:
+        """Those arms themselves, in order."""
+        end = self.rows if last is None else last
+        among = self.hidden if self.ground is None else self.ground
+        low, high = np.searchsorted(among, (first, end)).tolist()
         if self.ground is not None:
             return self.ground[low:high]
-        left: Ids = np.setdiff1d(np.arange(first, end), self.hidden[low:high], assume_unique=True)
-        return left
+        return np.delete(np.arange(first, end), self.hidden[low:high] - first)
 
-    def drawn(self, part: int, m: int, seed: int) -> Ids:
-        """One of m parts at random: the draw of `optimize.greedi`."""
+    def answer_of_draw(self, part: int, m: int, seed: int) -> list[int]:
+        """The answer of one of m parts at random: the draw of `optimize.greedi`."""
         arms = self.ids()
-        return arms[np.random.default_rng(seed).integers(m, size=len(arms)) == part]
+        part_of = np.random.default_rng(seed).integers(m, size=len(arms))
+        return self.answer(arms[np.flatnonzero(part_of == part)])
 
     def answer(self, ids: Ids) -> list[int]:
         """The first round of Algorithm 3: lazy greedy over one part, given in order of id."""
@@ -98,11 +101,11 @@ class Problem(NamedTuple):
 
     def check_size(self, arms: int) -> None:
         """Refuse a part, or a union of answers, whose utility would not fit into memory."""
-        columns = {"facility-location": self.size(), "log-det": len(self.anchor)}
+        columns = {"facility-location": self.count(), "log-det": len(self.anchor)}
         needed = 8 * arms * columns.get(self.utility, 1)
         if needed > self.memory:
             raise InvalidInput(
-                f"{self.utility} over {arms:,} of {self.size():,} arms needs "
+                f"{self.utility} over {arms:,} of {self.count():,} arms needs "
                 f"{needed / 2**30:,.1f} GiB for its numbers alone, and memory allows "
                 f"{self.memory / 2**30:,.1f}. Give a shortlist, more parts, or more memory."
             )
