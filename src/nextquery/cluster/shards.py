@@ -27,6 +27,7 @@ _LOST = (  # what an actor, its worker or its machine says by dying
     exceptions.OutOfMemoryError,
     exceptions.RpcError,
 )
+_NEXT_TO_NOTHING = 1 << 20  # bytes: Ray spreads only actors that ask for something
 _PAUSE = 0.05  # seconds before a call is sent again
 _STARTING = 120.0  # seconds for actors to start at all
 _RESPONSE = 5.0  # seconds in which an actor that lives answers a ping
@@ -90,13 +91,14 @@ class Shards:
         held = [number for number, share in enumerate(shares) if share.first < share.last]
         kind = ray.remote(
             num_cpus=0,
+            memory=_NEXT_TO_NOTHING,
             max_restarts=-1,
             max_task_retries=0,
             scheduling_strategy="SPREAD",
             concurrency_groups={"health": 1},
         )(Shard)
-        sharing = -(-len(held) // max(1, len(alive_nodes())))
-        self.actors = {i: kind.remote(shares[i], threads, max(1, sharing)) for i in held}
+        sharing = max(1, -(-len(held) // len(alive_nodes())))
+        self.actors = {i: kind.remote(shares[i], threads, sharing) for i in held}
         self._away: dict[int, Any] = {}  # a ping under way for each of them
         self._tokens, self._views = itertools.count(1), set[int]()
         self._told: dict[tuple[int, int], int] = {}
