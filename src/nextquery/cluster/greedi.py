@@ -1,4 +1,4 @@
-"""Algorithm 3 on a cluster: a lazy greedy per part, where its arms are, and one over the answers."""
+"""Algorithm 3 on a cluster: lazy greedy on every part, where its arms are, then on the answers."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
