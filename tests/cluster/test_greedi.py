@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import nextquery as nq
-from nextquery import folders, optimize, preference
-from nextquery.arms.ids import NO_IDS
-from nextquery.arms.pool import KIND, VERSION
+from nextquery import preference
 from nextquery.cluster import RayArmPool, greedi
-from nextquery.cluster.problem import Problem
-from nextquery.cluster.shard import Share
 from nextquery.errors import ClusterUnavailable, InvalidInput
 from nextquery.select.max_utility import UTILITIES
+from tests.cluster.one_process import in_one_process
 
 N, DIM = 48, 6
 TEXTS = [f"query {i}" for i in range(N)]
@@ -54,84 +51,6 @@ def pools(cluster: str, folder: Path) -> Iterator[dict[str, RayArmPool]]:
     yield opened
     for pool in opened.values():
         pool.close()
-
-
-def mass_of(
-    pool: nq.ArmPool, anchor: NDArray[Any], exclude: Sequence[int], epsilon: float
-) -> preference.Mass:
-    _, sums = pool.scan(pool.anchors([anchor]), [], exclude=[exclude], epsilon=epsilon)
-    assert sums is not None
-    return preference.Mass(float(sums.total[0]), float(sums.similar[0]), pool.count(exclude))
-
-
-def in_one_process(
-    pool: nq.ArmPool,
-    anchor: NDArray[Any],
-    k: int,
-    ids: Sequence[int],
-    partitions: int | Sequence[Sequence[int]],
-    *,
-    utility: str,
-    epsilon: float = 0.5,
-    reading: str = "example",
-    exclude: Sequence[int] = (),
-    seed: int = 0,
-) -> list[int]:
-    """What `optimize.greedi` makes of these arms of an ordinary pool; parts as ids."""
-    mass = mass_of(pool, anchor, exclude, epsilon)
-    clipped, similar = preference.clip(pool.score(ids, anchor), epsilon)
-    preferences = preference.of_mass(clipped, similar, mass, reading)
-    utility_here = UTILITIES[utility].of(preferences, pool.rows(ids))
-    parts: Any = partitions
-    if not isinstance(partitions, int):
-        parts = [np.searchsorted(ids, part).tolist() for part in partitions]
-    chosen = optimize.greedi(utility_here, range(len(ids)), k, parts, seed)
-    return [ids[place] for place in chosen]
-
-
-@given(st.data())
-def test_both_rounds_on_any_world(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    """What the nodes compute, here: one to eight shards, copies, strangers, and many equals."""
-    n, d = data.draw(st.integers(1, 30), "n"), data.draw(st.integers(1, 5), "dim")
-    rng = np.random.default_rng(data.draw(st.integers(0, 999), "seed"))
-    vectors = data.draw(
-        st.sampled_from([rng.normal(size=(n, d)), np.eye(d)[rng.integers(d, size=n)]]), "world"
-    )
-    copied = rng.random(n) < 0.4
-    vectors[copied] = vectors[rng.integers(n, size=int(copied.sum()))]
-    one = nq.ArmPool.from_vectors([str(arm) for arm in range(n)], vectors)
-    one.save(path := tmp_path_factory.mktemp("world"))
-    anchor = one.vectors[rng.integers(n)]
-    utility = data.draw(st.sampled_from(list(UTILITIES)), "utility")
-    reading = data.draw(st.sampled_from(preference.READINGS), "reading")
-    k, shards = data.draw(st.integers(1, n), "k"), data.draw(st.integers(1, 8), "shards")
-    similarities = one.score(range(n), anchor)
-    problem = Problem(
-        share=Share.of(folders.read(path, kind=KIND, version=VERSION), one.vectors, 0, n),
-        added=one.vectors[:0],
-        ground=None,
-        hidden=NO_IDS,
-        anchor=anchor,
-        mass=mass_of(one, anchor, (), 0.5),
-        epsilon=0.5,
-        reading=reading,
-        utility=utility,
-        strength=1.0,
-        peak=0.0,
-        k=k,
-        memory=1 << 30,
-    )
-    problem = problem._replace(peak=float(problem.preferences_of(similarities).max()))
-    bounds = np.sort(rng.integers(n + 1, size=shards - 1)).tolist()
-    ends = list(pairwise([0, *bounds, n]))
-    answers = [problem.answer(problem.ids(*shard)) for shard in ends]
-    parts = [list(range(*shard)) for shard in ends]
-    expected = in_one_process(
-        one, anchor, k, list(range(n)), parts, utility=utility, reading=reading
-    )
-    assert problem.merge(answers) == expected
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12)
