@@ -28,10 +28,10 @@ PARTS = (1, 2, 4, 8, 16, 32, 64)
 TRAPS = {"facility-location": facility_location_trap, "log-det": log_det_trap}
 SHARES = (0.06, 0.09, 0.125, 0.18, 0.25, 0.35, 0.5)
 LINES = {
-    ("sample", "random"): (drawing.BLUE, "-", "random parts"),
-    ("sample", "adversarial"): (drawing.RED, "--", "worst parts found"),
-    ("trap", "random"): (drawing.SKY, ":", "trap, random parts"),
-    ("trap", "adversarial"): (drawing.PINK, "-.", "trap, its parts"),
+    ("sample", "random"): (drawing.BLUE, "-", "sample, random parts"),
+    ("sample", "adversarial"): (drawing.RED, "--", "sample, worst found"),
+    ("trap", "random"): (drawing.GREEN, ":", "trap, random parts"),
+    ("trap", "adversarial"): (drawing.PINK, "-.", "trap, its own parts"),
 }
 REACH = 1 - 1 / math.e
 
@@ -192,7 +192,7 @@ def report(rows: list[dict[str, str]], k: int) -> None:
 
 
 def draw(rows: list[dict[str, str]], k: int) -> None:
-    figure, panels = drawing.new_figure(2, width=8.2, height=4.2)
+    figure, panels = drawing.new_figure(2, width=5.4, height=6.8, stacked=True)
     for axes, kind in zip(panels, TRAPS, strict=True):
         labels = []
         for line, (colour, style, label) in LINES.items():
@@ -201,19 +201,21 @@ def draw(rows: list[dict[str, str]], k: int) -> None:
             axes.fill_between(PARTS, low, high, color=colour, alpha=0.2, linewidth=0)
             labels.append((mean[-1], label, colour))
         for bound, label in (
-            ([REACH / min(k, m) for m in PARTS], "bound, any parts"),
-            ([REACH / 2] * len(PARTS), "bound, random parts"),
+            ([REACH / min(k, m) for m in PARTS], "bound for any parts"),
+            ([REACH / 2] * len(PARTS), "bound for random parts"),
         ):
             axes.plot(PARTS, bound, color=drawing.GREY, linewidth=1)
             labels.append((bound[-1], label, drawing.GREY))
         axes.set_xscale("log", base=2)
         axes.set_xticks(PARTS, [str(m) for m in PARTS])
         axes.minorticks_off()
-        axes.set(xlim=(1, PARTS[-1]), ylim=(0, 1.05), xlabel="parts m")
+        axes.set(
+            xlim=(1, PARTS[-1]), ylim=(0, 1.05), xlabel="parts m", ylabel="value / central greedy's"
+        )
         axes.grid(axis="y", color="#e5e5e5", linewidth=0.6)
-        axes.set_title(kind.replace("-", " "), loc="left", fontsize=9, fontweight="bold")
+        name = kind.replace("facility-", "facility ")
+        axes.set_title(f"GreeDi, {name}", loc="left", fontsize=9, fontweight="bold")
         drawing.label_ends(axes, labels, gap=0.05)
-    panels[0].set_ylabel("GreeDi's value / central greedy's")
     figure.savefig(FIGURES / "greedi-quality.png", dpi=200, metadata={"Software": None})
 
 

@@ -8,8 +8,8 @@ its answer to be good, and together the answers are worth little more than one o
 facility location k picks of the union get some k·share from the hidden arms and k/(2·m·share) from
 what is common, of k in all: with the best share, √(1/2m), that is √(2/m).
 
-The construction is ours, after the pattern of the known worst cases: a common core, and around it
-what each part must throw away (Indyk et al. 2014; Mirzasoleiman et al. 2016, section 4).
+The construction is ours. That parts chosen by an adversary allow no constant factor is known for
+coverage (Mirrokni and Zadimoghaddam 2015, introduction); a coverage is what the first trap is.
 """
 
 from typing import NamedTuple
