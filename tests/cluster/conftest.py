@@ -25,6 +25,8 @@ sys.stdin.read()
 def cluster() -> Iterator[str]:
     """The address of a Ray with two CPUs; this process is connected to it."""
     os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    # A node counts as lost after five checks that fail: 15 s by default, soon enough here.
+    os.environ["RAY_health_check_period_ms"] = "300"  # noqa: SIM112 (Ray spells it so)
     with subprocess.Popen(
         [sys.executable, "-c", _HEAD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as head:

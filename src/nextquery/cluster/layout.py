@@ -3,13 +3,13 @@
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 import ray
 
 from nextquery.arms.kernels import Ids
-from nextquery.checks import whole_number
+from nextquery.checks import number, one_of, whole_number
 from nextquery.cluster.shards import alive_nodes
 from nextquery.errors import InvalidInput
 
@@ -25,9 +25,28 @@ class Layout(TypedDict, total=False):
     on_missing: str
 
 
-def bounds_of(rows: int, layout: Layout) -> Ids:
-    """Where shards begin and end."""
-    given, count = layout.get("bounds"), layout.get("shards")
+class Plan(NamedTuple):
+    """A layout, checked and complete."""
+
+    bounds: Ids
+    threads: int | None
+    deadline: float
+    on_missing: str
+
+    @classmethod
+    def of(cls, rows: int, layout: Layout) -> "Plan":
+        """The plan for so many rows on the cluster that this process is connected to."""
+        threads = layout.get("threads")
+        return cls(
+            _bounds(rows, layout.get("bounds"), layout.get("shards")),
+            None if threads is None else whole_number(threads, "threads", at_least=1),
+            number(layout.get("deadline", 30.0), "deadline", low=0, above_low=True),
+            one_of(layout.get("on_missing", "refuse"), "on_missing", ("refuse", "partial")),
+        )
+
+
+def _bounds(rows: int, given: Sequence[int] | None, count: int | None) -> Ids:
+    """Where shards begin and end; by default there is one on each machine."""
     if given is None:
         machines = len({node["NodeManagerAddress"] for node in alive_nodes()})
         shards = machines if count is None else whole_number(count, "shards", at_least=1)

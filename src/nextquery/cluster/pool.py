@@ -1,6 +1,7 @@
 """The pool of arms on a Ray cluster: the same answers from shards on many machines."""
 
 import os
+import shutil
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -19,11 +20,10 @@ from nextquery.arms.pool import KIND, VERSION, ArmPool
 from nextquery.arms.rows import Rows
 from nextquery.arms.scan import Sums
 from nextquery.arms.search import Band, Found
-from nextquery.checks import number, one_of, whole_number
 from nextquery.cluster import tasks
 from nextquery.cluster.connection import connect
-from nextquery.cluster.layout import Layout, bounds_of, scratch_folder
-from nextquery.cluster.merge import Hidden, merged
+from nextquery.cluster.layout import Layout, Plan, scratch_folder
+from nextquery.cluster.merge import Hidden, band_for, merged
 from nextquery.cluster.shard import Part
 from nextquery.cluster.shards import Call, Shards, Whereabouts
 from nextquery.encode.base import Encoder
@@ -74,10 +74,18 @@ class RayArmPool(ArmPool):
         """Write a pool to `path` and open it on the cluster."""
         pool = ArmPool.from_vectors(texts, vectors, origin=origin, encoder=encoder)
         connect(layout.get("address"))
-        scratch = None if path is not None else scratch_folder()
-        target = Path(path) if scratch is None else scratch  # type: ignore[arg-type]
-        pool.save(target)
-        return cls._on_cluster(folders.read(target, kind=KIND, version=VERSION), layout, scratch)
+        plan = Plan.of(len(pool), layout)
+        if path is not None:
+            pool.save(path)
+            return cls._on_cluster(folders.read(path, kind=KIND, version=VERSION), plan)
+        scratch = scratch_folder()
+        try:
+            pool.save(scratch)
+            folder = folders.read(scratch, kind=KIND, version=VERSION)
+            return cls._on_cluster(folder, plan, scratch)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], **layout: Unpack[Layout]) -> Self:
@@ -88,26 +96,22 @@ class RayArmPool(ArmPool):
     def of(cls, folder: folders.Folder, **layout: Unpack[Layout]) -> Self:
         """The pool in an opened folder, whatever else that holds."""
         connect(layout.get("address"))
-        return cls._on_cluster(folder, layout)
+        rows = folder.array("vectors.npy")
+        return cls._on_cluster(folder, Plan.of(len(rows), layout))
 
     @classmethod
-    def _on_cluster(
-        cls, folder: folders.Folder, layout: Layout, scratch: Path | None = None
-    ) -> Self:
-        threads = layout.get("threads")
-        deadline = number(layout.get("deadline", 30.0), "deadline", low=0, above_low=True)
-        choice = one_of(layout.get("on_missing", "refuse"), "on_missing", ("refuse", "partial"))
-        pool = super().of(folders.Folder(folder.path.resolve(), folder.meta, folder.files))
-        assert pool._folder is not None
+    def _on_cluster(cls, folder: folders.Folder, plan: Plan, scratch: Path | None = None) -> Self:
+        whole = folders.Folder(folder.path.resolve(), folder.meta, folder.files)
+        pool = super().of(whole)
         shards = Shards(
-            pool._folder,
+            whole,
             pool._rows.stored,
-            bounds_of(len(pool._rows), layout),
-            deadline=deadline,
-            threads=None if threads is None else whole_number(threads, "threads", at_least=1),
+            plan.bounds,
+            deadline=plan.deadline,
+            threads=plan.threads,
             scratch=scratch,
         )
-        pool._enter(shards, choice)
+        pool._enter(shards, plan.on_missing)
         return pool
 
     def _enter(self, shards: Shards, on_missing: str) -> None:
@@ -199,7 +203,7 @@ class RayArmPool(ArmPool):
         sums = Sums(np.zeros(len(anchors)), np.zeros(len(anchors)))
         for start in range(0, len(anchors), step):
             part = slice(start, min(start + step, len(anchors)))
-            now = [_band(band, part) for band in bands]
+            now = [band_for(band, part) for band in bands]
             rows, totals, missing = self._scan(anchors[part], now, hidden[part], epsilon)
             found += rows
             if totals is not None:
@@ -212,6 +216,7 @@ class RayArmPool(ArmPool):
 
         The function must be importable on every node; arms added since are not in any part.
         """
+        self._check_open()
         calls = {i: self._call(i, task, args) for i in self._shards.actors}
         answers, missing = self._shards.gather(self._shards.send(calls))
         if missing:
@@ -289,9 +294,3 @@ class RayArmPool(ArmPool):
     def _check_open(self) -> None:
         if not self._left.alive:
             raise InvalidInput("this RayArmPool is closed. Open it again with RayArmPool.open.")
-
-
-def _band(band: Band, part: slice) -> Band:
-    """A band for some of the anchors, where its bounds differ from one to the next."""
-    low, high = (np.asarray(end, float) for end in (band.low, band.high))
-    return Band(band.k, low[part] if low.ndim else low, high[part] if high.ndim else high)
