@@ -46,8 +46,9 @@ def greedi(
 
     Ids and order are those of `optimize.greedi` in one process with the same arms and the same
     parts, on nodes with one type of processor. What crosses the network are ids: k from every part,
-    and the ground set where it is given; the nodes map the vectors they need. With the
-    modular ``log-probability`` the answer is that of `MaxUtility`, which needs one pass only.
+    and the ground set where it is given; the nodes map the vectors they need. With the modular
+    ``log-probability`` the answer is that of `MaxUtility`, which needs one pass only (and under
+    ``joint`` leaves out arms of no preference).
 
     For facility location and log-det the value is at least (1 − 1/e)/min(k, m) of the best for m
     parts of any kind (Mirzasoleiman et al. 2016), and (1 − 1/e)/2 in expectation for random ones
