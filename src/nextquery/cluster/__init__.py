@@ -1,6 +1,7 @@
 """Beyond one machine: the same calls on a Ray cluster."""
 
 from nextquery.cluster.connection import connect
+from nextquery.cluster.greedi import greedi
 from nextquery.cluster.pool import RayArmPool
 
-__all__ = ["RayArmPool", "connect"]
+__all__ = ["RayArmPool", "connect", "greedi"]
