@@ -25,6 +25,7 @@ from nextquery.service.store import Store
 from tests.service.worlds import TEXTS, caught_up, options, small_pool, until
 
 SHARDS, HELD = 3, range(20, 40)  # the arms of the second shard
+SIMILAR = {"policy": "most-similar"}  # an answer then depends on nothing but its query
 
 
 @pytest.fixture(scope="module")
@@ -117,10 +118,9 @@ def test_answers_are_those_of_one_process(start: Start, strict: RayArmPool, fold
 
 def test_killed_under_load(start: Start, strict: RayArmPool, folder: Path) -> None:
     """Every answer is whole and equal, or an honest 503; and soon all are whole again."""
-    similar = {"policy": "most-similar"}  # so that an answer depends on nothing but its query
-    here = start(nq.ArmPool.open(folder), **similar)
+    here = start(nq.ArmPool.open(folder), **SIMILAR)
     wanted = {text: arms(here, text) for text in TEXTS[::5]}
-    client = http(start(strict, **similar))
+    client = http(start(strict, **SIMILAR))
     before = strict.whereabouts()[0].pid
     answers: list[tuple[str, Response]] = []
     end = threading.Event()
@@ -177,10 +177,10 @@ def test_refused_and_ready_again(start: Start, strict: RayArmPool) -> None:
 def test_partial_says_so(start: Start, lenient: RayArmPool, folder: Path) -> None:
     rest = nq.ArmPool.open(folder)
     rest.remove(HELD)
-    engine = start(lenient)
+    engine = start(lenient, **SIMILAR)
     client = http(engine, on_missing="partial")
-    text = "roses and bread"  # no arm, so that the memory adds none
-    wanted = arms(start(rest), text)
+    text = "roses and bread"
+    wanted = arms(start(rest, **SIMILAR), text)
     with stopped(lenient):
         said = client.post("/v1/recommend", json={"session_id": "s", "query": text}).json()
         assert (said["partial"], said["not_searched"]) == (True, len(HELD))
@@ -205,7 +205,7 @@ def test_partial_says_so(start: Start, lenient: RayArmPool, folder: Path) -> Non
 
 
 def test_the_command_with_two_workers(cluster: str, folder: Path, tmp_path: Path) -> None:
-    settings = {"cluster": cluster, "shards": 2, "workers": 2, "warm_sessions": 20, "k": 20}
+    settings = {"cluster": cluster, "shards": 1, "workers": 2, "warm_sessions": 20, "k": 20}
     store, log = f"sqlite:///{tmp_path / 'events.db'}", tmp_path / "log"
     with ServiceProcess(folder, store, settings=settings, log=log) as service:
         with nq.Client(service.url, timeout=30.0) as client:
