@@ -10,6 +10,7 @@ that of a pool in this process.
 import argparse
 import itertools
 import os
+import secrets
 import signal
 import tempfile
 import threading
@@ -33,6 +34,7 @@ from tests.cluster.nodes import kill, second_node
 QUERIES = 200
 SHARDS = 4
 QUIET = 5.0  # seconds of whole answers after which it has recovered
+ENOUGH = 20  # and how many of them
 LONGEST = 180.0  # seconds to wait for that
 
 
@@ -51,7 +53,7 @@ class Load:
 
     def __init__(self, url: str, wanted: dict[str, list[int]], clients: int) -> None:
         self.url, self.wanted, self.got = url, wanted, list[Got]()
-        self._end = threading.Event()
+        self._end, self._name = threading.Event(), secrets.token_hex(4)
         self._threads = [threading.Thread(target=self._ask, args=(i,)) for i in range(clients)]
 
     def __enter__(self) -> "Load":
@@ -71,7 +73,7 @@ class Load:
                 if self._end.is_set():
                     return
                 text, sent = next(texts), time.monotonic()
-                body = {"session_id": f"{number}-{count}", "query": text}
+                body = {"session_id": f"{self._name}-{number}-{count}", "query": text}
                 answer = client.post("/v1/recommend", json=body)
                 said = answer.json()
                 arms = [one["arm_id"] for one in said.get("recommendations", [])]
@@ -153,7 +155,7 @@ def phase(what: str, strike: Callable[[], object], load: Load) -> str:
         bad = [one.done for one in load.got if one.status != 200 or one.partial]
         met = [one for one in load.got if one.sent < struck < one.done]
         since = max([struck, *bad, *(one.done for one in met)])
-        if time.monotonic() > since + QUIET:
+        if sum(one.sent > since for one in load.got) >= ENOUGH and time.monotonic() > since + QUIET:
             break
     got = list(load.got)
     whole = [one for one in got if one.status == 200 and not one.partial and one.right]
