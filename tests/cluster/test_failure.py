@@ -131,8 +131,8 @@ def test_partial_answers_say_so_and_whole_ones_come_back(hasty: Pair) -> None:
         assert both.there.answering() == [True, False, True]
         for some in ([0, 22], [59, 39, 20]):  # a few arms are read from the files here
             assert np.array_equal(both.there.rows(some), both.here.rows(some))
-            scores = [pool.score(some, ANCHORS[0]) for pool in both]
-            assert np.array_equal(*scores)
+            scores = both.here.score(some, ANCHORS[0])
+            assert np.array_equal(both.there.score(some, ANCHORS[0]), scores)
     while both.there.nearest(ANCHORS, 1).missing:  # it is noticed when it responds again
         time.sleep(0.05)
     same(both.here.nearest(ANCHORS, 50), both.there.nearest(ANCHORS, 50))

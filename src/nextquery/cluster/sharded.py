@@ -51,7 +51,6 @@ class ShardedPool(ArmPool):
 
     def answering(self) -> list[bool]:
         """Whether each shard responds now."""
-        self._check_open()
         return self._shards.answering()
 
     def rows(self, ids: Iterable[int]) -> Vectors:
