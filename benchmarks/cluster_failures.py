@@ -35,7 +35,7 @@ QUERIES = 200
 SHARDS = 4
 QUIET = 5.0  # seconds of whole answers after which it has recovered
 ENOUGH = 20  # and how many of them
-AGAIN = 0.3  # seconds after the kill: who was asked before and is answered later was asked again
+AFTER = 0.3  # seconds: who asked before the kill and is answered so long after it had to wait
 LONGEST = 180.0  # seconds to wait for that
 
 
@@ -113,7 +113,7 @@ def main() -> None:
                 f"clients, on_missing={options.on_missing}, shard_deadline_s={options.deadline:g}\n"
             )
             print(
-                "| kill -9 of | complete | of them asked again | partial | refused | "
+                "| kill -9 of | complete | of them under way then | partial | refused | "
                 "wrong or short | longest answer, s | last refused or partial after, s |"
             )
             print("|---|---:|---:|---:|---:|---:|---:|---:|")
@@ -163,7 +163,7 @@ def phase(what: str, strike: Callable[[], object], load: Load) -> str:
             break
     got = list(load.got)
     whole = [one for one in got if one.status == 200 and not one.partial and one.right]
-    again = [one for one in whole if one.sent < struck + AGAIN < one.done]
+    waited = [one for one in whole if one.sent < struck and struck + AFTER < one.done]
     partial = [one for one in got if one.partial]
     refused = [one for one in got if one.status == 503]
     wrong = len(got) - len(whole) - len(partial) - len(refused)
@@ -171,7 +171,7 @@ def phase(what: str, strike: Callable[[], object], load: Load) -> str:
     away = [one.done - struck for one in (*partial, *refused)]
     back = f"{max(away):.1f}" if away else "–"
     return (
-        f"| {what} | {len(whole)} | {len(again)} | {len(partial)} | {len(refused)} | {wrong} | "
+        f"| {what} | {len(whole)} | {len(waited)} | {len(partial)} | {len(refused)} | {wrong} | "
         f"{longest:.1f} | {back} |"
     )
 

@@ -23,6 +23,7 @@ from nextquery.errors import InvalidInput
 _TOGETHER = 1024  # anchors in one request
 _ANSWER = 1 << 20  # arms in one answer of a shard: about 12 MB
 _ROWS = 1 << 16  # vectors in one answer
+_FEW = 8  # rows that are read from the files sooner than a shard is asked
 _LARGE = 1 << 16  # bytes from which anchors are put where all shards find them
 
 
@@ -163,6 +164,9 @@ class ShardedPool(ArmPool):
     def _by_id(self, ids: Ids, task: Callable[..., Any], out: Any, *args: Any) -> None:
         """Fill `out` with a task's answers for a few arms, each from the shard that has it."""
         bounds = self._shards.bounds
+        if len(ids) <= _FEW:
+            out[:] = self._from_files(ids, task, *args)
+            return
         of = np.searchsorted(bounds, ids, side="right") - 1
         places = {int(i): np.flatnonzero(of == i) for i in np.unique(of)}
         here = places.pop(len(bounds) - 1, None)
@@ -172,10 +176,14 @@ class ShardedPool(ArmPool):
             mine = Part(Rows(self._added()), int(bounds[-1]), ids[:0])
             out[here] = task(mine, ids[here] - bounds[-1], *args)
         answers, away = self._shards.gather(sent)
-        for i in away:  # a few rows can be read here as well: we opened the same files
-            out[places[i]] = task(Part(self._rows, 0, ids[:0]), ids[places[i]], *args)
+        for i in away:
+            out[places[i]] = self._from_files(ids[places[i]], task, *args)
         for i, answer in answers.items():
             out[places[i]] = answer
+
+    def _from_files(self, ids: Ids, task: Callable[..., Any], *args: Any) -> Any:
+        """What shards would answer, read here: we opened the same files."""
+        return task(Part(self._rows, 0, ids[:0]), ids, *args)
 
     def _on_gpu(self, device: str, anchors: int) -> bool:
         if gpu.wanted(device, 0, 0):
