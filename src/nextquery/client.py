@@ -39,6 +39,8 @@ class Slate:
     policy: str
     model_version: int
     fallback: bool
+    partial: bool = False
+    not_searched: int = 0
 
 
 @dataclass(frozen=True)

@@ -138,26 +138,33 @@ def read(path: str | os.PathLike[str], *, kind: str, version: int) -> Folder:
     )
 
 
-def _manifest(root: Path, kind: str) -> dict[str, Any]:
+def newest(folder: Folder) -> Folder:
+    """The folder as it stands now, whatever was saved there since it was opened."""
+    manifest = _manifest(folder.path, None)
+    return Folder(folder.path, manifest["meta"], manifest["files"])
+
+
+def _manifest(root: Path, kind: str | None) -> dict[str, Any]:
+    wanted = kind or "folder of nextquery"
     try:
         text = (root / MANIFEST).read_text(encoding="utf-8")
     except FileNotFoundError:
         found = "there is no such folder" if not root.exists() else f"it has no {MANIFEST}"
         raise NotAFolder(
-            f"{root} is not a {kind}: {found}. Give the folder that a save wrote."
+            f"{root} is not a {wanted}: {found}. Give the folder that a save wrote."
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise NotAFolder(f"{root} is not a {kind}: cannot read {MANIFEST}: {error}.") from error
+        raise NotAFolder(f"{root} is not a {wanted}: cannot read {MANIFEST}: {error}.") from error
     try:
         manifest = json.loads(text)
         found = manifest["kind"]
         manifest["version"], manifest["meta"], manifest["files"].items()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotAFolder(
-            f"{root} is not a {kind}: its {MANIFEST} cannot be understood ({error!r}). "
+            f"{root} is not a {wanted}: its {MANIFEST} cannot be understood ({error!r}). "
             "Restore it from a backup or build it again."
         ) from error
-    if found != kind:
+    if kind is not None and found != kind:
         raise NotAFolder(f"{root} holds a {found}, not a {kind}. Give the folder of a {kind}.")
     return dict(manifest)
 

@@ -17,7 +17,7 @@ from nextquery import utility_loops as loops
 from nextquery.checks import number
 from nextquery.compiled import compiled
 from nextquery.errors import InvalidInput
-from nextquery.vectors import unit_rows
+from nextquery.vectors import on_grid, unit_rows
 
 __all__ = ["FacilityLocation", "LogDet", "LogProbability", "Utility"]
 
@@ -151,16 +151,31 @@ class FacilityLocation(Utility):
     Monotone and submodular: arms that many preferred others resemble come first, and a near-copy of
     a chosen arm adds nothing.
 
+    Parameters
+    ----------
+    candidates : which of the arms can be asked for; all by default. They are then 0, 1, … in
+        this order, all arms are still represented, and only their rows of the cosines are kept.
+
     >>> twins_and_other = FacilityLocation([0.4, 0.4, 0.2], [[1, 0], [1, 0], [0, 1]])
     >>> twins_and_other.gain([0], 1), round(twins_and_other.gain([0], 2), 6)
     (0.0, 0.2)
     """
 
-    def __init__(self, preferences: ArrayLike, vectors: ArrayLike) -> None:
+    def __init__(
+        self,
+        preferences: ArrayLike,
+        vectors: ArrayLike,
+        *,
+        candidates: Sequence[int] | None = None,
+    ) -> None:
         super().__init__(preferences)
-        rows = _rows(vectors, self.n)
-        self._kernel = rows @ rows.T
+        rows = on_grid(_rows(vectors, self.n))
+        self._whole = candidates is None
+        chosen = rows if candidates is None else rows[self._checked(candidates)]
+        self._kernel = chosen @ rows.T
         np.maximum(self._kernel, 0.0, out=self._kernel)
+        self.n = len(chosen)
+        self._forget()
 
     @classmethod
     def of(cls, preferences: ArrayLike, vectors: ArrayLike) -> "FacilityLocation":
@@ -168,7 +183,7 @@ class FacilityLocation(Utility):
         return cls(preferences, vectors)
 
     def _reset(self) -> None:
-        self._covered = np.zeros(self.n)
+        self._covered = np.zeros(self.preferences.size)
         self._ceilings = np.empty(0)
 
     def _grow(self, arm: int) -> None:
@@ -178,7 +193,8 @@ class FacilityLocation(Utility):
         gains = np.empty(arms.size)
         sums = compiled(loops.newly_covered, any_order=True)
         sums(self._kernel, self._covered, self.preferences, arms, gains)
-        if 2 * arms.size >= self.n:  # following all gains is worth it only where most are wanted
+        # Following all gains is worth it only where most are wanted.
+        if self._whole and 2 * arms.size >= self.n:
             self._ceilings = np.full(self.n, np.inf)
             self._ceilings[arms] = gains
             self._followed, self._slack = self._covered.copy(), 0.0
@@ -213,18 +229,26 @@ class LogDet(Utility):
     Parameters
     ----------
     strength : λ > 0; the larger, the more diversity counts.
+    peak : the preference that Q scales to 1, at least the largest one here; that by default. Where
+        these arms are a part of others, it is the largest of them all.
 
     >>> round(LogDet([1.0, 1.0], [[1, 0], [0, 1]]).value([0, 1]), 6)  # 2 ln 2
     1.386294
     """
 
     def __init__(
-        self, preferences: ArrayLike, vectors: ArrayLike, *, strength: float = 1.0
+        self,
+        preferences: ArrayLike,
+        vectors: ArrayLike,
+        *,
+        strength: float = 1.0,
+        peak: float | None = None,
     ) -> None:
         self.strength = number(strength, "strength", low=0, above_low=True)
         self._rows = np.empty((0, 0))
         super().__init__(preferences)
-        peak = self.preferences.max(initial=0.0)
+        largest = self.preferences.max(initial=0.0)
+        peak = largest if peak is None else number(peak, "peak", low=largest)
         q = self.preferences / peak if peak > 0 else np.ones(self.n)
         self._rows = _rows(vectors, self.n) * (np.sqrt(self.strength) * q)[:, None]
         self._reset()
@@ -246,7 +270,8 @@ class LogDet(Utility):
             self._directions = np.concatenate([self._directions, more])
         known, x = self._directions[:size], self._rows[arm]
         left = self._catch_up(np.array([arm]))[0]
-        self._directions[size] = (x - (known @ x) @ known) / np.sqrt(left)
+        compiled(loops.unexplained, any_order=True)(known, x, self._directions[size])
+        self._directions[size] /= np.sqrt(left)
 
     def _gains(self, arms: NDArray[np.intp]) -> Floats:
         gains: Floats = np.log(self._catch_up(arms))

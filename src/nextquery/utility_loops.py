@@ -44,3 +44,14 @@ def explain(
             # I + PSD never leaves less than 1; rounding might.
             rest[arm] = max(rest[arm] - along * along, 1.0)
         met[arm] = len(directions)
+
+
+def unexplained(directions: Floats, row: Floats, out: Floats) -> None:
+    """What of a row no direction explains; not by BLAS, whose threads change the last bits."""
+    out[:] = row
+    for s in range(len(directions)):
+        along = 0.0
+        for j in range(len(row)):
+            along += row[j] * directions[s, j]
+        for j in range(len(row)):
+            out[j] -= along * directions[s, j]

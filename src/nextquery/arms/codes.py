@@ -65,6 +65,13 @@ class Codes(NamedTuple):
         """The codes of an opened folder, memory-mapped, if it has any."""
         return cls(*(folder.array(name) for name in FILES)) if FILES[0] in folder else None
 
+    def cut(self, first: int, last: int) -> "Codes":
+        """The codes of some rows in a run; a group that is cut keeps a bound that holds."""
+        starts = np.arange(first, last, GROUP)
+        ends = np.minimum(starts + GROUP, last) - 1
+        largest = np.maximum(self.residuals[starts // GROUP], self.residuals[ends // GROUP])
+        return Codes(self.rows[first:last], self.scales[first:last], largest)
+
     def parts(self) -> dict[str, Part]:
         """What a folder keeps of them."""
         return dict(zip(FILES, self, strict=True))

@@ -1,6 +1,6 @@
 """Ids as callers give them, checked: arrays of whole numbers that name arms there are."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,3 +29,19 @@ def checked_ids(ids: Iterable[Any], what: str, rows: int, *, keep_order: bool = 
         raise InvalidInput(f"{what}: there is no arm {given[bad][0]}; ids go from 0 to {rows - 1}.")
     wanted = given.astype(np.int64)
     return wanted if keep_order else np.unique(wanted)
+
+
+def ids_per_anchor(exclude: Sequence[Any], anchors: int, rows: int) -> list[Ids]:
+    """One checked array of ids for each anchor, from nothing at all or from one sequence each.
+
+    >>> [ids.tolist() for ids in ids_per_anchor([[2, 0], []], anchors=2, rows=5)]
+    [[0, 2], []]
+    """
+    if len(exclude) == 0:
+        return [NO_IDS] * anchors
+    if len(exclude) != anchors or any(np.ndim(ids) != 1 for ids in exclude):
+        raise InvalidInput(
+            f"exclude must be empty or one sequence of ids per anchor; received "
+            f"{len(exclude)} entries for {anchors} anchors."
+        )
+    return [checked_ids(ids, "exclude", rows) for ids in exclude]

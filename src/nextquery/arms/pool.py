@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike
 from nextquery import folders
 from nextquery.arms import gpu, storage
 from nextquery.arms.blocks import Blocks
-from nextquery.arms.codes import FEW, Codes
-from nextquery.arms.ids import NO_IDS, checked_ids
+from nextquery.arms.codes import Codes
+from nextquery.arms.ids import NO_IDS, checked_ids, ids_per_anchor
 from nextquery.arms.kernels import Floats, Ids, Vectors
 from nextquery.arms.origin import Origin
 from nextquery.arms.rows import Rows
-from nextquery.arms.scan import Sums, scan
-from nextquery.arms.search import Band, Found, as_arrays
+from nextquery.arms.scan import Sums, scan_rows
+from nextquery.arms.search import Band, Found, Nearest
 from nextquery.arms.texts import Texts, matched
 from nextquery.encode.base import Encoder
 from nextquery.errors import InvalidInput
@@ -60,7 +60,7 @@ class ArmPool:
         *,
         origin: Origin | None = None,
         encoder: Encoder | None = None,
-    ) -> "ArmPool":
+    ) -> Self:
         """A pool in memory. Rows are scaled to length 1; texts must be distinct.
 
         `origin` is the log the arms come from, `encoder` what made the vectors; both are saved
@@ -72,12 +72,12 @@ class ArmPool:
         return cls(table, rows, origin=origin, encoder=encoder)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> "ArmPool":
+    def open(cls, path: str | os.PathLike[str]) -> Self:
         """Open a saved pool: checks the manifest and maps the files, whatever their size."""
         return cls.of(folders.read(path, kind=KIND, version=VERSION))
 
     @classmethod
-    def of(cls, folder: folders.Folder) -> "ArmPool":
+    def of(cls, folder: folders.Folder) -> Self:
         """The pool in an opened folder, whatever else that holds."""
         said = folder.meta.get("log")
         origin = None if said is None else Origin.of(folder, said)
@@ -87,7 +87,7 @@ class ArmPool:
         pool._folder = folder
         return pool
 
-    def copy(self) -> "ArmPool":
+    def copy(self) -> Self:
         """A pool that starts as this one is, sharing its stored rows, and then goes its own way.
 
         >>> pool = ArmPool.from_vectors(["cats"], [[1, 0]])
@@ -95,7 +95,7 @@ class ArmPool:
         >>> twin.add(["stocks"], [[0, 1]]).tolist(), len(pool), len(twin)
         ([1], 1, 2)
         """
-        twin = ArmPool(self._texts.copy(), self._rows.stored, self._removed, origin=self.origin)
+        twin = type(self)(self._texts.copy(), self._rows.stored, self._removed, origin=self.origin)
         twin._rows, twin._encoder, twin._folder = self._rows.copy(), self._encoder, self._folder
         return twin
 
@@ -205,6 +205,10 @@ class ArmPool:
         """The vectors of a few arms, in the order of `ids`."""
         return self._blocks().rows(self._ids(ids, "ids", keep_order=True))
 
+    def rows_of(self, sets: Sequence[Ids]) -> list[Vectors]:
+        """The vectors of several sets of arms."""
+        return [self.rows(ids) for ids in sets]
+
     def score(self, ids: Iterable[int], vector: ArrayLike) -> Floats:
         """The exact similarities of a few arms with one anchor."""
         wanted = self._ids(ids, "ids", keep_order=True)
@@ -219,7 +223,7 @@ class ArmPool:
         below: ArrayLike | None = None,
         *,
         device: str = "auto",
-    ) -> tuple[Any, Any]:
+    ) -> Nearest:
         """The k most similar arms, exactly: ids and similarities by (−similarity, id).
 
         Of one vector: two arrays. Of a matrix: two (b, k) arrays, or two lists of arrays where
@@ -232,12 +236,12 @@ class ArmPool:
         one = given.ndim == 1
         matrix = self.anchors(given[None] if one else given)
         hidden = self.excluded([exclude] if one else exclude, len(matrix))
-        if gpu.wanted(device, len(matrix), self.rows_in_all) and below is None:
+        if self._on_gpu(device, len(matrix)) and below is None:
             self._there = gpu.there(self._there, self._rows, self._removed, device)
             found = self._there.nearest(matrix, k, hidden, band.low)
         else:
             found = [row[0] for row in self.scan(matrix, [band], exclude=hidden)[0]]
-        return (found[0].ids, found[0].similarities) if one else as_arrays(found, k)
+        return Nearest.of(found, k, one=one)
 
     def scan(
         self,
@@ -249,10 +253,8 @@ class ArmPool:
     ) -> tuple[list[list[Found]], Sums | None]:
         """The pass behind `nearest` and every selection: see `nextquery.arms.scan`."""
         hidden = self.excluded(exclude, len(anchors))
-        # Codes are too coarse for the sums.
-        codes = self._rows.codes() if epsilon is None and len(anchors) <= FEW else None
-        blocks = Blocks(self._rows.segments(), self._removed, codes)
-        return scan(blocks, anchors, bands, exclude=hidden, epsilon=epsilon)
+        rows, removed = self._rows, self._removed
+        return scan_rows(rows, removed, anchors, bands, exclude=hidden, epsilon=epsilon)
 
     def products(self, anchor: Vectors) -> Vectors:
         """Float32 products of every row with one anchor: within `scan.error_bound` of the score."""
@@ -279,14 +281,10 @@ class ArmPool:
 
     def excluded(self, exclude: Sequence[Any], anchors: int) -> list[Ids]:
         """`exclude` as one array of ids per anchor."""
-        if len(exclude) == 0:
-            return [NO_IDS] * anchors
-        if len(exclude) != anchors or any(np.ndim(ids) != 1 for ids in exclude):
-            raise InvalidInput(
-                f"exclude must be empty or one sequence of ids per anchor; received "
-                f"{len(exclude)} entries for {anchors} anchors."
-            )
-        return [self._ids(ids, "exclude") for ids in exclude]
+        return ids_per_anchor(exclude, anchors, self.rows_in_all)
+
+    def _on_gpu(self, device: str, anchors: int) -> bool:
+        return gpu.wanted(device, anchors, self.rows_in_all)
 
     def _blocks(self) -> Blocks:
         return Blocks(self._rows.segments(), self._removed)

@@ -18,8 +18,9 @@ import numpy as np
 from nextquery.arms import kernels
 from nextquery.arms.blas import one_thread_each
 from nextquery.arms.blocks import Block, Blocks
-from nextquery.arms.codes import coded_anchors
+from nextquery.arms.codes import FEW, coded_anchors
 from nextquery.arms.kernels import Floats, Ids, Vectors
+from nextquery.arms.rows import Rows
 from nextquery.arms.search import Band, Found, Search, error_bound, together
 from nextquery.compiled import compiled
 
@@ -31,10 +32,30 @@ _SHORTEST, _LONGEST, _LONGEST_OF_ONE = 1 << 10, 1 << 12, 1 << 16  # arms in a bl
 
 
 class Sums(NamedTuple):
-    """Per anchor: Σ and Σ≥ of the clipped similarities over the arms scanned."""
+    """Per anchor: Σ and Σ≥ of the clipped similarities over the arms scanned.
+
+    `missing` says how many arms could not be scanned: never any but on a cluster.
+    """
 
     total: Floats
     similar: Floats
+    missing: int = 0
+
+
+def scan_rows(
+    rows: Rows,
+    removed: Ids,
+    anchors: Vectors,
+    bands: Sequence[Band],
+    *,
+    exclude: Sequence[Ids],
+    epsilon: float | None = None,
+) -> tuple[list[list[Found]], Sums | None]:
+    """`scan` of rows, by their coded copy where that is quicker."""
+    # Codes are too coarse for the sums.
+    codes = rows.codes() if epsilon is None and len(anchors) <= FEW else None
+    blocks = Blocks(rows.segments(), removed, codes)
+    return scan(blocks, anchors, bands, exclude=exclude, epsilon=epsilon)
 
 
 def scan(
@@ -62,7 +83,7 @@ def scan(
             [list(row) for row in zip(*results, strict=True)] or [[] for _ in exclude[part]]
         )
         if sums is not None:
-            totals[part], similars[part] = sums
+            totals[part], similars[part] = sums.total, sums.similar
     return found, None if epsilon is None else Sums(totals, similars)
 
 

@@ -41,10 +41,28 @@ class Band(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Arms in order (−similarity, id), with their similarities."""
+    """Arms in order (−similarity, id), with their similarities.
+
+    `missing` says how many arms could not be searched: never any but on a cluster.
+    """
 
     ids: Ids
     similarities: Floats
+    missing: int = 0
+
+
+class Nearest(tuple[Any, Any]):
+    """Ids and similarities; `missing` says how many arms could not be searched."""
+
+    missing: int = 0
+
+    @classmethod
+    def of(cls, found: Sequence[Found], k: int, *, one: bool) -> "Nearest":
+        """The answer for one anchor, or for a matrix of them."""
+        arrays = (found[0].ids, found[0].similarities) if one else _as_arrays(found, k)
+        nearest = cls(arrays)
+        nearest.missing = max((row.missing for row in found), default=0)
+        return nearest
 
 
 def error_bound(d: int) -> float:
@@ -198,7 +216,7 @@ class _Proposals(NamedTuple):
         return cls(*(np.concatenate([part[i] for part in parts]) for i in range(4)))
 
 
-def as_arrays(found: Sequence[Found], k: int) -> tuple[Any, Any]:
+def _as_arrays(found: Sequence[Found], k: int) -> tuple[Any, Any]:
     """Ids and similarities as two matrices, or as two lists where rows differ in length."""
     ids, similarities = [row.ids for row in found], [row.similarities for row in found]
     if not ids:

@@ -1,5 +1,6 @@
 """`nextquery serve`: recommend and learn over HTTP."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,7 @@ import typer
 
 from nextquery.cli import settings_options as s
 from nextquery.cli.output import Stages
+from nextquery.cli.serving import joined, open_pool
 
 _SAMPLE = "pools/sample"
 
@@ -23,6 +25,18 @@ def serve(
     host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
     port: Annotated[str | None, typer.Option(help="The port; 0: any free one.")] = None,
     workers: Annotated[str | None, typer.Option(help="Processes that answer.")] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Search the pool on a Ray cluster: host:port of its head node, auto for the Ray "
+            "of this machine, or local to start one here.",
+        ),
+    ] = None,
+    shards: Annotated[
+        str | None,
+        typer.Option(help="Parts of the pool on the cluster; by default one for each machine."),
+    ] = None,
     keys: Annotated[
         str | None, typer.Option(help="Whether requests need an API key: auto, on, off.")
     ] = None,
@@ -43,18 +57,22 @@ def serve(
         "host": host,
         "port": port,
         "workers": workers,
+        "cluster": cluster,
+        "shards": shards,
         "keys": keys,
         "policy": policy,
     }
     settings = s.loaded(options, more=set, config=config).settings
     from nextquery.service.server import serve as run
 
+    said = sys.stdout
     with Stages() as stages:
         if settings.pool == "sample" and not Path("sample").exists():
             settings = settings.model_copy(update={"pool": _sample(stages)})
         run(
-            settings,
-            tell=lambda line: print(line, flush=True),
+            joined(settings),
+            open_pool=open_pool,
+            tell=lambda line: print(line, file=said, flush=True),
             progress=lambda done, total: stages(
                 "learn from past sessions", done / total if total else 1.0
             ),

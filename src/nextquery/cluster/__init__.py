@@ -1,5 +1,7 @@
 """Beyond one machine: the same calls on a Ray cluster."""
 
 from nextquery.cluster.connection import connect
+from nextquery.cluster.greedi import greedi
+from nextquery.cluster.pool import RayArmPool
 
-__all__ = ["connect"]
+__all__ = ["RayArmPool", "connect", "greedi"]

@@ -79,7 +79,8 @@ def _join(address: str) -> None:
     if address != "auto":
         if not host or not port.isdigit():
             raise InvalidInput(
-                f"a cluster's address is host:port of its head node, or auto; received {address!r}."
+                f"a cluster's address is host:port of its head node, auto, or local; "
+                f"received {address!r}."
             )
         try:  # Ray itself would try for minutes
             socket.create_connection((host, int(port)), timeout=_PATIENCE).close()

@@ -21,6 +21,7 @@ def only_seen(pool: ArmPool, first_seen: Ids, before: Sequence[int]) -> tuple[Ar
     """
     first, last = before[0], before[-1]
     unseen = np.flatnonzero(first_seen >= last)
-    known = ArmPool(pool.texts, pool.vectors, np.union1d(pool.removed, unseen))
+    known = pool.copy()
+    known.remove(unseen)
     newest = np.flatnonzero((first_seen >= first) & (first_seen < last))
     return known, [newest[first_seen[newest] >= place] for place in before]

@@ -24,15 +24,16 @@ _SETTINGS: Any = {
 
 
 def new_figure(
-    panels: int = 1, *, width: float = 6.6, height: float = 3.6
+    panels: int = 1, *, width: float = 6.6, height: float = 3.6, stacked: bool = False
 ) -> tuple[Any, list[Any]]:
-    """A figure with panels side by side that share their y axis."""
+    """A figure with panels that share their y axis: side by side, or `stacked` for narrow pages."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(_SETTINGS):
         figure = Figure(figsize=(width, height), layout="constrained")
-        axes = figure.subplots(1, panels, sharey=True, squeeze=False)[0]
+        shape = (panels, 1) if stacked else (1, panels)
+        axes = figure.subplots(*shape, sharey=True, squeeze=False).ravel()
     return figure, list(axes)
 
 

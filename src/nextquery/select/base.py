@@ -23,12 +23,16 @@ LEAST_POSITIVE = np.nextafter(0.0, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """The candidate set C for one anchor, best first by (−preference, id)."""
+    """The candidate set C for one anchor, best first by (−preference, id).
+
+    `missing` says how many arms of the pool could not be looked at: never any but on a cluster.
+    """
 
     arms: Ids
     vectors: Vectors
     similarities: Floats
     preferences: Floats
+    missing: int = 0
 
     def __post_init__(self) -> None:
         for name, kind in (("arms", np.int64), ("similarities", float), ("preferences", float)):
@@ -52,7 +56,11 @@ class Candidates:
         """Some of the candidates, by a mask or by their places."""
         at = np.asarray(places)
         return Candidates(
-            self.arms[at], self.vectors[at], self.similarities[at], self.preferences[at]
+            self.arms[at],
+            self.vectors[at],
+            self.similarities[at],
+            self.preferences[at],
+            self.missing,
         )
 
 
@@ -116,7 +124,7 @@ class Selector(ABC):
             self.generator if rng is None else rng,
         )
         sums, picked = self._pick(request)
-        return [self._candidates(request, sums, i, found) for i, found in enumerate(picked)]
+        return self._candidates(request, sums, picked)
 
     @abstractmethod
     def _pick(self, request: "Request") -> tuple[Sums, list[Found]]:
@@ -130,15 +138,26 @@ class Selector(ABC):
         said = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
         return f"{type(self).__name__}({said})"
 
-    def _candidates(self, request: "Request", sums: Sums, i: int, found: Found) -> Candidates:
-        arms, similarities = found
+    def _candidates(
+        self, request: "Request", sums: Sums, picked: Sequence[Found]
+    ) -> list[Candidates]:
+        ordered = [self._in_order(request, sums, i, found) for i, found in enumerate(picked)]
+        rows = request.pool.rows_of([arms for arms, _, _ in ordered])
+        return [
+            Candidates(arms, vectors, similarities, preferences, sums.missing)
+            for (arms, similarities, preferences), vectors in zip(ordered, rows, strict=True)
+        ]
+
+    def _in_order(
+        self, request: "Request", sums: Sums, i: int, found: Found
+    ) -> tuple[Ids, Floats, Floats]:
+        arms, similarities = found.ids, found.similarities
         if len(kept := request.keep[i]):
             arms = np.concatenate([kept, arms])
             similarities = np.concatenate([request.score(i, kept), similarities])
         preferences = self._preferences(similarities, request.mass(sums, i))
         order = np.lexsort((arms, -preferences))
-        arms = arms[order]
-        return Candidates(arms, request.pool.rows(arms), similarities[order], preferences[order])
+        return arms[order], similarities[order], preferences[order]
 
     def _preferences(self, similarities: Floats, mass: preference.Mass) -> Floats:
         clipped, similar = preference.clip(similarities, self.epsilon)
@@ -170,7 +189,7 @@ class Request:
     def not_kept(self, i: int, found: Found) -> Found:
         """What was found, less the arms that are in C already."""
         new = ~np.isin(found.ids, self.keep[i]) if len(self.keep[i]) else slice(None)
-        return Found(found.ids[new], found.similarities[new])
+        return Found(found.ids[new], found.similarities[new], found.missing)
 
     def score(self, i: int, arms: Ids) -> Floats:
         """Exact similarities of a few arms with anchor i."""
@@ -178,5 +197,5 @@ class Request:
 
     def mass(self, sums: Sums, i: int) -> preference.Mass:
         """The sums over the pool for anchor i."""
-        arms = self.pool.count(self.exclude[i])
+        arms = max(0, self.pool.count(self.exclude[i]) - sums.missing)  # those summed up
         return preference.Mass(float(sums.total[i]), float(sums.similar[i]), arms)

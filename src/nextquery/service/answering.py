@@ -3,6 +3,7 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,7 +98,7 @@ class Answerer:
             many = self.selector.select_many(self.catalogue.pool, matrix, hidden)
             found |= dict(zip(missing, map(self._to_keep, many), strict=True))
         for key in keys:
-            if key in found:
+            if key in found and not found[key].missing:  # what is partial now may be whole soon
                 self.cache[key] = found[key]
                 self.cache.move_to_end(key)
         while len(self.cache) > self.options.cache_size:
@@ -115,8 +116,7 @@ class Answerer:
         if self.policy != MEMORY:
             return candidates
         nothing = np.empty((len(candidates), 0), np.float32)
-        arms, similarities = candidates.arms, candidates.similarities
-        return Candidates(arms, nothing, similarities, candidates.preferences)
+        return replace(candidates, vectors=nothing)
 
     def slate(
         self, asked: Asked, anchor: Anchor, selected: Candidates, visit: Visit
@@ -146,6 +146,7 @@ class Answerer:
                 "model": state.model,
                 "model_version": state.position,
                 "fallback": fallback,
+                "not_searched": selected.missing,
             }
 
     def _entries(
@@ -222,7 +223,7 @@ class Answerer:
                 for at in best
             ]
             other = max(0.0, 1.0 - sum(one.probability for one in likely))
-            return Forecast(likely, other, state.position)
+            return Forecast(likely, other, state.position, selected.missing)
 
     def considered(self, anchor: Anchor, selected: Candidates, visit: Visit) -> Considered:
         """All candidates with what is believed of them now; empty while the switch is off."""

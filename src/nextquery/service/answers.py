@@ -33,7 +33,8 @@ class Decision:
     """A slate that is in the log already.
 
     `model_version` is the log position up to which the model had learnt; `fallback` says that the
-    model did not answer; `repeated` that this request id had its answer before.
+    model did not answer; `repeated` that this request id had its answer before. `not_searched`
+    arms could not be looked at: never any but on a cluster.
     """
 
     decision_id: str
@@ -42,6 +43,7 @@ class Decision:
     model_version: int
     fallback: bool = False
     repeated: bool = False
+    not_searched: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,15 @@ class Likely(NamedTuple):
 
 @dataclass(frozen=True)
 class Forecast:
-    """The likeliest next queries; `other` is the probability of anything else."""
+    """The likeliest next queries; `other` is the probability of anything else.
+
+    `not_searched` arms could not be looked at: never any but on a cluster.
+    """
 
     likely: list[Likely] = field(default_factory=list)
     other: float = 1.0
     model_version: int = 0
+    not_searched: int = 0
 
 
 class Considered(NamedTuple):

@@ -10,11 +10,18 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 
-from nextquery.errors import Conflict, InvalidInput, StorageError, UnknownDecision
+from nextquery.errors import (
+    ClusterUnavailable,
+    Conflict,
+    InvalidInput,
+    StorageError,
+    UnknownDecision,
+)
 from nextquery.service import admin, exploring, operations, page_files, routes
 from nextquery.service.around import Around
 from nextquery.service.engine import Engine
 from nextquery.service.gate import Gate
+from nextquery.service.json_log import LOGGER
 from nextquery.service.keys import KeyRing
 from nextquery.service.metrics import Metrics
 from nextquery.service.problems import mistakes, problem
@@ -23,7 +30,14 @@ from nextquery.service.settings import Settings
 from nextquery.service.simulation import Stage
 from nextquery.service.whole_body import WholeBody
 
-_STATUS = {UnknownDecision: 404, Conflict: 409, InvalidInput: 422, StorageError: 503}
+_STATUS = {
+    UnknownDecision: 404,
+    Conflict: 409,
+    InvalidInput: 422,
+    ClusterUnavailable: 503,
+    StorageError: 503,
+}
+_AWAY = "a part of the arms cannot be searched now; nothing was written. Try again."
 
 
 def create_app(
@@ -61,6 +75,7 @@ def create_app(
     )
     app.state.engine, app.state.metrics = engine, metrics
     app.state.seconds = settings.request_timeout_s
+    app.state.partial = settings.on_missing == "partial"
     app.state.stage = Stage(engine)
     app.include_router(routes.router)
     app.include_router(operations.router)
@@ -102,7 +117,12 @@ def _answer_errors(app: FastAPI) -> None:
     async def on_purpose(request: Request, error: Exception) -> Response:
         status = next(code for kind, code in _STATUS.items() if isinstance(error, kind))
         wait = {"Retry-After": "1"} if status == 503 else {}
-        return problem(status, str(error), request_id=request.state.request_id, headers=wait)
+        words = str(error)
+        if isinstance(error, ClusterUnavailable):  # which parts is for those who run the service
+            LOGGER.warning("refused: %s", words)
+            request.app.state.metrics.shards_missed("refused")
+            words = _AWAY
+        return problem(status, words, request_id=request.state.request_id, headers=wait)
 
     async def by_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -37,6 +37,8 @@ Text = Annotated[str, Field(min_length=1, max_length=MOST_TEXT), AfterValidator(
 Id = Annotated[str, Field(min_length=1, max_length=MOST_ID), AfterValidator(_name)]
 Count = Annotated[int, Field(strict=True, ge=1, le=100)]
 ArmId = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+PARTIAL = Field(description="True: a part of the arms was away (only with on_missing=partial).")
+NOT_SEARCHED = Field(description="How many arms were away.")
 
 
 class RecommendBody(BaseModel):
@@ -97,6 +99,8 @@ class RecommendAnswer(BaseModel):
         policy="lin-ucb-memory",
         model_version=1841,
         fallback=False,
+        partial=False,
+        not_searched=0,
     )
 
     decision_id: str
@@ -104,6 +108,8 @@ class RecommendAnswer(BaseModel):
     policy: str
     model_version: int = Field(description="The log position the model had read to.")
     fallback: bool = Field(description="True: similarity answered instead of the model.")
+    partial: bool = PARTIAL
+    not_searched: int = NOT_SEARCHED
 
 
 class FeedbackBody(BaseModel):
@@ -153,11 +159,15 @@ class ForecastAnswer(BaseModel):
         forecast=[{"arm_id": 912, "text": "graph attention networks", "probability": 0.21}],
         other=0.79,
         model_version=1841,
+        partial=False,
+        not_searched=0,
     )
 
     forecast: list[Likely]
     other: float = Field(description="Probability of any other query.")
     model_version: int
+    partial: bool = PARTIAL
+    not_searched: int = NOT_SEARCHED
 
 
 class BlockBody(BaseModel):
@@ -187,6 +197,8 @@ class PositionAnswer(BaseModel):
 class Health(BaseModel):
     """Whether the service can answer."""
 
-    model_config = example(status="ok")
+    model_config = example(status="ok", shards=4, away=[])
 
     status: str
+    shards: int = Field(0, description="Parts of the pool on a cluster; 0: it is in one part.")
+    away: list[int] = Field(default_factory=list, description="The parts that do not answer.")

@@ -194,6 +194,7 @@ def _decision(decision_id: str, body: dict[str, Any], *, repeated: bool = False)
         body["model_version"],
         body["fallback"],
         repeated,
+        body.get("not_searched", 0),  # logs from before do not say it
     )
 
 

@@ -30,6 +30,7 @@ from nextquery.service.requests import (
     request_hash,
     request_key,
 )
+from nextquery.service.shards import shards_of
 from nextquery.service.store import Store
 from nextquery.service.warm import Progress, newest_sessions
 from nextquery.service.writer import Writer
@@ -248,6 +249,7 @@ class Engine:
             "writing": self.writer.waiting,
             "cache_hits": self.answerer.hits,
             "cache_misses": self.answerer.misses,
+            **shards_of(self.pool),
         }
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from nextquery.service import page_bodies as p
 from nextquery.service.atlas import draw
 from nextquery.service.refusals import Responses, refusals
-from nextquery.service.routes import soon
+from nextquery.service.routes import partial, soon
 from nextquery.service.simulation import as_lines
 from nextquery.service.starters import starters
 
@@ -44,7 +44,8 @@ async def map_of(body: p.MapBody, request: Request) -> Response:
     engine = request.app.state.engine
     sketch = await soon(engine.submit_map(**body.model_dump()), request)
     rows, shown = engine.catalogue.pool.rows, engine.catalogue.shown
-    return JSONResponse(await run_in_threadpool(draw, sketch, rows, shown))
+    drawn = await run_in_threadpool(draw, sketch, rows, shown)
+    return JSONResponse({**drawn, **partial(sketch.considered.selected.missing, request)})
 
 
 @router.post("/v1/simulate", response_class=StreamingResponse, responses=refusals(409) | _ROUNDS)

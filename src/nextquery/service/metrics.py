@@ -7,7 +7,7 @@ it has read the log, is that of the worker which answers.
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -49,6 +49,12 @@ class Metrics:
         self._feedback = Counter(
             "nextquery_feedback", "Feedback, by what became of it.", ["status"], registry=self._own
         )
+        self._missed = Counter(
+            "nextquery_shards_missed",
+            "Requests that met shards away, by what became of them: refused or partial.",
+            ["answer"],
+            registry=self._own,
+        )
         self._said = self._own
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             self._said = CollectorRegistry()
@@ -66,6 +72,10 @@ class Metrics:
     def slate(self, *, fallback: bool) -> None:
         """A slate was given."""
         self._slates.labels("fallback" if fallback else "model").inc()
+
+    def shards_missed(self, answer: Literal["refused", "partial"]) -> None:
+        """A request met shards that are away."""
+        self._missed.labels(answer).inc()
 
     def feedback(self, status: str) -> None:
         """Feedback was taken."""

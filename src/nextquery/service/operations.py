@@ -63,12 +63,17 @@ async def healthz() -> Response:
 
 @router.get("/readyz", response_model=b.Health, responses=_NOT_READY)
 async def readyz(request: Request) -> Response:
-    """Whether requests can be answered: the store takes events and the model follows them."""
+    """Whether requests can be answered: by the store, by the model, and by all shards if needed."""
     health = await run_in_threadpool(request.app.state.engine.health)
-    ready = bool(health["store_ok"] and health["learning"])
-    troubles = {"store_ok": "the store does not take events", "learning": "the model stands still"}
-    words = "; ".join(said for name, said in troubles.items() if not health[name]) or "ok"
-    return JSONResponse({"status": words}, status_code=200 if ready else 503)
+    away, whole = health["away"], not request.app.state.partial
+    troubles = {
+        "the store does not take events": not health["store_ok"],
+        "the model stands still": not health["learning"],
+        f"{len(away)} of {health['shards']} shards are away": bool(away) and whole,
+    }
+    words = "; ".join(said for said, true in troubles.items() if true)
+    answer = {"status": words or "ok", "shards": health["shards"], "away": away}
+    return JSONResponse(answer, status_code=503 if words else 200)
 
 
 @router.get("/metrics", response_class=Response, responses=_SCRAPED)

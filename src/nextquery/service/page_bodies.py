@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, Field
 
-from nextquery.service.bodies import Id, Text, example
+from nextquery.service.bodies import NOT_SEARCHED, PARTIAL, Id, Text, example
 
 MOST_TRAIL, MOST_USERS = 20, 100
 
@@ -66,6 +66,8 @@ class MapAnswer(BaseModel):
         query={"text": "graph neural networks", "x": 0.2, "y": 0.0},
         variance=0.13,
         model_version=1841,
+        partial=False,
+        not_searched=0,
     )
 
     points: list[Point]
@@ -73,6 +75,8 @@ class MapAnswer(BaseModel):
     query: Step
     variance: float = Field(description="Share of the variance that the plane holds.")
     model_version: int
+    partial: bool = PARTIAL
+    not_searched: int = NOT_SEARCHED
 
 
 class SimulateBody(BaseModel):

@@ -17,7 +17,8 @@ _WORDS = {
     415: "Not application/json.",
     422: "A field that cannot be used.",
     429: "Too many requests with this key.",
-    503: "The store does not take this now; nothing was written. Try again.",
+    503: "The store does not take this now, or a part of the arms is away; nothing was written. "
+    "Try again.",
 }
 
 

@@ -41,6 +41,7 @@ async def recommend(body: b.RecommendBody, request: Request) -> Response:
         "policy": decision.policy,
         "model_version": decision.model_version,
         "fallback": decision.fallback,
+        **partial(decision.not_searched, request),
     }
     state.metrics.slate(fallback=decision.fallback)
 
@@ -66,7 +67,12 @@ async def forecast(body: b.ForecastBody, request: Request) -> Response:
     said = await soon(request.app.state.engine.submit_forecast(**body.model_dump()), request)
     likely = [entry._asdict() for entry in said.likely]
     return JSONResponse(
-        {"forecast": likely, "other": said.other, "model_version": said.model_version}
+        {
+            "forecast": likely,
+            "other": said.other,
+            "model_version": said.model_version,
+            **partial(said.not_searched, request),
+        }
     )
 
 
@@ -79,6 +85,13 @@ def _why(entry: Recommendation) -> dict[str, Any]:
         "score": entry.score,
         "confidence": None if width is None else 1.0 - min(1.0, width),
     }
+
+
+def partial(not_searched: int, request: Request) -> dict[str, Any]:
+    """What an answer says of the arms that were away; counted where there are any."""
+    if not_searched:
+        request.app.state.metrics.shards_missed("partial")
+    return {"partial": not_searched > 0, "not_searched": not_searched}
 
 
 async def soon(answer: "Future[_T]", request: Request) -> _T:

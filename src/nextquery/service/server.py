@@ -1,12 +1,14 @@
 """Listening, and the processes that answer.
 
 One worker answers in this process. Several are started anew, each with its own engine over the
-same memory-mapped pool and the same event log, and share one socket. On SIGTERM a worker takes no
-new connection, finishes what it was asked and snapshots its model.
+same memory-mapped pool and the same event log, and share one socket. On a cluster each has shards
+of its own, over the same files and pages. On SIGTERM a worker takes no new connection, finishes
+what it was asked and snapshots its model.
 """
 
 import json
 import os
+import pkgutil
 import signal
 import socket
 import tempfile
@@ -28,14 +30,28 @@ from nextquery.service.engine import Engine
 from nextquery.service.keys import KeyRing
 from nextquery.service.prepare import prepare
 from nextquery.service.settings import Settings, is_loopback
+from nextquery.service.shards import leave
 from nextquery.service.store import Store
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # what workers share; prometheus-client reads the name too
 _DRAIN_S = 10  # how long a stop waits for requests that were begun
 Tell = Callable[[str], None]
+OpenPool = Callable[[Settings], ArmPool]
 
 
-def serve(settings: Settings, *, tell: Tell, progress: Any = None) -> None:
+def open_here(settings: Settings) -> ArmPool:
+    """The pool in this process; this package knows no cluster."""
+    if settings.cluster is not None:
+        raise InvalidInput(
+            f"cluster={settings.cluster}: give open_pool, a function that opens the pool there, as "
+            "the command nextquery serve does."
+        )
+    return ArmPool.open(str(settings.pool))
+
+
+def serve(
+    settings: Settings, *, tell: Tell, progress: Any = None, open_pool: OpenPool = open_here
+) -> None:
     """Answer until asked to stop.
 
     Parameters
@@ -43,10 +59,12 @@ def serve(settings: Settings, *, tell: Tell, progress: Any = None) -> None:
     settings : all that can be set; `pool` must be.
     tell : called with each line for people.
     progress : called with the steps done and all steps of the warm start, at a first start.
+    open_pool : opens the pool that the settings name, once in each process that uses it. Several
+        workers import it by its name, so it must be at the top of a module.
     """
     if settings.pool is None:
         raise InvalidInput("no pool to serve. Name a folder that nextquery ingest made.")
-    pool, store = ArmPool.open(settings.pool), Store.open(settings.store)
+    pool, store = open_pool(settings), Store.open(settings.store)
     ring = KeyRing(store)
     keys = keys_needed(settings, ring)
     watched = ring if settings.keys == "auto" else None
@@ -62,7 +80,8 @@ def serve(settings: Settings, *, tell: Tell, progress: Any = None) -> None:
         engine.close()
     else:
         store.close()
-        _run_workers(settings, listening, tell, said, keyless=keys is None)
+        leave(pool)
+        _run_workers(settings, listening, tell, said, open_pool, keyless=keys is None)
 
 
 def _run_here(
@@ -77,14 +96,21 @@ def _run_here(
 
 
 def _run_workers(
-    settings: Settings, listening: socket.socket, tell: Tell, said: list[str], *, keyless: bool
+    settings: Settings,
+    listening: socket.socket,
+    tell: Tell,
+    said: list[str],
+    open_pool: OpenPool,
+    *,
+    keyless: bool,
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="nextquery-workers-") as folder:
         chosen = settings.model_dump() | {
             "user_hash_secret": settings.user_hash_secret.get_secret_value(),
             "keys": settings.keys if keyless else "on",
         }
-        shared = {"settings": chosen, "parent": os.getpid()}
+        opener = f"{open_pool.__module__}:{open_pool.__qualname__}"
+        shared = {"settings": chosen, "parent": os.getpid(), "open_pool": opener}
         (Path(folder) / "worker.json").write_text(json.dumps(shared))
         os.environ[_FOLDER] = folder
         config = _config("nextquery.service.server:worker", workers=settings.workers, factory=True)
@@ -108,9 +134,8 @@ def worker() -> FastAPI:
     settings = Settings(**shared["settings"])
     json_log.start(level=settings.log_level, messages=settings.log_queries)
     threading.Thread(target=_end_with, args=(shared["parent"],), daemon=True).start()
-    store = Store.open(settings.store)
-
-    engine = Engine.start(ArmPool.open(str(settings.pool)), store, settings.engine_options())
+    pool, store = pkgutil.resolve_name(shared["open_pool"])(settings), Store.open(settings.store)
+    engine = Engine.start(pool, store, settings.engine_options())
     ring = KeyRing(store)
     keys = ring if settings.keys == "on" else None
     return create_app(

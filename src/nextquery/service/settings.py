@@ -38,6 +38,22 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", min_length=1, description="The address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="The port to listen on; 0: any free one.")
     workers: int = Field(1, ge=1, le=64, description="Processes that answer.")
+    cluster: str | None = Field(
+        None,
+        min_length=1,
+        description="A Ray cluster that searches the pool: host:port of its head node, auto for "
+        "the Ray of this machine, or local to start one here.",
+    )
+    shards: int | None = Field(
+        None, ge=1, description="Parts of the pool on the cluster; by default one for each machine."
+    )
+    shard_deadline_s: float = Field(
+        2.0, gt=0, le=600, description="A shard that fell and is not back after so long is away."
+    )
+    on_missing: Literal["refuse", "partial"] = Field(
+        "refuse",
+        description="When shards are away: refuse (503), or answer from the others and say so.",
+    )
 
     # who may ask, and how much
     keys: Literal["auto", "on", "off"] = Field(

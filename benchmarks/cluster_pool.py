@@ -1,0 +1,220 @@
+"""What a cluster costs: the pool in this process beside the pool in shards, on one machine.
+
+python -m benchmarks.cluster_pool
+
+Time and counted bytes of a query, time to recover from kill -9 of a shard and of a node, and a
+projection to 10⁸ arms on 32 machines from the parts measured here.
+"""
+
+import argparse
+import os
+import pickle
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import nextquery as nq
+from benchmarks.nearest import random_pool
+from benchmarks.timing import best_of
+from nextquery.arms.kernels import Vectors
+from nextquery.cluster import RayArmPool, connect
+from nextquery.cluster.shards import Sent
+from tests.cluster.nodes import kill, second_node
+
+# isort: split
+import ray  # after nextquery.cluster, which sets its mode of authentication
+
+SHARDS = (1, 2, 4)
+HERE = "in process"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--arms", type=int, default=1_120_461, help="the paper's pool")
+    parser.add_argument("--dim", type=int, default=128)
+    parser.add_argument("--anchors", type=int, default=256)
+    parser.add_argument("--k", type=int, default=250)
+    parser.add_argument("--turns", type=int, default=7)
+    options = parser.parse_args()
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112  (contestants of equal rank; 15 in Ray)
+    address = connect("local")
+    shape = (options.anchors, options.dim)
+    anchors = np.random.default_rng(1).standard_normal(shape, np.float32)
+    with tempfile.TemporaryDirectory() as path:
+        random_pool(options.arms, options.dim).save(path)
+        print(f"{options.arms:,} random vectors × {options.dim}, k = {options.k}")
+        times = compare(path, anchors, options.k, options.turns)
+        recover(path, address, anchors, options.k)
+    fixed = fixed_costs(options.dim, anchors, options.k, options.turns)
+    project(options.arms, options.dim, times, fixed, len(anchors))
+
+
+def compare(path: str, anchors: Vectors, k: int, turns: int) -> list[float]:
+    """Print times beside the pool in this process, and bytes; its times for one and for all."""
+    with ExitStack() as stack:
+        pools: dict[str, nq.ArmPool] = {HERE: nq.ArmPool.open(path)}
+        for m in SHARDS:
+            pools[f"{m} shards"] = stack.enter_context(RayArmPool.open(path, shards=m))
+        agree(pools, anchors, k)
+        selector = nq.MaxUtility(k)
+        asked: dict[str, Callable[[nq.ArmPool], Any]] = {
+            "`nearest`, one anchor": lambda pool: pool.nearest(anchors[0], k),
+            "`MaxUtility.select`, one anchor": lambda pool: selector.select(pool, anchors[0]),
+            f"`nearest`, {len(anchors)} anchors": lambda pool: pool.nearest(anchors, k),
+        }
+        floors = []
+        for name, ask in asked.items():
+            times = best_of({who: _bound(ask, pool) for who, pool in pools.items()}, turns)
+            floors.append(times[HERE])
+            sizes = {who: counted(pool, ask) for who, pool in pools.items()}
+            print(f"\n| {name} | ms | more, ms | × in process | bytes sent | bytes received |")
+            print("|---|---:|---:|---:|---:|---:|")
+            for who, seconds in times.items():
+                more, ratio = 1e3 * (seconds - times[HERE]), seconds / times[HERE]
+                sent, received = sizes[who]
+                print(
+                    f"| {who} | {1e3 * seconds:.1f} | {more:.1f} | {ratio:.2f} | {sent:,} | "
+                    f"{received:,} |"
+                )
+        return [floors[0], floors[2]]
+
+
+def _bound(ask: Callable[[nq.ArmPool], Any], pool: nq.ArmPool) -> Callable[[], Any]:
+    return lambda: ask(pool)
+
+
+def agree(pools: Mapping[str, nq.ArmPool], anchors: Vectors, k: int) -> None:
+    wanted = pools[HERE].nearest(anchors, k)
+    for pool in pools.values():
+        found = pool.nearest(anchors, k)
+        one = pool.nearest(anchors[0], k)
+        assert np.array_equal(wanted[0], found[0])
+        assert np.array_equal(wanted[1], found[1])
+        assert np.array_equal(wanted[0][0], one[0])
+    print("ids, order and similarities are equal in all pools")
+
+
+def counted(pool: nq.ArmPool, ask: Callable[[nq.ArmPool], Any]) -> tuple[int, int]:
+    """The pickled size of what one call sends to all shards, and of what they answer."""
+    if not isinstance(pool, RayArmPool):
+        return 0, 0
+    shards, sizes = pool._shards, [0, 0]
+    send, gather = shards.send, shards.gather
+
+    def counting_send(calls: Mapping[int, Any]) -> Sent:
+        sizes[0] += sum(_size([_there(arg) for arg in call.args]) for call in calls.values())
+        return send(calls)
+
+    def counting_gather(sent: Sent, deadline: float | None = None) -> tuple[dict[int, Any], Any]:
+        answers, missing = gather(sent, deadline)
+        sizes[1] += sum(map(_size, answers.values()))
+        return answers, missing
+
+    with mock.patch.multiple(shards, send=counting_send, gather=counting_gather):
+        ask(pool)
+    return sizes[0], sizes[1]
+
+
+def _there(argument: Any) -> Any:
+    """What a shard gets: anchors that lie in the object store count for every shard."""
+    return ray.get(argument) if isinstance(argument, ray.ObjectRef) else argument
+
+
+def _size(value: Any) -> int:
+    return len(pickle.dumps(value, protocol=5))
+
+
+def recover(path: str, address: str, anchors: Vectors, k: int) -> None:
+    """Print how long the first query after a kill takes."""
+    with RayArmPool.open(path, shards=2) as pool:
+        wanted, seconds = pool.nearest(anchors[0], k)[0], []
+        for _ in range(3):
+            os.kill(pool.whereabouts()[0].pid, signal.SIGKILL)
+            seconds.append(_until_answered(pool, anchors[0], wanted))
+    print(f"\nfirst answer after kill -9 of a shard: {_listed(seconds)} s")
+    with second_node(address) as node, RayArmPool.open(path, shards=2, deadline=120) as pool:
+        pool.nearest(anchors[0], k)
+        kill(node.pid)
+        lost = _until_answered(pool, anchors[0], wanted)
+    print(f"first answer after kill -9 of a node, Ray's health checks as they are: {lost:.1f} s")
+
+
+def _until_answered(pool: RayArmPool, anchor: Vectors, wanted: Any) -> float:
+    began = time.perf_counter()
+    found = pool.nearest(anchor, len(wanted))
+    assert np.array_equal(found[0], wanted)
+    assert not found.missing
+    return time.perf_counter() - began
+
+
+def _listed(seconds: list[float]) -> str:
+    return ", ".join(f"{one:.1f}" for one in sorted(seconds))
+
+
+def fixed_costs(dim: int, anchors: Vectors, k: int, turns: int) -> list[tuple[float, float]]:
+    """Seconds beyond the scan, for one anchor and for all: of one shard, and of each further one.
+
+    Shards of 300 arms take no time to scan, and yet answer with k arms each. A first shard costs
+    the way there and back. Further ones work at the same time on machines of their own, so what
+    they add is the asking process's own time: sending, receiving, merging.
+    """
+    print("\nwhat a query costs beyond the scan, from shards of 300 arms:")
+    counts, costs = (1, 2, 4, 8), []
+    asked = {"one anchor": anchors[0], f"{len(anchors)} anchors": anchors}
+    waits: dict[str, list[float]] = {what: [] for what in asked}
+    works: dict[str, list[float]] = {what: [] for what in asked}
+    for m in counts:
+        rows = np.random.default_rng(2).standard_normal((300 * m, dim), np.float32)
+        with RayArmPool.from_vectors([str(i) for i in range(len(rows))], rows, shards=m) as pool:
+            for what, vectors in asked.items():
+                wait, work = _spent(pool, vectors, k, 5 * turns)
+                waits[what].append(wait)
+                works[what].append(work)
+    for what in asked:
+        slope = float(np.polyfit(counts, works[what], 1)[0])
+        costs.append((waits[what][0], slope))
+        said = ", ".join(f"{m}: {1e3 * s:.1f}" for m, s in zip(counts, works[what], strict=True))
+        print(
+            f"  {what}: there and back with one shard {1e3 * waits[what][0]:.1f} ms; the asking "
+            f"process's own ms by shards {said}: {1e3 * slope:.2f} for each"
+        )
+    return costs
+
+
+def _spent(pool: RayArmPool, anchors: Vectors, k: int, turns: int) -> tuple[float, float]:
+    """The best time that a query takes, and the least processor time that it takes here."""
+    wait = work = float("inf")
+    for _ in range(turns):
+        began, before = time.perf_counter(), time.process_time()
+        pool.nearest(anchors, k)
+        wait = min(wait, time.perf_counter() - began)
+        work = min(work, time.process_time() - before)
+    return wait, work
+
+
+def project(
+    arms: int, dim: int, times: list[float], fixed: list[tuple[float, float]], anchors: int
+) -> None:
+    machines, rows = 32, 10**8
+    share = rows / machines
+    print(f"\nPROJECTION, not measured: {rows:,} arms on {machines} machines like this one")
+    print(f"  arms each: {rows:,} / {machines} = {share:,.0f}")
+    gigabytes = share * dim * 5 / 1e9
+    print(f"  memory each: {share:,.0f} × {dim} × (4 + 1) bytes = {gigabytes:.1f} GB")
+    for number, seconds, (first, further) in zip((1, anchors), times, fixed, strict=True):
+        scanned, beyond = seconds * share / arms, first + further * (machines - 1)
+        print(
+            f"  {number} anchors: scan {1e3 * seconds:.1f} ms × {share:,.0f} / {arms:,} = "
+            f"{1e3 * scanned:.0f} ms, plus {1e3 * first:.1f} + {1e3 * further:.2f} × "
+            f"{machines - 1} = {1e3 * beyond:.0f} ms: {1e3 * (scanned + beyond):.0f} ms"
+        )
+
+
+if __name__ == "__main__":
+    main()

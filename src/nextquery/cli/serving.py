@@ -1,0 +1,35 @@
+"""The pool that is served: in this process, or in shards on a Ray cluster."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nextquery.arms import ArmPool
+    from nextquery.service.settings import Settings
+
+
+def joined(settings: "Settings") -> "Settings":
+    """Join the cluster, and name it by its address from now on: every worker joins the same."""
+    if settings.cluster is None:
+        return settings
+    from nextquery.cluster import connect
+
+    return settings.model_copy(update={"cluster": connect(settings.cluster)})
+
+
+def open_pool(settings: "Settings") -> "ArmPool":
+    """The pool of the settings; workers import this function by its name."""
+    if settings.cluster is None:
+        from nextquery.arms import ArmPool
+
+        return ArmPool.open(str(settings.pool))
+    from nextquery.cluster import RayArmPool
+
+    sys.stdout = sys.stderr  # Ray prints there when a worker dies; ours is for the greeting
+    return RayArmPool.open(
+        str(settings.pool),
+        address=settings.cluster,
+        shards=settings.shards,
+        deadline=settings.shard_deadline_s,
+        on_missing=settings.on_missing,
+    )

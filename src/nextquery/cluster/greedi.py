@@ -1,0 +1,198 @@
+"""Algorithm 3 on a cluster: lazy greedy on every part, where its arms are, then on the answers."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import ray
+from numpy.typing import ArrayLike
+
+from nextquery import preference
+from nextquery.arms.ids import NO_IDS
+from nextquery.arms.kernels import Ids, Vectors
+from nextquery.checks import number, one_of, whole_number
+from nextquery.cluster.pool import RayArmPool
+from nextquery.cluster.problem import Problem
+from nextquery.cluster.shard import Part, Share
+from nextquery.errors import ClusterUnavailable, InvalidInput
+from nextquery.select import MaxUtility
+from nextquery.select.max_utility import UTILITIES
+
+_TRIES = 5  # how often Ray starts a task again whose process or machine fell
+_retried = ray.remote(max_retries=_TRIES)
+_answer = _retried(Problem.answer)
+_answer_of_draw = _retried(Problem.answer_of_draw)
+_merge = _retried(Problem.merge)
+
+
+def greedi(
+    pool: RayArmPool,
+    vector: ArrayLike,
+    k: int,
+    *,
+    utility: str = "log-probability",
+    partitions: str | int | Sequence[Sequence[int]] = "shards",
+    seed: int = 0,
+    epsilon: float = 0.5,
+    reading: str = "example",
+    exclude: Iterable[int] = (),
+    ground_set: Iterable[int] | None = None,
+    shortlist: int | None = None,
+    strength: float = 1.0,
+    memory: int = 4 << 30,
+) -> list[int]:
+    """The arms that GreeDi chooses for one anchor, in order of choice (Algorithm 3 of the paper).
+
+    Ids and order are those of `optimize.greedi` in one process with the same arms and the same
+    parts, on nodes with one type of processor. What crosses the network are ids: k from every part,
+    and the ground set where it is given; the nodes map the vectors they need. With the modular
+    ``log-probability`` the answer is that of `MaxUtility`, which needs one pass only (and under
+    ``joint`` leaves out arms of no preference).
+
+    For facility location and log-det the value is at least (1 − 1/e)/min(k, m) of the best for m
+    parts of any kind (Mirzasoleiman et al. 2016), and (1 − 1/e)/2 in expectation for random ones
+    (Barbosa et al. 2015); ``docs/cluster.md`` shows what it is on real arms.
+
+    Parameters
+    ----------
+    pool, vector : where to choose, and the anchor.
+    k : how many arms, at least 1; fewer come back when there are fewer.
+    utility : ``log-probability``, ``facility-location`` or ``log-det``.
+    partitions : ``shards``, each in the actor that holds it (arms added since are one more part);
+        or how many parts to draw at random by `seed`; or the parts themselves, as ids.
+    epsilon, reading : how preferences follow from similarities, as in `MaxUtility`.
+    exclude : ids never to choose (the anchor's own).
+    ground_set, shortlist : choose from these ids alone, less what is removed or excluded; or from
+        so many most preferred arms, at least k; from all arms by default.
+    strength : λ > 0 of log-det.
+    memory : bytes that one part's numbers may take, refused beyond: 8 × arms of the part × arms of
+        the ground set for facility location, 8 × arms × dimensions for log-det. The merge counts
+        as a part of up to m·k arms.
+
+    A part whose process or machine falls is started again, elsewhere if need be. Where a shard
+    stays away or a part is lost for good, this raises `errors.ClusterUnavailable`: no answer ever
+    comes from a part of the arms. While a shard runs its greedy, searches of that shard wait.
+    """
+    whole_number(k, "k", at_least=1)
+    whole_number(seed, "seed", at_least=0)
+    one_of(utility, "utility", UTILITIES)
+    anchor = pool.anchors(np.asarray(vector)[None])
+    excluded = pool.excluded([np.asarray(list(exclude), np.int64)], 1)[0]
+    if ground_set is not None and shortlist is not None:
+        raise InvalidInput("give ground_set or shortlist, not both.")
+    selector = MaxUtility(epsilon=epsilon, reading=reading)
+    ground = None if ground_set is None else _given(pool, ground_set, excluded)
+    if shortlist is not None:
+        whole_number(shortlist, "shortlist", at_least=k)
+        near = selector.select(pool, anchor[0], exclude=excluded, k=shortlist)
+        _refuse_partial(near.missing)
+        ground = np.sort(near.arms)
+    problem = Problem(
+        share=_everything(pool),
+        added=pool._added(),
+        ground=ground,
+        hidden=np.union1d(pool.removed, excluded),
+        anchor=anchor[0],
+        mass=_mass(pool, anchor, excluded, selector.epsilon),
+        epsilon=selector.epsilon,
+        reading=selector.reading,
+        utility=utility,
+        strength=number(strength, "strength", low=0, above_low=True),
+        peak=0.0,
+        k=k,
+        memory=whole_number(memory, "memory", at_least=1),
+    )
+    problem = problem._replace(k=min(k, problem.count()))
+    if utility == "log-det":
+        problem = problem._replace(peak=_peak(pool, problem, selector, excluded))
+    return _rounds(pool, problem, partitions, seed) if problem.k else []
+
+
+def _rounds(
+    pool: RayArmPool, problem: Problem, partitions: str | int | Sequence[Sequence[int]], seed: int
+) -> list[int]:
+    """Both rounds of Algorithm 3; the second, too, on a node, for it may need all arms."""
+    shared = ray.put(problem)
+    if isinstance(partitions, str):
+        one_of(partitions, "partitions", ["shards"])
+        bounds = [*pool._shards.bounds.tolist(), problem.rows]
+        _check_sizes(problem, [problem.count(*ends) for ends in pairwise(bounds)])
+        late = [_answer.remote(shared, problem.ids(problem.stored))] if len(problem.added) else []
+        answers = [*pool.on_every_shard(_answer_of_shard, shared), *_results(late)]
+    elif isinstance(partitions, int | np.integer):
+        m = whole_number(partitions, "partitions", at_least=1)
+        _check_sizes(problem, [problem.count() // m] * m)
+        answers = _results([_answer_of_draw.remote(shared, part, m, seed) for part in range(m)])
+    else:
+        parts = [np.sort(np.asarray(part, np.int64)) for part in partitions]
+        held = np.sort(np.concatenate([NO_IDS, *parts]))
+        if not np.array_equal(held, problem.ids()):
+            raise InvalidInput("partitions must hold every arm of the ground set exactly once.")
+        _check_sizes(problem, [len(part) for part in parts])
+        answers = _results([_answer.remote(shared, part) for part in parts])
+    return [int(arm) for arm in _results([_merge.remote(shared, answers)])[0]]
+
+
+def _check_sizes(problem: Problem, sizes: Sequence[int]) -> None:
+    """Refuse what cannot end well before anything is computed."""
+    problem.check_size(max(sizes, default=0))
+    problem.check_size(sum(min(size, problem.k) for size in sizes))
+
+
+def _given(pool: RayArmPool, ground_set: Iterable[int], excluded: Ids) -> Ids:
+    """The ids of a ground set in order, less what is removed or excluded."""
+    wanted = np.asarray(list(ground_set), np.int64)
+    if len(np.unique(wanted)) != len(wanted):
+        raise InvalidInput("ground_set names an arm twice; give every arm once.")
+    return np.setdiff1d(pool.alive(wanted), excluded)
+
+
+def _everything(pool: RayArmPool) -> Share:
+    assert pool._folder is not None
+    return Share.of(pool._folder, pool._rows.stored, 0, len(pool._rows.stored))
+
+
+def _mass(pool: RayArmPool, anchor: Vectors, excluded: Ids, epsilon: float) -> preference.Mass:
+    """The sums over the whole pool, which preferences need whatever the ground set is."""
+    _, sums = pool.scan(anchor, [], exclude=[excluded], epsilon=epsilon)
+    assert sums is not None
+    _refuse_partial(sums.missing)
+    return preference.Mass(float(sums.total[0]), float(sums.similar[0]), pool.count(excluded))
+
+
+def _peak(pool: RayArmPool, problem: Problem, selector: MaxUtility, excluded: Ids) -> float:
+    """The largest preference in the ground set, without looking at all of it."""
+    if problem.ground is not None:
+        similarities = pool.score(problem.ground, problem.anchor)
+    else:
+        first = selector.select(pool, problem.anchor, exclude=excluded, k=1)
+        _refuse_partial(first.missing)
+        similarities = first.similarities
+    return float(problem.preferences_of(similarities).max(initial=0.0))
+
+
+def _refuse_partial(missing: int) -> None:
+    if missing:
+        raise ClusterUnavailable(
+            f"{missing} arms cannot be reached now, and the best of the others is not the answer. "
+            "Ray restarts their shards where it can: look at `ray status` and ask again."
+        )
+
+
+def _results(sent: Sequence[Any]) -> list[Any]:
+    """The answers of tasks, in order; their own errors as they are."""
+    try:
+        return list(ray.get(list(sent)))
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
+    except ray.exceptions.RayError as error:
+        raise ClusterUnavailable(
+            f"a part of the arms was lost with the process that worked on it, after {_TRIES} "
+            f"further tries: {str(error).strip().splitlines()[0]} Look at `ray status`; if memory "
+            "was short, give a shortlist or more parts."
+        ) from error
+
+
+def _answer_of_shard(part: Part, problem: Problem) -> list[int]:
+    return problem.answer(problem.ids(part.first, part.first + len(part.rows)))

@@ -1,0 +1,74 @@
+"""How a pool lies on a cluster: how many shards, and where its files are."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, TypedDict
+
+import numpy as np
+import ray
+
+from nextquery.arms.kernels import Ids
+from nextquery.checks import number, one_of, whole_number
+from nextquery.cluster.shards import alive_nodes
+from nextquery.errors import InvalidInput
+
+
+class Layout(TypedDict, total=False):
+    """How a pool lies on a cluster: the options of `RayArmPool`."""
+
+    address: str | None
+    shards: int | None
+    bounds: Sequence[int] | None
+    threads: int | None
+    deadline: float
+    on_missing: str
+
+
+class Plan(NamedTuple):
+    """A layout, checked and complete."""
+
+    bounds: Ids
+    threads: int | None
+    deadline: float
+    on_missing: str
+
+    @classmethod
+    def of(cls, rows: int, layout: Layout) -> "Plan":
+        """The plan for so many rows on the cluster that this process is connected to."""
+        threads = layout.get("threads")
+        return cls(
+            _bounds(rows, layout.get("bounds"), layout.get("shards")),
+            None if threads is None else whole_number(threads, "threads", at_least=1),
+            number(layout.get("deadline", 30.0), "deadline", low=0, above_low=True),
+            one_of(layout.get("on_missing", "refuse"), "on_missing", ("refuse", "partial")),
+        )
+
+
+def _bounds(rows: int, given: Sequence[int] | None, count: int | None) -> Ids:
+    """Where shards begin and end; by default there is one on each machine."""
+    if given is None:
+        machines = len({node["NodeManagerAddress"] for node in alive_nodes()})
+        shards = machines if count is None else whole_number(count, "shards", at_least=1)
+        return np.linspace(0, rows, shards + 1).astype(np.int64)
+    bounds = np.asarray(given)
+    whole = bounds.ndim == 1 and len(bounds) > 1 and bounds.dtype.kind in "iu"
+    rising = whole and bounds[0] == 0 and bounds[-1] == rows and (np.diff(bounds) >= 0).all()
+    if not rising or count not in (None, len(bounds) - 1):
+        raise InvalidInput(
+            f"bounds must rise from 0 to {rows}, one more than there are shards; received "
+            f"{list(given)!r} and shards={count!r}."
+        )
+    return bounds.astype(np.int64)
+
+
+def scratch_folder() -> Path:
+    """A temporary folder for a pool, where every node of the cluster is this machine."""
+    here = ray.util.get_node_ip_address()
+    others = {node["NodeManagerAddress"] for node in alive_nodes()} - {here}
+    if others:
+        raise InvalidInput(
+            f"path: name a folder that all nodes reach; the cluster has other machines "
+            f"({', '.join(sorted(others))}), which cannot read a temporary folder here."
+        )
+    return Path(tempfile.mkdtemp(prefix="nextquery-pool-"))

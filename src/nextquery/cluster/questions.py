@@ -1,0 +1,43 @@
+"""What a shard is asked: searches, and a few arms by their ids. Ids are counted from its first."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nextquery.arms.blocks import Blocks
+from nextquery.arms.kernels import Floats, Ids, Vectors
+from nextquery.arms.scan import scan_rows
+from nextquery.arms.search import Band
+from nextquery.cluster.merge import Flat, Hidden
+from nextquery.cluster.shard import Part
+
+
+def scan(
+    part: Part, anchors: Vectors, bands: Sequence[Band], hidden: Hidden, epsilon: float | None
+) -> tuple[list[Flat], Floats | None]:
+    """The best arms of every band, anchor after anchor; and (with `epsilon`) Σ and Σ≥."""
+    exclude = hidden.per_anchor(len(anchors))
+    found, sums = scan_rows(
+        part.rows, part.removed, anchors, bands, exclude=exclude, epsilon=epsilon
+    )
+    flat = [Flat.of([row[number] for row in found]) for number in range(len(bands))]
+    return flat, None if sums is None else np.stack([sums.total, sums.similar])
+
+
+def rows(part: Part, ids: Ids) -> Vectors:
+    """The vectors of a few arms."""
+    return _blocks(part).rows(ids)
+
+
+def score(part: Part, ids: Ids, anchor: Vectors) -> Floats:
+    """The exact similarities of a few arms with one anchor."""
+    return _blocks(part).score(ids, anchor)
+
+
+def products(part: Part, anchor: Vectors) -> Vectors:
+    """Float32 products of every row with one anchor."""
+    return np.concatenate([segment @ anchor for segment in part.rows.segments()])
+
+
+def _blocks(part: Part) -> Blocks:
+    return Blocks(part.rows.segments(), part.removed)

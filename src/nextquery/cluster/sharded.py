@@ -1,0 +1,193 @@
+"""Asking shards: every search and every look at single arms, as `ArmPool` has them."""
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import ray
+from numpy.typing import ArrayLike
+
+from nextquery.arms import gpu
+from nextquery.arms.kernels import Floats, Ids, Vectors
+from nextquery.arms.pool import ArmPool
+from nextquery.arms.rows import Rows
+from nextquery.arms.scan import Sums
+from nextquery.arms.search import Band, Found
+from nextquery.cluster import questions
+from nextquery.cluster.merge import Hidden, band_for, merged
+from nextquery.cluster.shard import Part
+from nextquery.cluster.shards import Call, Shards, Whereabouts
+from nextquery.errors import InvalidInput
+
+_TOGETHER = 1024  # anchors in one request
+_ANSWER = 1 << 20  # arms in one answer of a shard: about 12 MB
+_ROWS = 1 << 16  # vectors in one answer
+_FEW = 8  # rows that are read from the files sooner than a shard is asked
+_LARGE = 1 << 16  # bytes from which anchors are put where all shards find them
+
+
+class ShardedPool(ArmPool):
+    """An `ArmPool` that asks shards for all that needs vectors; added arms it searches itself."""
+
+    _resident: Shards
+    _left: "weakref.finalize[..., Any]"  # alive until this pool is closed
+    _token: int
+    _on_missing: str
+
+    @property
+    def _shards(self) -> Shards:
+        if not self._left.alive:
+            raise InvalidInput("this RayArmPool is closed. Open it again with RayArmPool.open.")
+        return self._resident
+
+    @property
+    def rows_in_all(self) -> int:
+        """How many ids were ever given, removed ones included."""
+        return int(self._shards.bounds[-1]) + self._rows.added
+
+    def whereabouts(self) -> list[Whereabouts]:
+        """For every shard that holds arms: which ones, on what node, in what process."""
+        return self._shards.whereabouts()
+
+    def answering(self) -> list[bool]:
+        """Whether each shard responds now."""
+        return self._shards.answering()
+
+    def rows(self, ids: Iterable[int]) -> Vectors:
+        """The vectors of a few arms, in the order of `ids`."""
+        wanted = self._ids(ids, "ids", keep_order=True)
+        out = np.empty((len(wanted), self.dim), np.float32)
+        for start in range(0, len(wanted), _ROWS):
+            part = slice(start, start + _ROWS)
+            self._by_id(wanted[part], questions.rows, out[part])
+        return out
+
+    def rows_of(self, sets: Sequence[Ids]) -> list[Vectors]:
+        """The vectors of several sets of arms, asked for together."""
+        if not sets:
+            return []
+        return np.split(self.rows(np.concatenate(sets)), np.cumsum([len(s) for s in sets])[:-1])
+
+    def score(self, ids: Iterable[int], vector: ArrayLike) -> Floats:
+        """The exact similarities of a few arms with one anchor."""
+        wanted = self._ids(ids, "ids", keep_order=True)
+        anchor = self.anchors(np.asarray(vector)[None])[0]
+        out = np.empty(len(wanted))
+        self._by_id(wanted, questions.score, out, anchor)
+        return out
+
+    def products(self, anchor: Vectors) -> Vectors:
+        """Float32 products of every row with one anchor: n numbers come over the network."""
+        answers = self.on_every_shard(questions.products, anchor)
+        return np.concatenate([*answers, self._added() @ anchor])
+
+    def scan(
+        self,
+        anchors: Vectors,
+        bands: Sequence[Band],
+        *,
+        exclude: Sequence[Any] = (),
+        epsilon: float | None = None,
+    ) -> tuple[list[list[Found]], Sums | None]:
+        """The pass behind `nearest` and every selection, on all shards at once."""
+        hidden = self.excluded(exclude, len(anchors))
+        most = sum(band.k for band in bands if band.k is not None)
+        step = max(1, min(_TOGETHER, _ANSWER // max(1, most)))
+        found: list[list[Found]] = []
+        sums = Sums(np.zeros(len(anchors)), np.zeros(len(anchors)))
+        for start in range(0, len(anchors), step):
+            part = slice(start, min(start + step, len(anchors)))
+            now = [band_for(band, part) for band in bands]
+            rows, totals, missing = self._scan(anchors[part], now, hidden[part], epsilon)
+            found += rows
+            if totals is not None:
+                sums.total[part], sums.similar[part] = totals
+            sums = sums._replace(missing=max(sums.missing, missing))
+        return found, None if epsilon is None else sums
+
+    def on_every_shard(self, task: Callable[..., Any], *args: Any) -> list[Any]:
+        """A function of a `cluster.shard.Part`, run where the rows are: its answers in order.
+
+        The function must be importable on every node; arms added since are not in any part.
+        """
+        calls = {i: self._call(i, task, args) for i in self._shards.actors}
+        answers, missing = self._shards.gather(self._shards.send(calls))
+        if missing:
+            raise self._shards.refusal(missing)
+        return [answers[i] for i in sorted(answers)]
+
+    def _scan(
+        self, anchors: Vectors, bands: list[Band], exclude: list[Ids], epsilon: float | None
+    ) -> tuple[list[list[Found]], Floats | None, int]:
+        """One request: what every band finds, the sums, and how many arms are missing."""
+        shards, stored = self._shards, len(self._rows.stored)
+        bounds = np.append(shards.bounds, self.rows_in_all)
+        hidden = Hidden.of(exclude, bounds)
+        sent_anchors = ray.put(anchors) if anchors.nbytes >= _LARGE else anchors
+        calls = {
+            i: self._call(i, questions.scan, (sent_anchors, bands, hidden[i], epsilon))
+            for i in shards.actors
+        }
+        sent = shards.send(calls)
+        gone = self._removed[np.searchsorted(self._removed, stored) :] - stored
+        mine = Part(Rows(self._added()), stored, gone)
+        here = questions.scan(mine, anchors, bands, hidden[-1], epsilon)  # while the shards work
+        answers, away = shards.gather(sent)
+        missing = self._missing(away)
+        parts = [*((int(bounds[i]), answers[i]) for i in sorted(answers)), (stored, here)]
+        per_band = [
+            merged([(first, flat[place]) for first, (flat, _) in parts], band.k, missing)
+            for place, band in enumerate(bands)
+        ]
+        found = [list(row) for row in zip(*per_band, strict=True)] or [[] for _ in anchors]
+        totals = None if epsilon is None else sum(sums for _, (_, sums) in parts)
+        return found, totals, missing
+
+    def _missing(self, away: Sequence[int]) -> int:
+        """How many arms are out of reach; raises where that is not wanted."""
+        if away and self._on_missing == "refuse":
+            raise self._shards.refusal(away)
+        ends = self._shards.bounds
+        return sum(int(ends[i + 1] - ends[i]) - len(self._removed_in(i)) for i in away)
+
+    def _call(self, shard: int, task: Callable[..., Any], args: tuple[Any, ...]) -> Call:
+        return Call(task, args, self._token, self._removed_in(shard))
+
+    def _removed_in(self, shard: int) -> Ids:
+        low, high = np.searchsorted(self._removed, self._shards.bounds[shard : shard + 2])
+        return self._removed[low:high]
+
+    def _added(self) -> Vectors:
+        return self._rows.segments()[1]
+
+    def _by_id(self, ids: Ids, task: Callable[..., Any], out: Any, *args: Any) -> None:
+        """Fill `out` with a task's answers for a few arms, each from the shard that has it."""
+        bounds = self._shards.bounds
+        if len(ids) <= _FEW:
+            out[:] = self._from_files(ids, task, *args)
+            return
+        of = np.searchsorted(bounds, ids, side="right") - 1
+        places = {int(i): np.flatnonzero(of == i) for i in np.unique(of)}
+        here = places.pop(len(bounds) - 1, None)
+        calls = {i: Call(task, (ids[mine] - bounds[i], *args)) for i, mine in places.items()}
+        sent = self._shards.send(calls)
+        if here is not None:
+            mine = Part(Rows(self._added()), int(bounds[-1]), ids[:0])
+            out[here] = task(mine, ids[here] - bounds[-1], *args)
+        answers, away = self._shards.gather(sent)
+        for i in away:
+            out[places[i]] = self._from_files(ids[places[i]], task, *args)
+        for i, answer in answers.items():
+            out[places[i]] = answer
+
+    def _from_files(self, ids: Ids, task: Callable[..., Any], *args: Any) -> Any:
+        """What shards would answer, read here: we opened the same files."""
+        return task(Part(self._rows, 0, ids[:0]), ids, *args)
+
+    def _on_gpu(self, device: str, anchors: int) -> bool:
+        if gpu.wanted(device, 0, 0):
+            raise InvalidInput(
+                f"shards search on their processors; received device={device!r}. Use 'cpu'."
+            )
+        return False

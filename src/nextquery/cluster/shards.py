@@ -1,0 +1,266 @@
+"""The set of shards: ask them all, ask again who fell, and say who stays away."""
+
+import itertools
+import os
+import shutil
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ray
+from ray import exceptions
+
+from nextquery.arms.ids import NO_IDS
+from nextquery.arms.kernels import Ids, Vectors
+from nextquery.cluster.shard import Part, Shard, Share, View
+from nextquery.errors import ClusterUnavailable
+from nextquery.folders import Folder
+
+_LOST = (  # what an actor, its worker or its machine says by dying
+    exceptions.RayActorError,
+    exceptions.ObjectLostError,
+    exceptions.WorkerCrashedError,
+    exceptions.NodeDiedError,
+    exceptions.OutOfMemoryError,
+    exceptions.RpcError,
+)
+_NEXT_TO_NOTHING = 1 << 20  # bytes: Ray spreads only actors that ask for something
+_PAUSE = 0.05  # seconds before a call is sent again
+_STARTING = 120.0  # seconds for actors to start at all
+_RESPONSE = 5.0  # seconds in which an actor that lives answers a ping
+
+
+class Call(NamedTuple):
+    """One task for one shard, with the ids that the asking pool removed from its range."""
+
+    task: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    token: int = 0
+    removed: Ids = NO_IDS
+
+
+class Sent(NamedTuple):
+    """Calls under way, and the shards that were away already."""
+
+    calls: Mapping[int, Call]
+    refs: dict[Any, int]
+    away: list[int]
+
+
+class Whereabouts(NamedTuple):
+    """Which arms a shard holds, and where it runs."""
+
+    first: int
+    last: int
+    node: str
+    pid: int
+
+
+class Shards:
+    """Resident actors, one for each range of rows that is not empty.
+
+    They ask for no CPU, so that all of them start on a small machine, and Ray restarts them for
+    ever, elsewhere when their machine is gone.
+
+    Parameters
+    ----------
+    folder, vectors : an opened pool folder, and its rows.
+    bounds : where shards begin and end, rising from 0 to the number of rows.
+    deadline : seconds after which a shard that does not answer is away.
+    threads : threads of each shard; by default it shares its machine's cores with the others there.
+    scratch : a folder to delete when the shards stop.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        vectors: Vectors,
+        bounds: Ids,
+        *,
+        deadline: float,
+        threads: int | None,
+        scratch: Path | None = None,
+    ) -> None:
+        self.bounds, self.deadline = bounds, deadline
+        self._clean = weakref.finalize(self, shutil.rmtree, scratch, True) if scratch else None
+        ranges = itertools.pairwise(bounds.tolist())
+        shares = [Share.of(folder, vectors, *ends) for ends in ranges]
+        held = [number for number, share in enumerate(shares) if share.first < share.last]
+        kind = ray.remote(
+            num_cpus=0,
+            memory=_NEXT_TO_NOTHING,
+            max_restarts=-1,
+            max_task_retries=0,
+            scheduling_strategy="SPREAD",
+            concurrency_groups={"health": 1},
+        )(Shard)
+        sharing = max(1, -(-len(held) // len(alive_nodes())))
+        self.actors = {i: kind.remote(shares[i], threads, sharing) for i in held}
+        self._away: dict[int, Any] = {}  # a ping under way for each of them
+        self._tokens, self._views = itertools.count(1), set[int]()
+        self._told: dict[tuple[int, int], int] = {}
+        self._forget: dict[int, deque[int]] = {i: deque() for i in held}
+        self.whereabouts(_STARTING)
+
+    def enter(self) -> int:
+        """A token for one more pool object that uses these shards."""
+        token = next(self._tokens)
+        self._views.add(token)
+        return token
+
+    def leave(self, token: int) -> None:
+        """One user less. Sends nothing (it may run at any moment): shards hear of it later."""
+        self._views.discard(token)
+        for number, tokens in self._forget.items():
+            if self._told.pop((number, token), 0):
+                tokens.append(token)
+
+    def stop_if_unused(self) -> None:
+        """End the actors when no pool object uses them any more."""
+        if self._views:
+            return
+        if ray.is_initialized():
+            for actor in self.actors.values():
+                ray.kill(actor, no_restart=True)
+        self.actors = {}
+        if self._clean is not None:
+            self._clean()
+
+    def whereabouts(self, deadline: float | None = None) -> list[Whereabouts]:
+        """Where every shard that holds arms runs now."""
+        answers, missing = self.gather(self.send(dict.fromkeys(self.actors, Call(_here))), deadline)
+        if missing:
+            raise self.refusal(missing)
+        ends = {i: self.bounds[i : i + 2].tolist() for i in answers}
+        return [Whereabouts(*ends[i], *answers[i]) for i in sorted(answers)]
+
+    def answering(self) -> list[bool]:
+        """Whether each shard responds now; one that holds no arms has nothing to say, and does."""
+        asked = [number for number in self.actors if self._is_back(number)]
+        heard = self._responding(asked) if asked else []
+        for number in set(asked) - set(heard):
+            self._is_away(number)
+        return [i in heard or i not in self.actors for i in range(len(self.bounds) - 1)]
+
+    def send(self, calls: Mapping[int, Call]) -> Sent:
+        """Send every shard its call. A shard that was away is asked only once it responds."""
+        away = [number for number in calls if not self._is_back(number)]
+        refs = {self._send(i, call): i for i, call in calls.items() if i not in away}
+        return Sent(calls, refs, away)
+
+    def gather(self, sent: Sent, deadline: float | None = None) -> tuple[dict[int, Any], list[int]]:
+        """The answers by shard, and the shards that stayed away.
+
+        A shard is away when it fell and is not back before the deadline, or when it has neither
+        answered by then nor responds to a ping. One that works longer is waited for. An error in a
+        task itself is raised at once.
+        """
+        patience = self.deadline if deadline is None else deadline
+        waiting, answers, missing = dict(sent.refs), dict[int, Any](), list(sent.away)
+        until = dict.fromkeys(sent.refs.values(), time.monotonic() + patience)
+        while waiting:
+            soonest = min(until[number] for number in waiting.values())
+            timeout = max(0.0, soonest - time.monotonic())
+            ready, _ = ray.wait(list(waiting), timeout=timeout)
+            for ref in ready:
+                number = waiting.pop(ref)
+                answer = self._answer(number, sent.calls[number], ref)
+                if not isinstance(answer, _Fell):
+                    answers[number] = answer
+                elif time.monotonic() < until[number]:
+                    waiting[answer.ref] = number
+                else:
+                    missing.append(self._is_away(number))
+            if not ready:
+                late = [n for n in waiting.values() if until[n] <= time.monotonic()]
+                responding = self._responding(late)
+                until.update(dict.fromkeys(responding, time.monotonic() + patience))
+                gone = {ref for ref, n in waiting.items() if n in late and n not in responding}
+                missing += [self._is_away(waiting.pop(ref)) for ref in gone]
+        return answers, sorted(missing)
+
+    def refusal(self, missing: Sequence[int]) -> ClusterUnavailable:
+        """The error that says which shards are away and what they hold."""
+        held = sum(int(self.bounds[i + 1] - self.bounds[i]) for i in missing)
+        return ClusterUnavailable(
+            f"shards {', '.join(map(str, missing))} of {len(self.bounds) - 1}, which hold {held} "
+            f"of {self.bounds[-1]} arms, did not answer within {self.deadline:g} s. Ray restarts "
+            "them by itself where it can: look at `ray status`, ask again, or open the pool with "
+            "on_missing='partial' to be answered from the others."
+        )
+
+    def _send(self, number: int, call: Call, *, tell: bool = False) -> Any:
+        count = len(call.removed)
+        unknown = count > 0 and self._told.get((number, call.token)) != count
+        removed = call.removed if tell or unknown else None
+        forget = tuple(_drained(self._forget[number]))
+        view = View(call.token, count, removed, forget)
+        return self.actors[number].do.remote(call.task, view, *call.args)
+
+    def _answer(self, number: int, call: Call, ref: Any) -> Any:
+        """What a shard answered, or `_Fell` with the call sent again."""
+        try:
+            answer = ray.get(ref)
+        except exceptions.RayTaskError as error:
+            raise error.cause from error
+        except _LOST:
+            time.sleep(_PAUSE)
+            return _Fell(self._send(number, call))
+        if answer is None:  # it does not know what is removed: it is new, or started anew
+            return _Fell(self._send(number, call, tell=True))
+        if len(call.removed):
+            self._told[number, call.token] = len(call.removed)
+        return answer[0]
+
+    def _ping(self, number: int) -> Any:
+        return self.actors[number].ping.options(concurrency_group="health").remote()
+
+    def _responding(self, numbers: Sequence[int]) -> list[int]:
+        pings = {self._ping(number): number for number in numbers}
+        ready, _ = ray.wait(
+            list(pings), num_returns=len(pings), timeout=min(_RESPONSE, self.deadline)
+        )
+        return [pings[ref] for ref in ready if _succeeded(ref)]
+
+    def _is_away(self, number: int) -> int:
+        self._away[number] = self._ping(number)
+        return number
+
+    def _is_back(self, number: int) -> bool:
+        ping = self._away.get(number)
+        if ping is None:
+            return True
+        if not ray.wait([ping], timeout=0)[0]:
+            return False
+        if _succeeded(ping):
+            self._away.pop(number, None)
+            return True
+        self._is_away(number)
+        return False
+
+
+class _Fell(NamedTuple):
+    ref: Any
+
+
+def alive_nodes() -> list[dict[str, Any]]:
+    """The nodes of the cluster that are up."""
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def _here(part: Part) -> tuple[str, int]:
+    return str(ray.get_runtime_context().get_node_id()), os.getpid()
+
+
+def _succeeded(ref: Any) -> bool:
+    try:
+        return bool(ray.get(ref))
+    except _LOST:
+        return False
+
+
+def _drained(tokens: deque[int]) -> list[int]:
+    return [tokens.popleft() for _ in range(len(tokens))]

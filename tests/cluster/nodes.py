@@ -1,0 +1,37 @@
+"""A second Ray node on this machine, and its end."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import ray
+
+
+@contextmanager
+def second_node(cluster: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A node that joined the cluster at this address; it is gone at the end."""
+    command = [str(Path(sys.executable).parent / "ray"), "start", "--address", cluster, "--block"]
+    options = ["--num-cpus", "1", "--object-store-memory", str(80 << 20)]
+    with subprocess.Popen(
+        command + options, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as node:
+        try:
+            while sum(one["Alive"] for one in ray.nodes()) < 2:
+                assert node.poll() is None
+                time.sleep(0.1)
+            yield node
+        finally:
+            kill(node.pid)
+
+
+def kill(pid: int) -> None:
+    """kill -9 of a process and of all that it started."""
+    if psutil.pid_exists(pid):
+        process = psutil.Process(pid)
+        for one in [process, *process.children(recursive=True)]:
+            os.kill(one.pid, 9)

@@ -1,0 +1,168 @@
+"""Shards that die, freeze or lose their files: complete, or said to be partial, or refused."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ray
+
+import nextquery as nq
+from nextquery.cluster import RayArmPool
+from nextquery.errors import ClusterUnavailable, StorageError
+from tests.cluster.worlds import ARMS, DIM, TEXTS, Pair, pair, same, same_candidates, vectors
+
+ANCHORS = np.random.default_rng(5).normal(size=(4, DIM)) + 0.2
+HELD = range(20, 40)  # the arms of the second of three shards
+
+
+def pid_of(pool: RayArmPool, shard: int) -> int:
+    return pool.whereabouts()[shard].pid
+
+
+@contextmanager
+def away(pool: RayArmPool) -> Iterator[None]:
+    """The second shard does not answer: its process is stopped as it is."""
+    pid = pid_of(pool, 1)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def without_the_second(both: Pair) -> nq.ArmPool:
+    rest = both.here.copy()
+    rest.remove(HELD)
+    return rest
+
+
+@pytest.fixture(scope="module")
+def patient(cluster: str) -> Iterator[Pair]:
+    both = pair(shards=3)
+    yield both
+    both.there.close()
+
+
+@pytest.fixture(scope="module")
+def hasty(cluster: str) -> Iterator[Pair]:
+    both = pair(shards=3, deadline=0.5, on_missing="partial")
+    yield both
+    both.there.close()
+
+
+def test_killed_in_the_middle_of_a_stream(patient: Pair) -> None:
+    """Two kill -9 under load: every answer is complete, and what was removed stays removed."""
+    both = patient.copy()
+    both.remove([1, 25, 59])
+    both.add(["new"], vectors()[:1])
+    wanted = both.here.nearest(ANCHORS, 12)
+    selected = nq.MaxUtility(9).select(both.here, ANCHORS[0])
+    before = [shard.pid for shard in both.there.whereabouts()]
+
+    def kill() -> None:
+        for pid in before[:2]:
+            time.sleep(0.2)
+            os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    while killer.is_alive():
+        same(wanted, both.there.nearest(ANCHORS, 12))
+        same_candidates(selected, nq.MaxUtility(9).select(both.there, ANCHORS[0]))
+    same(wanted, both.there.nearest(ANCHORS, 12))
+    after = [shard.pid for shard in both.there.whereabouts()]
+    assert [old == new for old, new in zip(before, after, strict=True)] == [False, False, True]
+
+
+def test_killed_while_it_computes(patient: Pair) -> None:
+    pid = pid_of(patient.there, 0)
+    threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
+
+    def slow(part, seconds):  # type: ignore[no-untyped-def]
+        time.sleep(seconds)
+        return part.first, len(part.rows)
+
+    assert patient.there.on_every_shard(slow, 1.0) == [(0, 20), (20, 20), (40, 20)]
+    assert pid_of(patient.there, 0) != pid
+
+
+def test_who_works_longer_than_the_deadline_is_waited_for(hasty: Pair) -> None:
+    def slow(part, seconds):  # type: ignore[no-untyped-def]
+        time.sleep(seconds)
+        return part.first
+
+    assert hasty.there.on_every_shard(slow, 1.5) == [0, 20, 40]
+
+
+def test_an_error_of_a_task_is_raised_as_it_is(patient: Pair) -> None:
+    def wrong(part):  # type: ignore[no-untyped-def]
+        raise ZeroDivisionError("a bug")
+
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        patient.there.on_every_shard(wrong)
+
+
+def test_partial_answers_say_so_and_whole_ones_come_back(hasty: Pair) -> None:
+    both = hasty.copy()
+    both.remove([21, 45])
+    rest = without_the_second(both)
+    with away(both.there):
+        found = both.there.nearest(ANCHORS, 50)
+        assert found.missing == 19
+        same(rest.nearest(ANCHORS, 50), found)
+        for selector in (
+            nq.MaxUtility(9, reading="defined"),
+            nq.PreferenceThreshold(1.2),
+            nq.MaxUtility(5, utility="log-det", shortlist=15),
+            nq.Zooming(0.3),
+        ):
+            wanted, chosen = (selector.select(pool, ANCHORS[0]) for pool in (rest, both.there))
+            assert (wanted.missing, chosen.missing, chosen.take([0]).missing) == (0, 19, 19)
+            assert wanted.arms.tolist() == chosen.arms.tolist()
+            assert np.allclose(wanted.preferences, chosen.preferences, rtol=1e-5)
+        with pytest.raises(ClusterUnavailable, match="shards 1 of 3, which hold 20 of 60 arms"):
+            both.there.products(ANCHORS[0].astype(np.float32))
+        assert both.there.answering() == [True, False, True]
+        for some in ([0, 22], list(range(50, 10, -1))):  # read from the files, where it is away
+            assert np.array_equal(both.there.rows(some), both.here.rows(some))
+            scores = both.here.score(some, ANCHORS[0])
+            assert np.array_equal(both.there.score(some, ANCHORS[0]), scores)
+    while both.there.nearest(ANCHORS, 1).missing:  # it is noticed when it responds again
+        time.sleep(0.05)
+    same(both.here.nearest(ANCHORS, 50), both.there.nearest(ANCHORS, 50))
+    assert both.there.answering() == [True, True, True]
+
+
+def test_refused_by_default(cluster: str) -> None:
+    both = pair(shards=3, deadline=0.5)
+    with both.there as pool:
+        ray.kill(pool._shards.actors[1], no_restart=True)
+        for _ in range(2):
+            with pytest.raises(ClusterUnavailable, match=r"shards 1 of 3.*ray status.*partial"):
+                pool.nearest(ANCHORS, 3)
+        with pytest.raises(ClusterUnavailable):
+            nq.MaxUtility(3).select(pool, ANCHORS[0])
+
+
+def test_saved_anew_replaced_and_lost_files(cluster: str, tmp_path: Path) -> None:
+    """A shard that starts again finds its rows in the newest file, and takes no others for them."""
+    with RayArmPool.from_vectors(TEXTS, vectors(), shards=1, path=tmp_path) as pool:
+        pool.add(["new"], ANCHORS[:1])
+        wanted = pool.nearest(ANCHORS, 9)
+        assert wanted[0][0, 0] == ARMS
+        pool.save(tmp_path)
+        os.kill(pid_of(pool, 0), signal.SIGKILL)
+        same(wanted, pool.nearest(ANCHORS, 9))
+        nq.ArmPool.from_vectors(TEXTS, -vectors()).save(tmp_path)
+        os.kill(pid_of(pool, 0), signal.SIGKILL)
+        with pytest.raises(StorageError, match="is not the one that was opened"):
+            pool.nearest(ANCHORS, 9)
+        next(tmp_path.glob("vectors-*")).unlink()
+        with pytest.raises(StorageError, match="on a path that every node"):
+            pool.nearest(ANCHORS, 9)

@@ -1,0 +1,29 @@
+"""A machine is lost: two Ray nodes, and kill -9 of everything on the second."""
+
+import threading
+
+import numpy as np
+
+from tests.cluster.nodes import kill, second_node
+from tests.cluster.worlds import DIM, pair, same
+
+ANCHORS = np.random.default_rng(5).normal(size=(4, DIM))
+
+
+def test_a_lost_node(cluster: str) -> None:
+    """Its shards start again on the other node; every answer meanwhile is complete."""
+    with second_node(cluster) as node:
+        both = pair(shards=4, deadline=120)
+        both.remove([3, 33])
+        wanted = both.here.nearest(ANCHORS, 15)
+        same(wanted, both.there.nearest(ANCHORS, 15))
+        there = [shard.node for shard in both.there.whereabouts()]
+        assert sorted(there.count(one) for one in set(there)) == [2, 2]
+        killer = threading.Timer(0.3, kill, (node.pid,))
+        killer.start()
+        while killer.is_alive():
+            same(wanted, both.there.nearest(ANCHORS, 15))
+        same(wanted, both.there.nearest(ANCHORS, 15))
+        (left,) = {shard.node for shard in both.there.whereabouts()}
+        assert left in there
+        both.there.close()

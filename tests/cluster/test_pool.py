@@ -1,0 +1,235 @@
+"""The pool on a cluster gives the single pool's ids, similarities and order, however it is cut."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nextquery as nq
+from nextquery.cluster import RayArmPool
+from nextquery.errors import InvalidInput
+from nextquery.memory import only_seen
+from tests.cluster.worlds import ARMS, DIM, TEXTS, Pair, pair, same, same_candidates, vectors
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    **{f"{m} shards": {"shards": m} for m in range(1, 9)},
+    "uneven and empty": {"bounds": [0, 0, 1, 1, 50, ARMS, ARMS]},
+}
+SELECTORS = [
+    *(nq.MaxUtility(9, reading=reading) for reading in ("example", "defined", "joint")),
+    nq.MaxUtility(50, epsilon=0.9, reading="defined"),
+    nq.PreferenceThreshold(1.3),
+    nq.PreferenceThreshold(0.7, reading="defined"),
+    nq.PreferenceSample(9),
+    nq.RandomSelection(9),
+    nq.Zooming(0.3),
+    nq.Zooming(1.0),
+    nq.MaxUtility(7, utility="facility-location", shortlist=20),
+    nq.MaxUtility(7, utility="log-det", shortlist=20),
+]
+ids = st.lists(st.integers(0, ARMS - 1), max_size=8)
+bounds = st.one_of(st.none(), st.floats(-1, 1))
+
+
+@pytest.fixture(scope="module", params=LAYOUTS.values(), ids=list(LAYOUTS))
+def whole(cluster: str, request: pytest.FixtureRequest) -> Iterator[Pair]:
+    both = pair(**request.param)
+    yield both
+    both.there.close()
+
+
+@settings(max_examples=12)
+@given(
+    seed=st.integers(0, 10**6),
+    k=st.integers(1, ARMS + 5),
+    removed=ids,
+    added=st.integers(0, 3),
+    exclude=ids,
+    at_least=bounds,
+    below=bounds,
+)
+def test_nearest_is_the_single_pools(
+    whole: Pair,
+    seed: int,
+    k: int,
+    removed: list[int],
+    added: int,
+    exclude: list[int],
+    at_least: float | None,
+    below: float | None,
+) -> None:
+    rng, both = np.random.default_rng(seed), whole.copy()
+    both.remove(removed)
+    fresh = np.concatenate([vectors()[:1], rng.normal(size=(2, DIM))])[:added]
+    both.add([f"new {i}" for i in range(added)], fresh)
+    anchors = [*vectors()[rng.integers(0, ARMS, 2)], *rng.normal(size=(2, DIM)), np.zeros(DIM)]
+    hidden = [exclude, [], [0, 59], exclude[:1], []]
+    for anchor in anchors[1:4]:
+        wanted, found = (pool.nearest(anchor, k, exclude, at_least, below) for pool in both)
+        same(wanted, found)
+        assert found.missing == 0
+    same(*(pool.nearest(np.array(anchors), k, hidden, at_least, below) for pool in both))
+    asked = rng.integers(0, both.here.rows_in_all, 9)
+    same(*((pool.rows(asked), pool.score(asked, anchors[2])) for pool in both))
+    assert len(both.here) == len(both.there)
+
+
+@pytest.mark.parametrize("selector", SELECTORS, ids=repr)
+def test_selections_are_the_single_pools(whole: Pair, selector: nq.Selector) -> None:
+    both = whole.copy()
+    both.remove([2, 30])
+    both.add(["new", "newer"], vectors()[[0, 7]] + [[0], [0.1]])
+    anchors = np.random.default_rng(1).normal(size=(6, DIM)) + 0.2
+    exclude = [[0, 1], [], [59], [5], [60], []]
+    keep = [[], [3, 8], [], [], [61], [7]]
+    for kept in ((), keep):
+        one, other = (
+            selector.select_many(pool, anchors, exclude, np.random.default_rng(2), keep=kept)
+            for pool in both
+        )
+        for mine, theirs in zip(one, other, strict=True):
+            same_candidates(mine, theirs)
+
+
+def test_fewer_arms_than_shards_and_none_at_all(cluster: str) -> None:
+    rows = vectors()[:3]
+    with RayArmPool.from_vectors(TEXTS[:3], rows, shards=8) as pool:
+        assert len(pool.whereabouts()) == 3
+        same(nq.ArmPool.from_vectors(TEXTS[:3], rows).nearest(rows, 5), pool.nearest(rows, 5))
+    with RayArmPool.from_vectors([], np.empty((0, DIM)), shards=2) as pool:
+        assert pool.nearest(np.ones((2, DIM)), 3)[0].shape == (2, 0)
+        assert len(nq.MaxUtility(3).select(pool, np.ones(DIM))) == 0
+        pool.add(["first"], np.ones((1, DIM)))
+        assert pool.nearest(np.ones(DIM), 3)[0].tolist() == [0]
+
+
+def test_many_anchors_and_the_coded_copy(cluster: str, tmp_path: Path) -> None:
+    """33,000 arms have a coded copy, cut here inside its groups; bounds differ by anchor."""
+    rng = np.random.default_rng(3)
+    rows = np.repeat(rng.normal(size=(6600, 8)), 5, axis=0)  # five of each: ties all over
+    here = nq.ArmPool.from_vectors([str(i) for i in range(len(rows))], rows)
+    here.save(tmp_path)
+    here = nq.ArmPool.open(tmp_path)
+    cuts = [0, 20_001, 33_000]
+    with RayArmPool.open(tmp_path, bounds=cuts) as there:
+        anchors = rng.normal(size=(1030, 8))
+        for few in (anchors[0], anchors[:3]):
+            same(here.nearest(few, 12), there.nearest(few, 12))
+        asked = rng.integers(0, len(rows), 70_000)  # more than one answer carries
+        assert np.array_equal(here.rows(asked), there.rows(asked))
+        low = rng.uniform(0.5, 1.0, 1030)
+        same(here.nearest(anchors, 7, at_least=low), there.nearest(anchors, 7, at_least=low))
+
+
+def test_a_recommender_chooses_the_same(whole: Pair) -> None:
+    def play(pool: nq.ArmPool) -> list[int]:
+        encoder = nq.encode.LsaEncoder(dim=DIM).fit(TEXTS)
+        made = nq.Recommender(pool, nq.MaxUtility(9), nq.LinUCB(), encoder, exploration=0.1)
+        session, arms = made.start("q7"), []
+        for step in range(6):
+            choice = session.recommend()
+            assert choice is not None
+            arms.append(choice.arm)
+            session.accept(choice) if step % 2 else session.ignore(choice, issued=f"q{step}")
+        return arms
+
+    assert play(whole.here.copy()) == play(whole.there.copy())
+
+
+def test_a_past_that_does_not_know_its_future(whole: Pair) -> None:
+    first_seen = np.random.default_rng(0).permutation(ARMS)
+    for before in ([20, 30], [40, 60]):
+        one, other = (only_seen(pool, first_seen, before) for pool in whole)
+        anchors = vectors()[:2]
+        same(one[0].nearest(anchors, 9, one[1]), other[0].nearest(anchors, 9, other[1]))
+
+
+def folder(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in path.iterdir()}
+
+
+@pytest.mark.parametrize("change", ["nothing", "both"])
+def test_saved_byte_for_byte(whole: Pair, tmp_path: Path, change: str) -> None:
+    both = whole.copy()
+    if change == "both":
+        both.remove([4])
+        both.add(["ñandú"], np.ones((1, DIM)))
+    both.here.save(tmp_path / "here")
+    both.there.save(tmp_path / "there")
+    assert folder(tmp_path / "here") == folder(tmp_path / "there")
+    assert np.array_equal(both.here.vectors, both.there.vectors)
+
+
+def test_copies_go_their_own_way_and_close_apart(cluster: str) -> None:
+    first = RayArmPool.from_vectors(TEXTS, vectors(), shards=2)
+    best = first.nearest(vectors()[0], 2)[0].tolist()
+    assert best == [0, 5]
+    scratch = first._folder.path if first._folder is not None else None
+    second = first.copy()
+    second.remove([0])
+    assert second.nearest(vectors()[0], 2)[0].tolist() == [5, 29]
+    assert first.nearest(vectors()[0], 2)[0].tolist() == best
+    first.close()
+    first.close()
+    assert repr(first) == "<RayArmPool, closed>"
+    assert second.nearest(vectors()[0], 1)[0].tolist() == [5]
+    assert scratch is not None
+    assert scratch.exists()
+    second.close()
+    assert not scratch.exists()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda pool: pool.nearest(np.ones(DIM), 1),
+        lambda pool: pool.rows([1]),
+        lambda pool: pool.score([1], np.ones(DIM)),
+        lambda pool: pool.products(np.ones(DIM, np.float32)),
+        lambda pool: pool.add(["x"], np.ones((1, DIM))),
+        lambda pool: pool.remove([1]),
+        lambda pool: pool.save("nowhere"),
+        lambda pool: pool.copy(),
+        lambda pool: pool.whereabouts(),
+        lambda pool: nq.MaxUtility(2).select(pool, np.ones(DIM)),
+    ],
+)
+def test_a_closed_pool_says_so(closed: RayArmPool, use: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"closed. Open it again with RayArmPool\.open"):
+        use(closed)
+
+
+@pytest.fixture(scope="module")
+def closed(cluster: str) -> RayArmPool:
+    with RayArmPool.from_vectors(TEXTS[:2], vectors()[:2]) as pool:
+        assert repr(pool) == "<RayArmPool of 2 arms, dim 6, in 1 shards>"
+    return pool
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ({"shards": 0}, "shards must be a whole number of at least 1"),
+        ({"bounds": [0, 3]}, "bounds must rise from 0 to 60"),
+        ({"bounds": [0, 9, 3, 60]}, "bounds must rise"),
+        ({"bounds": [0, 60], "shards": 2}, "shards=2"),
+        ({"threads": 0}, "threads must be"),
+        ({"deadline": 0}, "deadline must be a number above 0"),
+        ({"on_missing": "ignore"}, "on_missing must be"),
+        ({"address": "10.0.0.1:6379"}, "cannot join"),
+    ],
+)
+def test_bad_layouts_are_named(cluster: str, layout: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        RayArmPool.from_vectors(TEXTS, vectors(), **layout)
+
+
+def test_shards_search_on_processors(whole: Pair) -> None:
+    with pytest.raises(InvalidInput, match="device='cuda'"):
+        whole.there.nearest(np.ones(DIM), 1, device="cuda")
+    with pytest.raises(InvalidInput, match="device must be"):
+        whole.there.nearest(np.ones(DIM), 1, device="quantum")
