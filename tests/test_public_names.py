@@ -42,7 +42,7 @@ def test_exported_names() -> None:
 def test_importing_starts_no_threads_and_loads_nothing_heavy() -> None:
     code = (
         "import sys, threading, nextquery;"
-        "heavy = {'torch', 'ray', 'psycopg', 'matplotlib', 'sklearn', 'wordllama'};"
+        "heavy = {'torch', 'ray', 'scipy', 'psycopg', 'matplotlib', 'sklearn', 'wordllama'};"
         "heavy |= {'fastapi', 'uvicorn', 'pydantic', 'sqlalchemy', 'alembic', 'httpx2'};"
         "print(threading.active_count(), sorted(heavy & set(sys.modules)))"
     )

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
 
 from nextquery.encode.sessions import Ids, Sessions
 from nextquery.errors import InvalidInput
@@ -22,6 +21,8 @@ def principal(moment: Matrix, dim: int) -> Matrix:
     [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
     """
     size = len(moment)
+    from scipy import linalg  # slow to import
+
     _, vectors = linalg.eigh(moment, subset_by_index=(size - dim, size - 1))
     return _settled(vectors[:, ::-1])
 
@@ -77,6 +78,8 @@ def discriminant(scatter: Scatter, dim: int, shrinkage: float) -> Matrix:
     ridge = max(shrinkage * float(np.trace(scatter.within)) / size, 1e-12)
     noise = scatter.within + ridge * np.eye(size)
     chosen: Any = (size - dim, size - 1)
+    from scipy import linalg
+
     _, vectors = linalg.eigh(scatter.between, noise, subset_by_index=chosen)
     return _settled(vectors[:, ::-1])
 
@@ -92,6 +95,8 @@ def product_by_row(rows: NDArray[np.float32], matrix: Matrix) -> Matrix:
     n, d = rows.shape
     indices = np.tile(np.arange(d, dtype=np.int64), n)
     by_row = (rows.astype(np.float64).ravel(), indices, np.arange(0, n * d + 1, d))
+    from scipy import sparse
+
     product: Matrix = sparse.csr_array(by_row, shape=(n, d)) @ matrix
     return product
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from nextquery.encode.base import Encoder, Vectors
 from nextquery.encode.static import StaticEncoder
@@ -44,6 +43,8 @@ def table_of(
     bags = tokens.bags(texts)
     lengths = np.diff(bags.indptr)
     share = np.repeat(1 / np.maximum(lengths, 1), lengths).astype(np.float32)
+    from scipy import sparse  # slow to import
+
     means: Any = sparse.csr_array((share, bags.indices, bags.indptr), shape=bags.shape)
     encoder = StaticEncoder(dim=wanted.shape[1])
     moved = _ridge(means, wanted - means @ start)
@@ -54,6 +55,7 @@ def table_of(
 def _ridge(rows: Any, wanted: NDArray[Any]) -> NDArray[np.float32]:
     """D with (BᵀB + λI) D = Bᵀ R, per column of R.
 
+    >>> from scipy import sparse
     >>> _ridge(sparse.csr_array(np.eye(2)), np.array([[4.0], [0.0]])).tolist()
     [[2.0], [0.0]]
 

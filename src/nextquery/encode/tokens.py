@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from nextquery.errors import InvalidInput
 
@@ -53,6 +52,8 @@ class Tokens:
         lengths = np.concatenate([np.zeros(1, np.int64), *(counts for _, counts in parts)])
         ones = np.ones(len(ids), np.float32)
         shape = (len(texts), self.size)
+        from scipy import sparse  # slow to import
+
         return sparse.csr_array((ones, ids, np.cumsum(lengths)), shape=shape)
 
     def words(self) -> list[str]:

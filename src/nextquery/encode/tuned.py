@@ -5,7 +5,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from nextquery import folders
 from nextquery.checks import number, whole_number
@@ -150,6 +149,8 @@ class _Pairs:
         self._used, columns = np.unique(own.indices, return_inverse=True)
         share = np.repeat(1 / np.diff(own.indptr), np.diff(own.indptr)).astype(np.float32)
         shape = (len(texts), len(self._used))
+        from scipy import sparse  # slow to import
+
         self._means = sparse.csr_array((share, columns.astype(np.int32), own.indptr), shape=shape)
         self._start = start
         self.rows: NDArray[np.float32] = start.rows[self._used]

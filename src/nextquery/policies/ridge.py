@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dger
 
 from nextquery.compiled import compiled
 from nextquery.errors import InvalidInput
@@ -123,5 +122,7 @@ class Ridge:
 
 def _plus_square(matrix: Floats, x: Floats, weight: float) -> Floats:
     """matrix + weight · xxᵀ of a symmetric matrix, in its own memory where that is possible."""
+    from scipy.linalg.blas import dger  # slow to import, so only who learns pays
+
     result: Floats = dger(weight, x, x, a=matrix.T, overwrite_a=True).T
     return result

@@ -3,8 +3,6 @@
 import math
 from typing import Any, Protocol
 
-from scipy.special import lambertw
-
 from nextquery.checks import number, whole_number
 from nextquery.errors import InvalidInput
 from nextquery.params import params_of
@@ -55,6 +53,8 @@ class Bump:
             raise InvalidInput(f"give alpha or peak, one of them; got {alpha!r} and {peak!r}.")
         if alpha is None:
             k = number(peak, "peak", low=1)
+            from scipy.special import lambertw  # slow to import
+
             alpha = math.exp(1 + lambertw(math.log(k) / math.e).real)
         self.alpha = number(alpha, "alpha", low=1)
         self.start = whole_number(start, "start", at_least=1)
