@@ -72,8 +72,8 @@ async def readyz(request: Request) -> Response:
         f"{len(away)} of {health['shards']} shards are away": bool(away) and whole,
     }
     words = "; ".join(said for said, true in troubles.items() if true)
-    answer = {"status": words or "ok", "shards": health["shards"], "away": away}
-    return JSONResponse(answer, status_code=503 if words else 200)
+    shards = {"shards": health["shards"], "away": away} if health["shards"] else {}
+    return JSONResponse({"status": words or "ok", **shards}, status_code=503 if words else 200)
 
 
 @router.get("/metrics", response_class=Response, responses=_SCRAPED)
