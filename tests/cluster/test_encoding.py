@@ -106,30 +106,29 @@ def test_on_the_command_line(
 def test_a_worker_killed_in_the_middle_of_a_block_costs_only_time(
     cluster: str, log: Path, tmp_path: Path
 ) -> None:
-    parent, cut_short = raylet(), []
+    parent, killed = raylet(), list[int]()
 
-    def assassin(plan: Plan, over: threading.Event) -> None:
-        while not over.is_set():
-            for begun in plan.out.glob(".*.tries.tmp"):
-                for worker in workers_of(parent, "MapBatches"):
-                    kill(worker)
-                number = int(begun.name.split(".")[1])
-                if begun.exists() and not plan.file(number).exists():
-                    cut_short.append(number)
-                    return
-            time.sleep(0.002)
+    def assassin(plan: Plan, stuck: Path) -> None:
+        """Once all other blocks are there: kill who is in the middle of this one."""
+        others = [number for number in range(6) if number != 3]
+        while not all(plan.file(number).exists() for number in others) or not killed:
+            time.sleep(0.02)
+            killed[:] = workers_of(parent, "MapBatches")
+        stuck.unlink()
+        for worker in killed:
+            kill(worker)
 
     def endangered(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
-        over = threading.Event()
-        thread = threading.Thread(target=assassin, args=(plan, over))
+        stuck = plan.out / ".3.tries.tmp"
+        os.mkfifo(stuck)  # whoever begins block 3 waits here for a reader who never comes
+        thread = threading.Thread(target=assassin, args=(plan, stuck), daemon=True)
         thread.start()
         yield from on_ray(plan, missing)
-        over.set()
         thread.join()
 
     ingest(log, tmp_path / "here", encoder="lsa", block=BLOCK)
     ingest(log, tmp_path / "there", encoder="lsa", block=BLOCK, encode_blocks=endangered)
-    assert cut_short
+    assert len(killed) == 1
     assert contents(tmp_path / "here") == contents(tmp_path / "there")
 
 

@@ -174,8 +174,8 @@ class Shards:
                     waiting[answer.ref] = number
                 else:
                     missing.append(self._is_away(number))
-            if not ready:
-                late = [n for n in waiting.values() if until[n] <= time.monotonic()]
+            late = [n for n in waiting.values() if until[n] <= time.monotonic()]
+            if not ready and late:
                 responding = self._responding(late)
                 until.update(dict.fromkeys(responding, time.monotonic() + patience))
                 gone = {ref for ref, n in waiting.items() if n in late and n not in responding}
