@@ -137,17 +137,24 @@ class _Chunk:
         products, slack = buffer[: b * width].reshape(b, width), self.slack
         if self.coded is not None and block.codes is not None:
             slack = block.codes.multiply(block.place, self.coded, products)
-        elif b <= _SINGLY:
-            for anchor, out in zip(self.anchors, products, strict=True):
-                np.matmul(block.rows, anchor, out=out)
         else:
-            np.matmul(self.anchors, block.rows.T, out=products)
+            self._multiply(block, products)
         products[:, self.blocks.removed_in(block)] = -np.inf
         self.hidden.hide(products, block.first)
         for search in searches:
             search.look(products, block.first, slack)
         if sums is not None:
             sums.add(products, block)
+
+    def _multiply(self, block: Block, products: Vectors) -> None:
+        # Rows are finite. What BLAS may report comes from numbers beside a short row, which it
+        # reads along and drops.
+        with np.errstate(invalid="ignore", over="ignore"):
+            if len(products) > _SINGLY:
+                np.matmul(self.anchors, block.rows.T, out=products)
+                return
+            for anchor, out in zip(self.anchors, products, strict=True):
+                np.matmul(block.rows, anchor, out=out)
 
 
 class _Hidden:
