@@ -19,6 +19,13 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one file stay together, and all that use the one Ray, when several processes run."""
+    for item in items:
+        ray = "cluster" in item.path.parts
+        item.add_marker(pytest.mark.xdist_group("cluster" if ray else str(item.path)))
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)

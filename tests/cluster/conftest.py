@@ -4,7 +4,7 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,20 +21,32 @@ sys.stdin.read()
 """
 
 
+_heads: list["subprocess.Popen[str]"] = []
+
+
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[str]:
+def cluster() -> str:
     """The address of a Ray with two CPUs; this process is connected to it."""
     os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     # A node counts as lost after five checks that fail: 15 s by default, soon enough here.
     noticed_soon = {"RAY_health_check_period_ms": "300"}
-    with subprocess.Popen(
+    head = subprocess.Popen(
         [sys.executable, "-c", _HEAD],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, **noticed_soon},
-    ) as head:
-        assert head.stdout is not None
-        yield connect(head.stdout.readline().strip())
-        ray.shutdown()
-        head.communicate()
+    )
+    _heads.append(head)
+    assert head.stdout is not None
+    return connect(head.stdout.readline().strip())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """End Ray after the last test that is in this folder: its processes are never idle."""
+    if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
+        while _heads:
+            ray.shutdown()
+            with _heads.pop() as head:
+                head.communicate()

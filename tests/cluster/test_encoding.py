@@ -112,8 +112,9 @@ def test_a_worker_killed_in_the_middle_of_a_block_costs_only_time(
         """Once all other blocks are there: kill who is in the middle of this one."""
         others = [number for number in range(6) if number != 3]
         while not all(plan.file(number).exists() for number in others) or not killed:
-            time.sleep(0.02)
-            killed[:] = workers_of(parent, "MapBatches")
+            before = workers_of(parent, "MapBatches")
+            time.sleep(0.2)
+            killed[:] = set(before).intersection(workers_of(parent, "MapBatches"))
         stuck.unlink()
         for worker in killed:
             kill(worker)
