@@ -44,6 +44,25 @@ def test_a_slow_answer(service: ServiceProcess, open_page: Open) -> None:
     expect(page.locator(".card").first).to_be_visible()
 
 
+def test_a_partial_answer_says_so(service: ServiceProcess, open_page: Open) -> None:
+    page = open_page(service.url)
+    expect(page.locator(".chip").first).to_be_visible()
+
+    def partial(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "partial": True, "not_searched": 9})
+
+    page.route("**/v1/recommend", partial, times=1)
+    for query, told in (("cat food", True), ("dog food", False)):
+        page.locator("#box").fill(query)
+        page.locator("#box").press("Enter")
+        expect(page.locator("#slate-title")).to_contain_text(query)
+        expect(page.locator(".card").first).to_be_visible()
+        expect(page.locator("#partial")).to_be_visible(visible=told)
+        if told:
+            expect(page.locator("#partial")).to_contain_text("Without 9 queries")
+
+
 def test_an_error_is_told_and_can_be_tried_again(service: ServiceProcess, open_page: Open) -> None:
     page = open_page(service.url, complain=False)
     expect(page.locator(".chip").first).to_be_visible()

@@ -76,7 +76,7 @@ export async function issue(query) {
   );
   if (answer === undefined) return;
   pending = null;
-  steps.push({ query, decision: answer.decision_id, policy: answer.policy, fallback: answer.fallback, cards: answer.recommendations, taken: null });
+  steps.push({ query, decision: answer.decision_id, policy: answer.policy, fallback: answer.fallback, missing: answer.not_searched, cards: answer.recommendations, taken: null });
   show(true);
 }
 
@@ -98,7 +98,7 @@ function stage(query) {
   $("explore").classList.add("running");
   $("starters").hidden = true;
   $("found").hidden = false;
-  $("keys").hidden = true;
+  $("keys").hidden = $("partial").hidden = true;
   $("slate-title").replaceChildren("After ", words(query, "q"));
   trail(query);
 }
@@ -147,6 +147,8 @@ function trail(running) {
 function show(anew) {
   const step = steps.at(-1);
   trail(step.query);
+  $("partial").hidden = !step.missing;
+  $("partial").textContent = `Without ${said(step.missing)} queries of the pool: the machines that hold them do not answer now.`;
   const host = $("cards");
   if (!step.cards.length) nothing(host, step);
   else host.replaceChildren(...step.cards.map((card, at) => cardOf(card, at, step)));
