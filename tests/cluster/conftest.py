@@ -39,7 +39,9 @@ def cluster() -> str:
     )
     _heads.append(head)
     assert head.stdout is not None
-    return connect(head.stdout.readline().strip())
+    address = head.stdout.readline().strip()
+    assert address, "no Ray could be started"
+    return connect(address)
 
 
 @pytest.hookimpl(trylast=True)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -34,4 +34,5 @@ def kill(pid: int) -> None:
     if psutil.pid_exists(pid):
         process = psutil.Process(pid)
         for one in [process, *process.children(recursive=True)]:
-            os.kill(one.pid, 9)
+            with suppress(ProcessLookupError):
+                os.kill(one.pid, 9)

@@ -5,8 +5,10 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -166,3 +168,45 @@ def test_saved_anew_replaced_and_lost_files(cluster: str, tmp_path: Path) -> Non
         next(tmp_path.glob("vectors-*")).unlink()
         with pytest.raises(StorageError, match="on a path that every node"):
             pool.nearest(ANCHORS, 9)
+
+
+class Racing(RayArmPool):
+    """A pool from which others remove an arm each time just after it looked at what is gone."""
+
+    late: tuple[int, ...] = ()
+    gone = np.empty(0, np.int64)
+
+    @property
+    def _removed(self) -> Any:
+        now, self.gone = self.gone, np.union1d(self.gone, self.late[:1]).astype(np.int64)
+        self.late = self.late[1:]
+        return now
+
+    @_removed.setter
+    def _removed(self, ids: Any) -> None:
+        self.gone = ids
+
+
+def test_removed_while_it_is_searched(cluster: str) -> None:
+    here = nq.ArmPool.from_vectors(TEXTS, vectors())
+    with Racing.from_vectors(TEXTS, vectors(), shards=2) as there:
+        there.remove([45])
+        there.late = (44, 43, 42, 41, 40, 39, 38, 37)  # each moves 45 to another place
+        assert 45 not in there.nearest(vectors()[45], ARMS)[0]
+        there.late = ()
+        here.remove(there.removed)
+        same(here.nearest(vectors()[45], ARMS), there.nearest(vectors()[45], ARMS))
+
+
+def test_copies_come_and_go_in_several_threads(cluster: str) -> None:
+    with RayArmPool.from_vectors(TEXTS, vectors(), shards=2) as pool:
+
+        def play(seed: int) -> None:
+            rng = np.random.default_rng(seed)
+            for _ in range(8):
+                both = Pair(nq.ArmPool.from_vectors(TEXTS, vectors()), pool.copy())
+                both.remove(rng.choice(ARMS, 5).tolist())
+                same(*(one.nearest(ANCHORS, 9) for one in both))
+
+        with ThreadPoolExecutor(3) as threads:
+            list(threads.map(play, range(3)))

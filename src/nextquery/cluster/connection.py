@@ -23,6 +23,7 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # tells nobody what runs 
 import ray  # noqa: E402
 
 _OBJECTS = 256 << 20  # bytes of a local Ray's object store: answers pass through it, not the arms
+_names: set[str] = set()  # by which this process has joined
 _PATIENCE = 5.0  # seconds for a head node to take a connection
 
 
@@ -35,9 +36,9 @@ def connect(address: str | None = None, *, cpus: int | None = None) -> str:
         one that ``RAY_ADDRESS`` names, or else a local one that ends with this process.
     cpus : how many tasks a local Ray runs at once; as many as there are cores by default.
     """
-    wanted = address or os.environ.get("RAY_ADDRESS")
     if ray.is_initialized():
-        return _joined(wanted)
+        return _joined(address)
+    wanted = address or os.environ.get("RAY_ADDRESS")
     try:
         if wanted in (None, "local"):
             _start(cpus)
@@ -51,13 +52,14 @@ def connect(address: str | None = None, *, cpus: int | None = None) -> str:
             f"{str(error).strip().splitlines()[0]} Every process needs the cluster's token, in "
             "RAY_AUTH_TOKEN or ~/.ray/auth_token, and the same Ray and Python versions."
         ) from error
+    _names.add(str(wanted))
     return str(ray.get_runtime_context().gcs_address)
 
 
 def _joined(wanted: str | None) -> str:
     """The address of the Ray that this process is in, if that is what is wanted."""
     here = str(ray.get_runtime_context().gcs_address)
-    if wanted not in (None, "auto", "local", here):
+    if wanted not in (None, "auto", "local", here, *_names):
         raise InvalidInput(
             f"this process is connected to the Ray at {here}, so it cannot join {wanted}. "
             "Give one address, or call ray.shutdown() in between."
@@ -77,7 +79,7 @@ def _start(cpus: int | None) -> None:
 def _join(address: str) -> None:
     host, _, port = address.rpartition(":")
     if address != "auto":
-        if not host or not port.isdigit():
+        if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
             raise InvalidInput(
                 f"a cluster's address is host:port of its head node, auto, or local; "
                 f"received {address!r}."

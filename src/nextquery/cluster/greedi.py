@@ -9,7 +9,7 @@ import ray
 from numpy.typing import ArrayLike
 
 from nextquery import preference
-from nextquery.arms.ids import NO_IDS
+from nextquery.arms.ids import NO_IDS, checked_ids
 from nextquery.arms.kernels import Ids, Vectors
 from nextquery.checks import number, one_of, whole_number
 from nextquery.cluster.pool import RayArmPool
@@ -74,11 +74,16 @@ def greedi(
     stays away or a part is lost for good, this raises `errors.ClusterUnavailable`: no answer ever
     comes from a part of the arms. While a shard runs its greedy, searches of that shard wait.
     """
+    if not isinstance(pool, RayArmPool):
+        raise InvalidInput(
+            f"cluster.greedi takes a RayArmPool; received {type(pool).__name__}. In one process "
+            "use optimize.greedi."
+        )
     whole_number(k, "k", at_least=1)
     whole_number(seed, "seed", at_least=0)
     one_of(utility, "utility", UTILITIES)
     anchor = pool.anchors(np.asarray(vector)[None])
-    excluded = pool.excluded([np.asarray(list(exclude), np.int64)], 1)[0]
+    excluded = pool.excluded([list(exclude)], 1)[0]
     if ground_set is not None and shortlist is not None:
         raise InvalidInput("give ground_set or shortlist, not both.")
     selector = MaxUtility(epsilon=epsilon, reading=reading)
@@ -120,12 +125,15 @@ def _rounds(
         _check_sizes(problem, [problem.count(*ends) for ends in pairwise(bounds)])
         late = [_answer.remote(shared, problem.ids(problem.stored))] if len(problem.added) else []
         answers = [*pool.on_every_shard(_answer_of_shard, shared), *_results(late)]
-    elif isinstance(partitions, int | np.integer):
+    elif not isinstance(partitions, Sequence | np.ndarray):
         m = whole_number(partitions, "partitions", at_least=1)
         _check_sizes(problem, [problem.count() // m] * m)
         answers = _results([_answer_of_draw.remote(shared, part, m, seed) for part in range(m)])
     else:
-        parts = [np.sort(np.asarray(part, np.int64)) for part in partitions]
+        rows = pool.rows_in_all
+        parts = [
+            np.sort(checked_ids(part, "partitions", rows, keep_order=True)) for part in partitions
+        ]
         held = np.sort(np.concatenate([NO_IDS, *parts]))
         if not np.array_equal(held, problem.ids()):
             raise InvalidInput("partitions must hold every arm of the ground set exactly once.")
@@ -142,7 +150,7 @@ def _check_sizes(problem: Problem, sizes: Sequence[int]) -> None:
 
 def _given(pool: RayArmPool, ground_set: Iterable[int], excluded: Ids) -> Ids:
     """The ids of a ground set in order, less what is removed or excluded."""
-    wanted = np.asarray(list(ground_set), np.int64)
+    wanted = checked_ids(ground_set, "ground_set", pool.rows_in_all, keep_order=True)
     if len(np.unique(wanted)) != len(wanted):
         raise InvalidInput("ground_set names an arm twice; give every arm once.")
     return np.setdiff1d(pool.alive(wanted), excluded)

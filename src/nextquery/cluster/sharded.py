@@ -111,7 +111,8 @@ class ShardedPool(ArmPool):
 
         The function must be importable on every node; arms added since are not in any part.
         """
-        calls = {i: self._call(i, task, args) for i in self._shards.actors}
+        removed = self._removed  # once: another thread may remove more meanwhile
+        calls = {i: self._call(i, task, args, removed) for i in self._shards.actors}
         answers, missing = self._shards.gather(self._shards.send(calls))
         if missing:
             raise self._shards.refusal(missing)
@@ -122,19 +123,20 @@ class ShardedPool(ArmPool):
     ) -> tuple[list[list[Found]], Floats | None, int]:
         """One request: what every band finds, the sums, and how many arms are missing."""
         shards, stored = self._shards, len(self._rows.stored)
+        removed = self._removed  # once: another thread may remove more meanwhile
         bounds = np.append(shards.bounds, self.rows_in_all)
         hidden = Hidden.of(exclude, bounds)
         sent_anchors = ray.put(anchors) if anchors.nbytes >= _LARGE else anchors
         calls = {
-            i: self._call(i, questions.scan, (sent_anchors, bands, hidden[i], epsilon))
+            i: self._call(i, questions.scan, (sent_anchors, bands, hidden[i], epsilon), removed)
             for i in shards.actors
         }
         sent = shards.send(calls)
-        gone = self._removed[np.searchsorted(self._removed, stored) :] - stored
+        gone = removed[np.searchsorted(removed, stored) :] - stored
         mine = Part(Rows(self._added()), stored, gone)
         here = questions.scan(mine, anchors, bands, hidden[-1], epsilon)  # while the shards work
         answers, away = shards.gather(sent)
-        missing = self._missing(away)
+        missing = self._missing(away, removed)
         parts = [*((int(bounds[i]), answers[i]) for i in sorted(answers)), (stored, here)]
         per_band = [
             merged([(first, flat[place]) for first, (flat, _) in parts], band.k, missing)
@@ -144,19 +146,21 @@ class ShardedPool(ArmPool):
         totals = None if epsilon is None else sum(sums for _, (_, sums) in parts)
         return found, totals, missing
 
-    def _missing(self, away: Sequence[int]) -> int:
+    def _missing(self, away: Sequence[int], removed: Ids) -> int:
         """How many arms are out of reach; raises where that is not wanted."""
         if away and self._on_missing == "refuse":
             raise self._shards.refusal(away)
         ends = self._shards.bounds
-        return sum(int(ends[i + 1] - ends[i]) - len(self._removed_in(i)) for i in away)
+        return sum(int(ends[i + 1] - ends[i]) - len(self._those_in(i, removed)) for i in away)
 
-    def _call(self, shard: int, task: Callable[..., Any], args: tuple[Any, ...]) -> Call:
-        return Call(task, args, self._token, self._removed_in(shard))
+    def _call(
+        self, shard: int, task: Callable[..., Any], args: tuple[Any, ...], removed: Ids
+    ) -> Call:
+        return Call(task, args, self._token, self._those_in(shard, removed))
 
-    def _removed_in(self, shard: int) -> Ids:
-        low, high = np.searchsorted(self._removed, self._shards.bounds[shard : shard + 2])
-        return self._removed[low:high]
+    def _those_in(self, shard: int, removed: Ids) -> Ids:
+        low, high = np.searchsorted(removed, self._shards.bounds[shard : shard + 2])
+        return removed[low:high]
 
     def _added(self) -> Vectors:
         return self._rows.segments()[1]

@@ -7,6 +7,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,8 +16,8 @@ from ray import exceptions
 
 from nextquery.arms.ids import NO_IDS
 from nextquery.arms.kernels import Ids, Vectors
-from nextquery.cluster.shard import Part, Shard, Share, View
-from nextquery.errors import ClusterUnavailable
+from nextquery.cluster.shard import Part, Shard, Share, View, warm_up
+from nextquery.errors import ClusterUnavailable, InvalidInput
 from nextquery.folders import Folder
 
 _LOST = (  # what an actor, its worker or its machine says by dying
@@ -30,7 +31,8 @@ _LOST = (  # what an actor, its worker or its machine says by dying
 _NEXT_TO_NOTHING = 1 << 20  # bytes: Ray spreads only actors that ask for something
 _PAUSE = 0.05  # seconds before a call is sent again
 _STARTING = 120.0  # seconds for actors to start at all
-_RESPONSE = 5.0  # seconds in which an actor that lives answers a ping
+_RESPONSE = 5.0  # seconds in which an actor that lives answers a ping, or fewer by the deadline
+_SOON = 0.5  # but never fewer than these
 
 
 class Call(NamedTuple):
@@ -97,8 +99,10 @@ class Shards:
             scheduling_strategy="SPREAD",
             concurrency_groups={"health": 1},
         )(Shard)
+        warm_up()  # compiled once here, and not by all shards of this machine at the same time
         sharing = max(1, -(-len(held) // len(alive_nodes())))
         self.actors = {i: kind.remote(shares[i], threads, sharing) for i in held}
+        self._stopped = False
         self._away: dict[int, Any] = {}  # a ping under way for each of them
         self._tokens, self._views = itertools.count(1), set[int]()
         self._told: dict[tuple[int, int], int] = {}
@@ -107,6 +111,8 @@ class Shards:
 
     def enter(self) -> int:
         """A token for one more pool object that uses these shards."""
+        if self._stopped:
+            raise InvalidInput("this RayArmPool is closed. Open it again with RayArmPool.open.")
         token = next(self._tokens)
         self._views.add(token)
         return token
@@ -125,13 +131,18 @@ class Shards:
         if ray.is_initialized():
             for actor in self.actors.values():
                 ray.kill(actor, no_restart=True)
-        self.actors = {}
+        self.actors, self._stopped = {}, True
         if self._clean is not None:
             self._clean()
 
     def whereabouts(self, deadline: float | None = None) -> list[Whereabouts]:
         """Where every shard that holds arms runs now."""
         answers, missing = self.gather(self.send(dict.fromkeys(self.actors, Call(_here))), deadline)
+        if missing and deadline is not None:
+            raise ClusterUnavailable(
+                f"shards {', '.join(map(str, missing))} of {len(self.bounds) - 1} did not start "
+                f"within {deadline:g} s. Look at `ray status` and the logs of Ray on the machines."
+            )
         if missing:
             raise self.refusal(missing)
         ends = {i: self.bounds[i : i + 2].tolist() for i in answers}
@@ -170,7 +181,7 @@ class Shards:
                 answer = self._answer(number, sent.calls[number], ref)
                 if not isinstance(answer, _Fell):
                     answers[number] = answer
-                elif time.monotonic() < until[number]:
+                elif not answer.died or time.monotonic() < until[number]:
                     waiting[answer.ref] = number
                 else:
                     missing.append(self._is_away(number))
@@ -187,7 +198,8 @@ class Shards:
         held = sum(int(self.bounds[i + 1] - self.bounds[i]) for i in missing)
         return ClusterUnavailable(
             f"shards {', '.join(map(str, missing))} of {len(self.bounds) - 1}, which hold {held} "
-            f"of {self.bounds[-1]} arms, did not answer within {self.deadline:g} s. Ray restarts "
+            f"of {self.bounds[-1]} arms, are away: no answer within the deadline of "
+            f"{self.deadline:g} s, now or when they were asked before. Ray restarts "
             "them by itself where it can: look at `ray status`, ask again, or open the pool with "
             "on_missing='partial' to be answered from the others."
         )
@@ -208,10 +220,10 @@ class Shards:
             raise error.cause from error
         except _LOST:
             time.sleep(_PAUSE)
-            return _Fell(self._send(number, call))
+            return _Fell(self._send(number, call), died=True)
         if answer is None:  # it does not know what is removed: it is new, or started anew
             return _Fell(self._send(number, call, tell=True))
-        if len(call.removed):
+        if len(call.removed) and call.token in self._views:
             self._told[number, call.token] = len(call.removed)
         return answer[0]
 
@@ -221,7 +233,7 @@ class Shards:
     def _responding(self, numbers: Sequence[int]) -> list[int]:
         pings = {self._ping(number): number for number in numbers}
         ready, _ = ray.wait(
-            list(pings), num_returns=len(pings), timeout=min(_RESPONSE, self.deadline)
+            list(pings), num_returns=len(pings), timeout=max(_SOON, min(_RESPONSE, self.deadline))
         )
         return [pings[ref] for ref in ready if _succeeded(ref)]
 
@@ -244,6 +256,7 @@ class Shards:
 
 class _Fell(NamedTuple):
     ref: Any
+    died: bool = False
 
 
 def alive_nodes() -> list[dict[str, Any]]:
@@ -263,4 +276,8 @@ def _succeeded(ref: Any) -> bool:
 
 
 def _drained(tokens: deque[int]) -> list[int]:
-    return [tokens.popleft() for _ in range(len(tokens))]
+    found = []
+    with suppress(IndexError):  # other threads take from it, too
+        while True:
+            found.append(tokens.popleft())
+    return found
