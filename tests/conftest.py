@@ -1,8 +1,11 @@
 """What all tests share: reproducible hypothesis, and one small world."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 import nextquery as nq
 
@@ -19,11 +22,16 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one file stay together, and all that use the one Ray, when several processes run."""
-    for item in items:
-        ray = "cluster" in item.path.parts
-        item.add_marker(pytest.mark.xdist_group("cluster" if ray else str(item.path)))
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """Tests of one file stay in one process, and so do all that use the one Ray."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "tests/cluster" if file.startswith("tests/cluster/") else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    return ByFile(config, log)
 
 
 @pytest.fixture
