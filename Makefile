@@ -41,7 +41,7 @@ bench: .venv/bench-ready  ## speed, beside the peers and the physical floor
 soak: pools/sample/manifest.json  ## kill the service again and again; then many more examples of the property tests
 	$(BIN)/python -m benchmarks.soak_service pools/sample --store sqlite --seconds 180
 	$(BIN)/python -m benchmarks.soak_service pools/sample --store postgres --seconds 180
-	$(BIN)/pytest tests --hypothesis-profile=soak
+	$(BIN)/pytest tests --hypothesis-profile=soak --timeout 0
 
 screenshots: pools/sample/manifest.json chromium  ## remake the pictures in docs/screenshots
 	$(BIN)/python -m benchmarks.page pools/sample --out docs/screenshots

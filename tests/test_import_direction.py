@@ -9,7 +9,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "nextquery"
 ORDER = [
     {"errors"},
     {"checks"},
-    {"params", "folders", "vectors", "compiled", "utility_loops", "client"},
+    {"params", "folders", "vectors", "utility_loops", "client"},
+    {"compiled"},
     {"logs"},
     {"encode"},
     {"arms"},

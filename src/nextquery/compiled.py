@@ -1,8 +1,11 @@
 """Machine code for the few loops that need it: compiled on first use, kept on disk."""
 
+import os
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from typing import Any
+
+from nextquery.folders import only_writer
 
 
 @cache
@@ -20,9 +23,27 @@ def compiled(kernel: Callable[..., Any], *, any_order: bool = False) -> Callable
 
     fastmath = {"reassoc", "contract", "nsz"} if any_order else False
     options: dict[str, Any] = {"nogil": True, "fastmath": fastmath}
-    machine: Callable[..., Any]
     try:
         machine = numba.njit(cache=True, **options)(kernel)
     except RuntimeError:  # no folder can be written, so every process compiles for itself
         machine = numba.njit(**options)(kernel)
-    return machine
+    else:
+        machine.compile = _one_at_a_time(machine.compile, machine.stats.cache_path)
+    kept: Callable[..., Any] = machine
+    return kept
+
+
+def _one_at_a_time(compile_: Callable[..., Any], folder: str) -> Callable[..., Any]:
+    """Let one process at a time look into the folder, compile and write.
+
+    Two that write at once may both call their file number 1: the index then gives the code for
+    one kind of argument to callers with another, in every later process, and those crash.
+    """
+
+    @wraps(compile_)
+    def alone(*args: Any) -> Any:
+        os.makedirs(folder, exist_ok=True)
+        with only_writer(folder):
+            return compile_(*args)
+
+    return alone

@@ -29,6 +29,7 @@ except ImportError:  # pragma: no cover  (Windows: one writer at a time is then 
     fcntl = None  # type: ignore[assignment]
 
 MANIFEST = "manifest.json"
+LOCK = ".lock"
 _OURS = re.compile(r"\.[\w.]+\.tmp|[\w]+-[0-9a-f]{16}\.\w+")
 
 Part = np.ndarray[Any, Any] | Mapping[str, np.ndarray[Any, Any]] | bytes | Path
@@ -99,7 +100,7 @@ def write(
     refuse_foreign(root, kind)
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with _only_writer(root):
+        with only_writer(root):
             old = _entries_on_disk(root)
             files = {name: _write_part(root, name, part, old) for name, part in parts.items()}
             said = dict(meta or {})
@@ -188,7 +189,8 @@ def refuse_foreign(root: Path, kind: str) -> None:
     if (root / MANIFEST).exists():
         _manifest(root, kind)
         return
-    foreign = [name for name in sorted(os.listdir(root)) if not _OURS.fullmatch(name)]
+    names = sorted(set(os.listdir(root)) - {LOCK})
+    foreign = [name for name in names if not _OURS.fullmatch(name)]
     if foreign:
         raise NotAFolder(
             f"cannot save a {kind} to {root}: it holds other files ({foreign[0]!r}, …). "
@@ -284,13 +286,19 @@ def _sweep(root: Path, keep: set[str]) -> None:
 
 
 @contextlib.contextmanager
-def _only_writer(root: Path) -> Iterator[None]:
+def only_writer(root: str | Path) -> Iterator[None]:
+    """Wait until no other process is in here for this folder; a killed one is out."""
     if fcntl is None:  # pragma: no cover
         yield
         return
     descriptor = os.open(root, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:  # NFS locks only what is open for writing, and a folder never is
+            os.close(descriptor)
+            descriptor = os.open(Path(root, LOCK), os.O_RDWR | os.O_CREAT, 0o666)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

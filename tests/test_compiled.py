@@ -1,0 +1,59 @@
+"""Two processes that compile at once must not mix up each other's machine code."""
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+KERNEL = """
+def add_up(x):
+    total = 0.0
+    for value in x:
+        total += value
+    return total
+"""
+
+# The order that mixes them up: the early one takes number 1 in the index and is slow to write
+# its code; the late one, which saw no index either, takes number 1 too, and writes in between.
+PROCESS = """
+import sys, time
+import numpy as np
+from numba.core.caching import IndexDataCacheFile as File
+from nextquery.compiled import compiled
+from kernel import add_up
+
+kind, pause = sys.argv[1], float(sys.argv[3])
+step = "_save_data" if kind == "float64" else "_save_index"
+write = getattr(File, step)
+
+def slowly(self, *args):
+    time.sleep(pause if kind == "float64" else pause / 2)
+    write(self, *args)
+
+if pause:
+    setattr(File, step, slowly)
+x = np.arange(10, dtype=kind)
+time.sleep(max(0.0, float(sys.argv[2]) - time.time()))
+print(compiled(add_up)(x))
+"""
+
+
+def answers(folder: Path, *, at: float = 0.0, pause: float = 0.0) -> list[str]:
+    """What a process for each kind of argument prints, or how it ended."""
+
+    def run(kind: str) -> str:
+        command = [sys.executable, "process.py", kind, str(at), str(pause)]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+        return done.stdout.strip() or f"{done.returncode}: {done.stderr}"
+
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(run, ("float64", "int64")))
+
+
+def test_processes_that_compile_at_once_keep_their_code_apart(tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text(KERNEL)
+    (tmp_path / "process.py").write_text(PROCESS)
+    assert answers(tmp_path, at=time.time() + 3, pause=4) == ["45.0", "45.0"]
+    assert answers(tmp_path) == ["45.0", "45.0"]
+    assert len(list(tmp_path.rglob("*.nbc"))) == 2
