@@ -15,7 +15,7 @@ pools/sample/manifest.json: | .venv/ready
 	$(BIN)/nextquery ingest sample --out pools/sample
 
 test: lint chromium  ## lint, types, and every test
-	$(BIN)/pytest --numprocesses 2 --dist loadscope
+	$(BIN)/pytest --numprocesses 2 --dist loadscope --max-worker-restart 0
 	@command -v chromium >/dev/null || echo "NOTE: no Chromium here and none could be installed, so the browser tests of the page did NOT run."
 
 chromium:  # the browser of the page's tests

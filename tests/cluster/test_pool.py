@@ -95,6 +95,19 @@ def test_selections_are_the_single_pools(whole: Pair, selector: nq.Selector) -> 
             same_candidates(mine, theirs)
 
 
+@pytest.mark.parametrize("shards", [4, 6, 7])
+def test_so_are_they_in_every_other_number_of_shards(cluster: str, shards: int) -> None:
+    both = pair(shards=shards)
+    both.remove([2, 30])
+    anchors = np.random.default_rng(1).normal(size=(6, DIM)) + 0.2
+    same(*(pool.nearest(anchors, 9) for pool in both))
+    for selector in SELECTORS:
+        chosen = (selector.select_many(p, anchors, rng=np.random.default_rng(2)) for p in both)
+        for mine, theirs in zip(*chosen, strict=True):
+            same_candidates(mine, theirs)
+    both.there.close()
+
+
 def test_fewer_arms_than_shards_and_none_at_all(cluster: str) -> None:
     rows = vectors()[:3]
     with RayArmPool.from_vectors(TEXTS[:3], rows, shards=8) as pool:
@@ -206,7 +219,7 @@ def test_a_closed_pool_says_so(closed: RayArmPool, use: Any) -> None:
 @pytest.fixture(scope="module")
 def closed(cluster: str) -> RayArmPool:
     with RayArmPool.from_vectors(TEXTS[:2], vectors()[:2]) as pool:
-        assert repr(pool) == "<RayArmPool of 2 arms, dim 6, in 1 shards>"
+        assert repr(pool) == "<RayArmPool of 2 arms, dim 6, in 1 shard>"
     return pool
 
 

@@ -99,8 +99,10 @@ class Search:
     @classmethod
     def of(cls, band: Band, part: slice, of: int, chunk: Asked) -> "Search":
         """The search of a band, whose bounds are one for all anchors or one for each."""
-        low = np.broadcast_to(np.asarray(band.low, np.float64), of)[part]
-        high = np.broadcast_to(np.asarray(band.high, np.float64), of)[part]
+        low, high = (
+            np.array(np.broadcast_to(np.asarray(end, np.float64), of)[part])  # one kind for kernels
+            for end in (band.low, band.high)
+        )
         return cls(None if band.k is None else min(band.k, chunk.blocks.count), low, high, chunk)
 
     def alone(self) -> "Search":

@@ -130,4 +130,5 @@ class RayArmPool(ShardedPool):
         if not self._left.alive:
             return "<RayArmPool, closed>"
         shards = len(self._shards.bounds) - 1
-        return f"<RayArmPool of {len(self)} arms, dim {self.dim}, in {shards} shards>"
+        cut = f"{shards} shard{'s' * (shards != 1)}"
+        return f"<RayArmPool of {len(self)} arms, dim {self.dim}, in {cut}>"
