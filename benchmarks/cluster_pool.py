@@ -60,7 +60,8 @@ def compare(path: str, anchors: Vectors, k: int, turns: int) -> list[float]:
     with ExitStack() as stack:
         pools: dict[str, nq.ArmPool] = {HERE: nq.ArmPool.open(path)}
         for m in SHARDS:
-            pools[f"{m} shards"] = stack.enter_context(RayArmPool.open(path, shards=m))
+            name = "1 shard" if m == 1 else f"{m} shards"
+            pools[name] = stack.enter_context(RayArmPool.open(path, shards=m))
         agree(pools, anchors, k)
         selector = nq.MaxUtility(k)
         asked: dict[str, Callable[[nq.ArmPool], Any]] = {
@@ -70,7 +71,9 @@ def compare(path: str, anchors: Vectors, k: int, turns: int) -> list[float]:
         }
         floors = []
         for name, ask in asked.items():
-            times = best_of({who: _bound(ask, pool) for who, pool in pools.items()}, turns)
+            times = best_of(
+                {who: _bound(ask, pool) for who, pool in pools.items()}, turns, rest=0.2
+            )
             floors.append(times[HERE])
             sizes = {who: counted(pool, ask) for who, pool in pools.items()}
             print(f"\n| {name} | ms | more, ms | × in process | bytes sent | bytes received |")

@@ -4,13 +4,20 @@ import time
 from collections.abc import Callable, Mapping
 
 
-def best_of(contestants: Mapping[str, Callable[[], object]], turns: int = 7) -> dict[str, float]:
-    """Run all contestants in turn, `turns` times; the best time of each, in seconds."""
+def best_of(
+    contestants: Mapping[str, Callable[[], object]], turns: int = 7, *, rest: float = 0.0
+) -> dict[str, float]:
+    """Run all contestants in turn, `turns` times; the best time of each, in seconds.
+
+    `rest` seconds pass before each: contestants in several processes need them, because the threads
+    of one's BLAS still spin for a while and would cost the next one a core.
+    """
     best = dict.fromkeys(contestants, float("inf"))
     for contestant in contestants.values():
         contestant()  # warm caches, compiled code and mapped pages
     for _ in range(turns):
         for name, contestant in contestants.items():
+            time.sleep(rest)
             began = time.perf_counter()
             contestant()
             best[name] = min(best[name], time.perf_counter() - began)
