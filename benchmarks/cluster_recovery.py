@@ -8,8 +8,6 @@ import argparse
 import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -17,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
 from nextquery import replay
 from nextquery.arms import ArmPool
@@ -25,6 +22,7 @@ from nextquery.cluster import connect
 from nextquery.cluster.reach import check_reach
 from nextquery.cluster.tasks import TasksOnRay
 from nextquery.memory import PastSessions
+from tests.cluster import nodes
 
 # isort: split
 import ray  # after nextquery.cluster, which sets its mode of authentication
@@ -77,23 +75,6 @@ def world(arms: int = 2000, sessions: int = 300) -> World:
     return pool, PastSessions(asked.ravel(), offsets, np.arange(sessions, dtype=np.float64) * 60)
 
 
-def second_node(address: str) -> "subprocess.Popen[bytes]":
-    command = [str(Path(sys.executable).with_name("ray")), "start", f"--address={address}"]
-    options = ["--num-cpus=2", "--object-store-memory=80000000", "--block"]
-    quiet = subprocess.DEVNULL
-    node = subprocess.Popen([*command, *options], stdout=quiet, stderr=quiet)
-    while sum(one["Alive"] for one in ray.nodes()) < 2:
-        time.sleep(0.1)
-    return node
-
-
-def kill_whole(pid: int) -> None:
-    process = psutil.Process(pid)
-    for each in [*process.children(recursive=True), process]:
-        if each.is_running():
-            each.send_signal(signal.SIGKILL)
-
-
 def one_run(folder: Path, data: World, grid: replay.Options, whom: str, node_pid: int) -> Watched:
     folder.mkdir()
     watched = Watched(folder, ray.get_runtime_context().get_node_id())
@@ -103,7 +84,7 @@ def one_run(folder: Path, data: World, grid: replay.Options, whom: str, node_pid
         if cut is not None:
             watched.cut, watched.killed_at = cut["piece"], time.time()
             if whom == "machine":
-                kill_whole(node_pid)
+                nodes.kill(node_pid)
             else:
                 os.kill(cut["pid"], signal.SIGKILL)
 
@@ -124,21 +105,20 @@ def main() -> None:
         data = ArmPool.open(root / "pool"), past
         here = replay.run_grid(*data, root / "here", grid, processes=1) / "results.csv"
         address = connect("local", cpus=2)
-        node = second_node(address)
-        check_reach(root)  # a worker stands ready on either node
-        for number, whom in enumerate(["worker"] * args.times + ["machine"]):
-            watched = one_run(root / str(number), data, grid, whom, node.pid)
-            there = watched.folder / "run" / "results.csv"
-            same = there.read_bytes() == here.read_bytes()
-            print(
-                f"{whom} killed: its piece was begun again after {watched.recovered():.2f} s; "
-                f"results {'equal' if same else 'DIFFERENT'}"
-            )
-        while sum(one["Alive"] for one in ray.nodes()) > 1:
-            time.sleep(0.1)
+        with nodes.second_node(address, cpus=2) as node:
+            check_reach(root)  # a worker stands ready on either node
+            for number, whom in enumerate(["worker"] * args.times + ["machine"]):
+                watched = one_run(root / str(number), data, grid, whom, node.pid)
+                there = watched.folder / "run" / "results.csv"
+                same = there.read_bytes() == here.read_bytes()
+                print(
+                    f"{whom} killed: its piece was begun again after {watched.recovered():.2f} s; "
+                    f"results {'equal' if same else 'DIFFERENT'}"
+                )
+            while nodes.nodes_alive() > 1:
+                time.sleep(0.1)
         noticed = time.time() - watched.killed_at
         print(f"the cluster itself called the machine dead within {noticed:.1f} s")
-        node.wait()
         ray.shutdown()
 
 

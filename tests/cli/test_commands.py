@@ -92,6 +92,18 @@ def test_stats_of_a_log_and_of_its_pool(pool: Path) -> None:
         (["recommend", "{pool}", "cat", "--reading", "x"], 3, "example, defined, joint"),
         (["stats", "{tmp}"], 4, "not a nextquery pool"),
         (["fly"], 2, "fly"),
+        # said before any cluster is asked for
+        (["serve", "{tmp}/nowhere", "--cluster", "127.0.0.1:1"], 4, "no such folder"),
+        (
+            ["replay", "{pool}", "--out", "{tmp}/r", "--cluster", "auto", "--processes", "2"],
+            3,
+            "Leave one of them out",
+        ),
+        (
+            ["reproduce", "{log}", "--out", "{tmp}/r", "--cluster", "auto", "--processes", "2"],
+            3,
+            "Leave one of them out",
+        ),
         (["ingest", "{log}", "--out", "/proc/nowhere/p", "--encoder", "lsa"], 4, "/proc/nowhere"),
     ],
 )

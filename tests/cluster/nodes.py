@@ -13,15 +13,15 @@ import ray
 
 
 @contextmanager
-def second_node(cluster: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A node that joined the cluster at this address; it is gone at the end."""
+def second_node(cluster: str, *, cpus: int = 1) -> Iterator["subprocess.Popen[bytes]"]:
+    """A node that joined the cluster here, as another machine would; it is killed at the end."""
     command = [str(Path(sys.executable).parent / "ray"), "start", "--address", cluster, "--block"]
-    options = ["--num-cpus", "1", "--object-store-memory", str(80 << 20)]
+    options = ["--num-cpus", str(cpus), "--object-store-memory", str(80 << 20)]
     with subprocess.Popen(
         command + options, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as node:
         try:
-            while sum(one["Alive"] for one in ray.nodes()) < 2:
+            while nodes_alive() < 2:
                 assert node.poll() is None
                 time.sleep(0.1)
             yield node
@@ -29,8 +29,13 @@ def second_node(cluster: str) -> Iterator["subprocess.Popen[bytes]"]:
             kill(node.pid)
 
 
+def nodes_alive() -> int:
+    """How many nodes the cluster of this process has."""
+    return sum(node["Alive"] for node in ray.nodes())
+
+
 def kill(pid: int) -> None:
-    """kill -9 of a process and of all that it started."""
+    """kill -9 of a process and of all that it started, as when a machine loses power."""
     if psutil.pid_exists(pid):
         process = psutil.Process(pid)
         for one in [process, *process.children(recursive=True)]:

@@ -1,15 +1,12 @@
 """Replay on a cluster: the same files as here, whatever happens to workers, machines or driver."""
 
 import os
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import ray
 
@@ -21,6 +18,7 @@ from nextquery.cluster.tasks import TasksOnRay
 from nextquery.errors import ClusterUnavailable, InvalidInput
 from nextquery.ingest import ingest
 from nextquery.memory import PastSessions
+from tests.cluster import nodes
 from tests.cluster.workers import kill
 from tests.logs_for_tests import pets
 from tests.replay.worlds import small_world
@@ -115,51 +113,30 @@ def wait_for(look: Any, seconds: float = 60) -> Any:
     return found
 
 
-def nodes_alive() -> int:
-    return sum(node["Alive"] for node in ray.nodes())
-
-
 @pytest.fixture
-def second_node(cluster: str, tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """Another Ray node on this machine, as another machine would join."""
-    ray_command = str(Path(sys.executable).with_name("ray"))
-    options = ["--num-cpus=2", "--object-store-memory=80000000", "--block", "--disable-usage-stats"]
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(
-        [ray_command, "start", f"--address={cluster}", *options], stdout=quiet, stderr=quiet
-    ) as node:
-        wait_for(lambda: nodes_alive() == 2)
+def node(cluster: str, tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    with nodes.second_node(cluster, cpus=2) as second:
         check_reach(tmp_path)  # now a worker stands ready there
-        yield node
-        kill_whole(node.pid)
-    wait_for(lambda: nodes_alive() == 1)
-
-
-def kill_whole(pid: int) -> None:
-    """SIGKILL to a process and all below it, as when a machine loses power."""
-    if psutil.pid_exists(pid):
-        process = psutil.Process(pid)
-        for each in [*process.children(recursive=True), process]:
-            if each.is_running():
-                each.send_signal(signal.SIGKILL)
+        yield second
+    wait_for(lambda: nodes.nodes_alive() == 1)
 
 
 def test_a_machine_lost_in_the_middle_of_a_replay_costs_only_time(
-    world: World, here: Path, tmp_path: Path, second_node: "subprocess.Popen[bytes]"
+    world: World, here: Path, tmp_path: Path, node: "subprocess.Popen[bytes]"
 ) -> None:
     slowed, own = Slowed(tmp_path), ray.get_runtime_context().get_node_id()
     struck: list[str] = []
 
     def strike(*_: object) -> None:
-        there = [node for _, node in slowed.marks("begun") if node != own]
+        there = [where for _, where in slowed.marks("begun") if where != own]
         if there and not struck:
-            kill_whole(second_node.pid)
+            nodes.kill(node.pid)
             struck.append(there[0])
 
     many = replay.Options(**{**vars(GRID), "seeds": (0, 1, 2)})
     replay.run_grid(*world, tmp_path / "run", many, strike, each=slowed)
     assert struck
-    assert struck[0] in {node for _, node in slowed.marks("begun")}  # a piece was cut short
+    assert struck[0] in {where for _, where in slowed.marks("begun")}  # a piece was cut short
     assert same(replay.run_grid(*world, tmp_path / "here", many, processes=1), tmp_path / "run")
 
 
@@ -215,8 +192,8 @@ def test_on_the_command_line(
     app(["report", "there"], standalone_mode=False)
     assert "on a cluster" in (tmp_path / "there" / "report.md").read_text()
     with pytest.raises(InvalidInput, match="Give one of the two"):
-        app(
-            [*common, "--out", "x", "--cluster", cluster, "--processes", "2"], standalone_mode=False
+        replay.run_grid(
+            *small_world(), tmp_path / "x", GRID, processes=2, each=TasksOnRay(tmp_path)
         )
     # (Ray may tell just now of a worker that an earlier test killed.)
     answers = [line for line in capfd.readouterr().out.splitlines() if "here" in line[:5]]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from nextquery.cli.output import err
+from nextquery.errors import InvalidInput
 
 if TYPE_CHECKING:
     from nextquery.replay.runners import Each
@@ -21,6 +22,15 @@ Cluster = Annotated[
         "or local to start one here.",
     ),
 ]
+
+
+def refuse_both(cluster: str | None, processes: int | None) -> None:
+    """Say that processes are those of one machine, before any cluster is joined."""
+    if cluster is not None and processes is not None:
+        raise InvalidInput(
+            f"received --processes {processes} and --cluster {cluster}: processes are those of "
+            "this machine, and a cluster decides itself how many it runs. Leave one of them out."
+        )
 
 
 @functools.cache

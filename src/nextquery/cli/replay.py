@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nextquery.cli.cluster import Cluster, notes_aside, tasks_on
+from nextquery.cli.cluster import Cluster, notes_aside, refuse_both, tasks_on
 from nextquery.cli.output import Stages, err, out
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def replay(
     from nextquery.replay.stream_policies import MEMORY
 
     one_of(protocol, "protocol", ("anchored", "stream"))
+    refuse_both(cluster, processes)
     pool = nq.ArmPool.open(pool_folder)
     past = experiments.PastSessions.of_pool(pool)
     how: dict[str, Any] = {"processes": processes}

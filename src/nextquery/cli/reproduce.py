@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from nextquery.cli import log_options as o
-from nextquery.cli.cluster import Cluster, encoding_on, notes_aside, tasks_on
+from nextquery.cli.cluster import Cluster, encoding_on, notes_aside, refuse_both, tasks_on
 from nextquery.cli.output import Stages, err, out
 from nextquery.cli.replay import Processes, Run, encoder_name, held_out_of, progress_of
 
@@ -43,6 +43,7 @@ def reproduce(
     from nextquery import replay
     from nextquery.arms import ArmPool
 
+    refuse_both(cluster, processes)
     with Stages() as stages, notes_aside():
         folder = _pool(log, to, encoder, hold_out, encoding_on(cluster), stages)
         pool = ArmPool.open(folder)

@@ -9,11 +9,16 @@ if TYPE_CHECKING:
 
 
 def joined(settings: "Settings") -> "Settings":
-    """Join the cluster, and name it by its address from now on: every worker joins the same."""
+    """Join the cluster, and name it by its address from now on: every worker joins the same.
+
+    The pool is looked at first: where there is none, no cluster is bothered.
+    """
     if settings.cluster is None:
         return settings
+    from nextquery.arms import ArmPool
     from nextquery.cluster import connect
 
+    ArmPool.open(str(settings.pool))
     return settings.model_copy(update={"cluster": connect(settings.cluster)})
 
 
