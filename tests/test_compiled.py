@@ -1,10 +1,17 @@
 """Two processes that compile at once must not mix up each other's machine code."""
 
+import errno
+import importlib
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nextquery.compiled import compiled
 
 KERNEL = """
 def add_up(x):
@@ -57,3 +64,17 @@ def test_processes_that_compile_at_once_keep_their_code_apart(tmp_path: Path) ->
     assert answers(tmp_path, at=time.time() + 3, pause=4) == ["45.0", "45.0"]
     assert answers(tmp_path) == ["45.0", "45.0"]
     assert len(list(tmp_path.rglob("*.nbc"))) == 2
+
+
+def test_where_nothing_can_be_locked_each_process_compiles_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    (tmp_path / "unlocked_kernel.py").write_text(KERNEL)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("nextquery.folders.fcntl.flock", no_locks)
+    add_up = importlib.import_module("unlocked_kernel").add_up
+    assert compiled(add_up)(np.arange(10.0)) == 45
+    assert not list(tmp_path.rglob("*.nb*"))

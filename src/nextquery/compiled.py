@@ -1,7 +1,8 @@
 """Machine code for the few loops that need it: compiled on first use, kept on disk."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
 from typing import Any
 
@@ -25,10 +26,9 @@ def compiled(kernel: Callable[..., Any], *, any_order: bool = False) -> Callable
     options: dict[str, Any] = {"nogil": True, "fastmath": fastmath}
     try:
         machine = numba.njit(cache=True, **options)(kernel)
-    except RuntimeError:  # no folder can be written, so every process compiles for itself
-        machine = numba.njit(**options)(kernel)
-    else:
         machine.compile = _one_at_a_time(machine.compile, machine.stats.cache_path)
+    except (RuntimeError, OSError):  # no folder to write or to lock: each process for itself
+        machine = numba.njit(**options)(kernel)
     kept: Callable[..., Any] = machine
     return kept
 
@@ -42,8 +42,15 @@ def _one_at_a_time(compile_: Callable[..., Any], folder: str) -> Callable[..., A
 
     @wraps(compile_)
     def alone(*args: Any) -> Any:
-        os.makedirs(folder, exist_ok=True)
-        with only_writer(folder):
+        with _locked(folder):
             return compile_(*args)
 
-    return alone
+    with _locked(folder):  # whether that can be done at all
+        return alone
+
+
+@contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    os.makedirs(folder, exist_ok=True)
+    with only_writer(folder):
+        yield

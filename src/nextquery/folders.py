@@ -291,14 +291,21 @@ def only_writer(root: str | Path) -> Iterator[None]:
     if fcntl is None:  # pragma: no cover
         yield
         return
-    descriptor = os.open(root, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError:  # NFS locks only what is open for writing, and a folder never is
-            os.close(descriptor)
-            descriptor = os.open(Path(root, LOCK), os.O_RDWR | os.O_CREAT, 0o666)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        descriptor = _locked(root, os.O_RDONLY)
+    except OSError:  # NFS locks only what is open for writing, and a folder never is
+        descriptor = _locked(Path(root, LOCK), os.O_RDWR | os.O_CREAT)
+    try:
         yield
     finally:
         os.close(descriptor)
+
+
+def _locked(path: str | Path, flags: int) -> int:
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
