@@ -149,7 +149,7 @@ def made(
     given = json.loads(args.options)
     chosen = TrainOptions(**options | given.get("all", {}) | given.get(name, {}), seed=args.seed)
     if name == MODEL:
-        backbone, tokenizer = models.pretrained(args.start)
+        backbone, tokenizer = models.pretrained(args.start, chosen.max_tokens)
         model = models.QueryModel(backbone).to("cuda" if torch.cuda.is_available() else "cpu")
         facts = {"fit_s": 0.0, "hardware": "none"}
     else:

@@ -49,7 +49,7 @@ def models(data: Data, start: str) -> Iterator[tuple[str, Encoder]]:
     yield "bert", served(bert, tokenizer, max_tokens=options.max_tokens)
     with_projection(bert, options.dim)
     yield "contrastive", served(bert, tokenizer, max_tokens=options.max_tokens)
-    backbone, tokenizer = shapes.pretrained(start)
+    backbone, tokenizer = shapes.pretrained(start, options.max_tokens)
     sentence = shapes.QueryModel(backbone)
     yield "pretrained", served(sentence, tokenizer, max_tokens=options.max_tokens)
     with_projection(sentence, options.dim)

@@ -36,6 +36,7 @@ from nextquery.logs import LogOptions, prepare
 from nextquery.logs.files import find
 
 Progress = Callable[[str, float | None], None]
+PREPARED = "prepared"  # in the working folder
 _PREPARED, _FITTED = "nextquery prepared log", "nextquery fitted encoder"
 
 
@@ -86,7 +87,7 @@ def ingest(
     resumed = ["prepare"] if old else []
     fitted, old = _fitted(encoder, texts, origin, options, work, made_from, said)
     resumed += ["fit"] if old else []
-    source = folders.read(work / "prepared", kind=_PREPARED, version=1)
+    source = folders.read(work / PREPARED, kind=_PREPARED, version=1)
     plan = planned(work, source, fitted, rows=len(texts), block=block)
     resumed += ["encode"] if _encode(plan, encode_blocks, said) else []
     pool = _pool(plan, texts, origin, Encoder.of(fitted))
@@ -102,7 +103,7 @@ def prepared(
     log: Any, options: LogOptions, work: Path, made_from: str, progress: Progress
 ) -> tuple[TextColumn, Origin, bool]:
     """The cleaned log: its texts, where they come from, and whether an earlier run left them."""
-    folder = _finished(work / "prepared", _PREPARED, made_from)
+    folder = _finished(work / PREPARED, _PREPARED, made_from)
     if folder is not None:
         return TextColumn.open(folder, "texts"), Origin.of(folder, folder.meta["log"]), True
     work.mkdir(parents=True, exist_ok=True)
@@ -130,7 +131,7 @@ def prepared(
     texts = TextColumn.of(done.texts)
     parts = {**texts.parts("texts"), **origin.parts()}
     meta = {"log": origin.meta(), "made_from": made_from}
-    folders.write(work / "prepared", kind=_PREPARED, version=1, parts=parts, meta=meta)
+    folders.write(work / PREPARED, kind=_PREPARED, version=1, parts=parts, meta=meta)
     return texts, origin, False
 
 

@@ -18,8 +18,8 @@ from nextquery.checks import installed, whole_number
 from nextquery.encode.base import KIND
 from nextquery.encode.train.card import model_card
 from nextquery.encode.train.options import TrainOptions
-from nextquery.errors import StorageError
-from nextquery.ingest import fingerprint, prepared
+from nextquery.errors import InvalidInput, StorageError
+from nextquery.ingest import PREPARED, fingerprint, prepared
 from nextquery.logs import LogOptions
 
 if TYPE_CHECKING:
@@ -58,8 +58,9 @@ def train(
     whole_number(hold_out, "hold_out", at_least=0)
     installed("bert", "torch", "transformers", "sentence_transformers", "onnx", "onnxruntime")
     from nextquery.encode.train.finish import finish  # torch: only who trains pays
-    from nextquery.encode.train.run import learn
+    from nextquery.encode.train.run import device_for, learn
 
+    device_for(options)  # says now if there is no such device
     work = target.parent / f".{target.name}.work"
     texts, origin, _ = prepared(log, cleaning, work, fingerprint(log, cleaning), progress)
     kept = origin.sessions.size - min(hold_out, origin.sessions.size // 2)
@@ -70,6 +71,10 @@ def train(
     timed = bool(np.isfinite(np.asarray(origin.session_times)).all())
     try:
         learnt = learn(own, sessions, options, timed=timed, work=work, progress=progress, say=say)
+    except InvalidInput:
+        if set(os.listdir(work)) <= {PREPARED}:  # nothing was learnt: keep none of the log
+            shutil.rmtree(work, ignore_errors=True)
+        raise
     except StorageError as error:
         raise StorageError(
             f"{error} The training stands at its last checkpoint in {work}; the same command "

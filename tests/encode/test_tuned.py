@@ -119,6 +119,46 @@ def test_recall_counts_the_anchors_with_a_near_target() -> None:
     assert check.ranks(TokenTable(tokens, vectors)).tolist() == expected
 
 
+class _Given:
+    """Vectors by position."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = np.asarray(rows, np.float32)
+
+    def of(self, positions: Any) -> Any:
+        return self.rows[positions]
+
+
+def test_who_tells_nothing_apart_finds_nothing() -> None:
+    """All texts alike: a target is anywhere among them, in the middle on average."""
+    check = Validation(
+        np.arange(400), Sessions.of([[i, i + 1] for i in range(0, 40, 2)]), np.random.default_rng(0)
+    )
+    rng = np.random.default_rng(1)
+    alike = np.ones((400, 4)) / 2 + rng.normal(size=(400, 4)) * 1e-8
+    assert check.ranks(_Given(alike)).tolist() == [(400 - 2) // 2] * 20
+    assert check.recall(_Given(alike)) == 0
+    assert check.recall(_Given(np.full((400, 4), np.nan))) == 0
+    assert check.recall(_Given(np.zeros((400, 4)))) == 0
+    apart = rng.normal(size=(400, 64))
+    apart[1:40:2] = apart[0:40:2]  # each target lies where its anchor does
+    assert check.recall(_Given(apart / np.linalg.norm(apart, axis=1, keepdims=True))) == 1
+
+
+def test_a_rank_is_that_of_a_sorted_list(rng: np.random.Generator) -> None:
+    rows = rng.normal(size=(300, 8)).round(0)  # many ties
+    rows /= np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True))
+    sessions = [rng.choice(300, size=rng.integers(2, 5)).tolist() for _ in range(40)]
+    check = Validation(np.arange(300), Sessions.of(sessions), rng)
+    for session, rank in zip(sessions, check.ranks(_Given(rows)), strict=True):
+        near = rows @ rows[session[0]]
+        best = max(near[arm] for arm in session[1:])
+        others = np.delete(near, sorted(set(session)))
+        level = np.isclose(others, best, atol=1e-6, rtol=0).sum()
+        if rows[session[0]].any():
+            assert rank == (others > best + 1e-6).sum() + level // 2
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -11,6 +11,7 @@ from nextquery.encode.sessions import Ids, Sessions
 _POOL = 100_000  # texts to search among: enough to rank, few enough to do it every few steps
 _K = 250
 _BLOCK = 1 << 13
+_LEVEL = np.float32(1e-6)  # similarities that differ by less are equal but for rounding
 
 
 class Reads(Protocol):
@@ -50,6 +51,9 @@ class Validation:
         self._later = sessions.arms[later]
         self._starts = sessions.offsets[:-1] - np.arange(sessions.size)
         self._whose = np.repeat(np.arange(sessions.size), sessions.lengths - 1)
+        first = np.arange(sessions.size)
+        both = np.concatenate([first, self._whose]), np.concatenate([self._anchors, self._later])
+        self._own = np.unique(np.stack(both), axis=1)  # every session with each of its queries
         self._pool = _sample(bags.shape[0], sessions.arms, rng, at_most)
         self._bags = bags
         self.k = min(_K, max(1, len(self._pool) // 40))
@@ -59,18 +63,29 @@ class Validation:
         return float((self.ranks(table) < self.k).mean())
 
     def ranks(self, table: Reads) -> NDArray[np.int64]:
-        """How many texts are nearer to each anchor than the nearest of its later queries."""
+        """How many texts are nearer to each anchor than the nearest of its later queries.
+
+        Of the texts that are as near, half are: an encoder that tells nothing apart finds nothing.
+        The session's own queries do not count.
+        """
         anchors = table.of(self._bags[self._anchors])
         targets = table.of(self._bags[self._later])
         near = np.einsum("ij,ij->i", targets, anchors[self._whose])
-        # A hair above, so that the target does not count as nearer than itself.
-        best = np.maximum.reduceat(near, self._starts)[:, None] + np.float32(1e-6)
-        nearer = np.zeros(len(anchors), np.int64)
+        best = np.maximum.reduceat(near, self._starts)
+        nearer, level = np.zeros((2, len(anchors)), np.int64)
         for at in range(0, len(self._pool), _BLOCK):
             rows = table.of(self._bags[self._pool[at : at + _BLOCK]])
-            nearer += np.count_nonzero(anchors @ rows.T > best, axis=1)
-        nearer[~anchors.any(axis=1)] = len(self._pool) + 1  # without a vector nothing is near
-        return np.maximum(nearer - 1, 0)  # the anchor is in the pool and nearest to itself
+            above = (anchors @ rows.T) - best[:, None]
+            nearer += np.count_nonzero(above > _LEVEL, axis=1)
+            level += np.count_nonzero(np.abs(above) <= _LEVEL, axis=1)
+        whose, own = self._own
+        above = np.einsum("ij,ij->i", table.of(self._bags[own]), anchors[whose]) - best[whose]
+        nearer -= np.bincount(whose[above > _LEVEL], minlength=len(anchors))
+        level -= np.bincount(whose[np.abs(above) <= _LEVEL], minlength=len(anchors))
+        ranks: NDArray[np.int64] = np.maximum(nearer + level // 2, 0)
+        # Without a vector, or with one that is no number, nothing is near.
+        ranks[~anchors.any(axis=1) | ~np.isfinite(best)] = len(self._pool)
+        return ranks
 
 
 def _sample(texts: int, always: Ids, rng: np.random.Generator, at_most: int) -> Ids:

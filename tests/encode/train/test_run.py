@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nextquery.encode import Encoder, Sessions, TrainedEncoder
-from nextquery.encode.train import TrainOptions, vocabulary
+from nextquery.encode.train import TrainOptions, loop, vocabulary
 from nextquery.encode.train.data import tokenise
 from nextquery.encode.train.model import published
 from nextquery.encode.train.run import learn
@@ -116,18 +116,66 @@ def test_the_report_says_what_was_done(bert: Whole, topics: World) -> None:
     assert report["seconds"] > 0
 
 
-def test_starts_from_a_sentence_model_with_a_residual(odd: World, tmp_path: Path) -> None:
+def test_a_kill_between_two_looks_costs_the_steps_since_the_last_checkpoint(
+    topics: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = replace(SMALL, epochs=2, checks=1, checkpoint_seconds=0.0)  # one look, at the end
+    alone = learn(*topics, options, timed=True, work=tmp_path / "alone")
+    step, taken, lose_power_at = loop._step, list[int](), 20
+
+    def watched(objective: Any, optimizer: Any, number: int, *rest: Any) -> Any:
+        if number == lose_power_at:
+            raise KeyboardInterrupt
+        taken.append(number)
+        return step(objective, optimizer, number, *rest)
+
+    monkeypatch.setattr(loop, "_step", watched)
+    with pytest.raises(KeyboardInterrupt):
+        learn(*topics, options, timed=True, work=tmp_path / "killed")
+    lose_power_at = -1
+    again = learn(*topics, options, timed=True, work=tmp_path / "killed")
+    assert taken == list(range(alone.report["stages"][0]["steps"]))  # none twice
+    curves = [
+        [{**check, "seconds": 0} for check in learnt.report["stages"][0]["curve"]]
+        for learnt in (alone, again)
+    ]
+    assert curves[0] == curves[1]
+    everything = np.arange(len(topics.texts))
+    assert alone.reader.of(everything).tobytes() == again.reader.of(everything).tobytes()
+
+
+def sentence_model(folder: Path, texts: list[str], *, seed: int = 0) -> str:
+    """A tiny one; sentence-transformers reads such a folder."""
     from transformers import PreTrainedTokenizerFast
 
-    model, words = tmp_path / "model", vocabulary.learn(odd.texts, 400)
-    published(SMALL, 400).bert.save_pretrained(model)  # sentence-transformers reads such a folder
-    (model / "raw.json").write_bytes(words)
+    published(replace(SMALL, seed=seed), 400).bert.save_pretrained(folder)
+    (folder / "raw.json").write_bytes(vocabulary.learn(texts, 400))
     tokenizer: Any = PreTrainedTokenizerFast(
-        tokenizer_file=str(model / "raw.json"), pad_token="[PAD]", unk_token="[UNK]"
+        tokenizer_file=str(folder / "raw.json"), pad_token="[PAD]", unk_token="[UNK]"
     )
-    tokenizer.save_pretrained(model)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def test_another_start_under_the_same_name_starts_anew(odd: World, tmp_path: Path) -> None:
+    reports = []
+    for seed in (0, 0, 1):
+        start = sentence_model(tmp_path / "model", odd.texts, seed=seed)
+        options = replace(SMALL, method="contrastive", start=start, steps=2, static=False)
+        reports.append(learn(*odd, options, timed=False, work=tmp_path / "work").report)
+    first, same, other = reports
+    assert same == first  # its times too: it was finished
+    assert other["start_sha256"] != first["start_sha256"]
+    assert other["stages"] != first["stages"]
+    long = replace(options, max_tokens=1000)
+    with pytest.raises(InvalidInput, match=r"reads at most \d+ tokens; received max_tokens 1000"):
+        learn(*odd, long, timed=False, work=tmp_path / "work")
+
+
+def test_starts_from_a_sentence_model_with_a_residual(odd: World, tmp_path: Path) -> None:
+    start = sentence_model(tmp_path / "model", odd.texts)
     options = replace(
-        SMALL, method="contrastive", start=str(model), residual=True, steps=60, static=False
+        SMALL, method="contrastive", start=start, residual=True, steps=60, static=False
     )
     learnt, made = trained(odd, options, tmp_path / "work", timed=False)
     assert [stage["name"] for stage in made.report["stages"]] == ["contrastive"]
@@ -139,16 +187,15 @@ def test_starts_from_a_sentence_model_with_a_residual(odd: World, tmp_path: Path
     assert min(floors) < floors[0] - 0.3
 
 
-def test_refusals(topics: World, work: Path, tmp_path: Path) -> None:
+def test_refusals(topics: World, tmp_path: Path) -> None:
     few = Sessions.of([[0, 1]] * 19 + [[2, 2]] * 30)  # the latter hold one query
     with pytest.raises(InvalidInput, match=r"at least 20 sessions .* received 19"):
         learn(topics.texts, few, SMALL, timed=True, work=tmp_path)
     no_model = replace(SMALL, method="contrastive", start=str(tmp_path / "nowhere"))
     with pytest.raises(InvalidInput, match="could not start from the sentence model"):
         learn(*topics, no_model, timed=True, work=tmp_path)
-    wide = replace(SMALL, method="contrastive", dim=33)
-    with pytest.raises(InvalidInput, match="dim must be at most 32"):
-        learn(*topics, wide, timed=True, work=work)
+    with pytest.raises(InvalidInput, match="dim must be at most hidden, 32; received 33"):
+        replace(SMALL, method="contrastive", dim=33)
     with pytest.raises(InvalidInput, match="nextquery train LOG"):
         TrainedEncoder().fit(["cat"])
     with pytest.raises(InvalidInput, match="not fitted"):

@@ -53,7 +53,7 @@ def test_killed_and_started_again_gives_the_same_encoder(
 ) -> None:
     """SIGKILL in each of the two stages; the bytes are those of a run that was left alone."""
     command = [str(log), "--out", str(tmp_path / "again"), "--method", "contrastive", *SAME]
-    command += ["--checkpoint-seconds", "0"]
+    command += ["--checkpoint-seconds", "0.1"]
     for stage, step in (("masked-lm", "160"), ("contrastive", "50")):
         with train(*command) as process:
             assert process.stderr is not None
@@ -133,6 +133,12 @@ def without_torch(*arguments: str) -> str:
         (["{log}", "--out", "{tmp}/e", "--method", "gpt"], 3, "bert, contrastive"),
         (["{log}", "--out", "{tmp}/e", "--hidden", "10"], 3, "multiple of heads"),
         (["{log}", "--out", "{tmp}/e", "--start", "x"], 3, "--method contrastive"),
+        (["{log}", "--out", "{tmp}/e", "--seed", "4294967296"], 3, "seed must be below 2³²"),
+        (
+            ["{log}", "--out", "{tmp}/e", "--method", "contrastive", "--hidden", "64"],
+            3,
+            "dim must be at most hidden, 64",
+        ),
     ],
 )
 def test_mistakes_are_answered_in_words(
@@ -153,7 +159,7 @@ def test_mistakes_are_answered_in_words(
     assert ended == code, errors
     assert message in errors.replace("\n", " ")
     assert "Traceback" not in errors
-    assert not (tmp_path / "e").exists()
+    assert sorted(os.listdir(tmp_path)) == ["few.tsv", "word.tsv"]  # nothing of the log is left
 
 
 def test_a_full_disk_loses_nothing(log: Path, encoder: Path, tmp_path: Path) -> None:

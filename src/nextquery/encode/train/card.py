@@ -8,11 +8,16 @@ _HOW = {
     "Parambath et al., ACML 2021)",
     "contrastive": "two queries of one session attract, the others of the batch repel (InfoNCE)",
 }
+_FLATTERED = (
+    " Floors on validation sessions chose the weights, so they flatter a little; measure on "
+    "sessions held out with `--hold-out`."
+)
 
 
 def model_card(report: Mapping[str, Any]) -> str:
     """Markdown for people, from what ``training.json`` holds."""
     data, floors = report["data"], report["floors"]
+    chosen = report["method"] == "contrastive"  # masked-LM ends with its last weights, as published
     start = report["options"]["start"] or "random weights"
     lines = [
         "# A query encoder",
@@ -25,7 +30,8 @@ def model_card(report: Mapping[str, Any]) -> str:
         "",
         f"{data['training_sessions']:,} sessions over {data['texts']:,} distinct queries of one "
         f"log (SHA-256 {data['sha256'][:16]}…), cleaned and protected as by `nextquery ingest`. "
-        f"{data['validation_sessions']:,} further sessions ({data['split']}) decided when to stop; "
+        f"{data['validation_sessions']:,} further sessions ({data['split']}) "
+        f"{'decided when to stop' if chosen else 'were only measured on'}; "
         f"{report.get('hold_out', 0):,} were not looked at.",
         "",
         "## Training",
@@ -33,7 +39,8 @@ def model_card(report: Mapping[str, Any]) -> str:
         f"On {report['hardware']}, {report['seconds']:.0f} s. Floor: the share of validation "
         f"sessions none of whose later queries is among the {report['k']} nearest texts.",
         "",
-        "| stage | steps | loss, first and last | floor, first and best | perplexity | tokens/s |",
+        "| stage | steps | loss, first and last | floor, first, best and last | perplexity "
+        "| tokens/s |",
         "|---|---|---|---|---|---|",
         *(_row(stage) for stage in report["stages"]),
         "",
@@ -53,9 +60,8 @@ def model_card(report: Mapping[str, Any]) -> str:
         "## Limits",
         "",
         "It knows what this log's users ask together, and nothing about who asks. The vocabulary "
-        "holds words of the log: share it only with whom you would share the log's common queries. "
-        "Floors on validation sessions chose the weights, so they flatter a little; measure on "
-        "sessions held out with `--hold-out`.",
+        "holds words of the log: share it only with whom you would share the log's common queries."
+        + (_FLATTERED if chosen else ""),
         "",
     ]
     return "\n".join(lines)
@@ -70,5 +76,6 @@ def _row(stage: Mapping[str, Any]) -> str:
     said = "–" if last is None else f"{last:.1f}"
     return (
         f"| {stage['name']} | {stage['steps']:,} of {stage['planned']:,} | {loss} "
-        f"| {floors[0]:.3f}, {min(floors):.3f} | {said} | {stage['tokens_per_second']:,.0f} |"
+        f"| {floors[0]:.3f}, {min(floors):.3f}, {floors[-1]:.3f} | {said} "
+        f"| {stage['tokens_per_second']:,.0f} |"
     )

@@ -36,6 +36,7 @@ class Progress:
     lowest: float = float("inf")
     spent: float = 0.0
     done: bool = False
+    losses: list[float] = field(default_factory=list)  #: of the steps since the last look
     curve: list[Check] = field(default_factory=list)
 
 

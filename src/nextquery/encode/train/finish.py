@@ -71,7 +71,7 @@ def _agreement(before: Vectors, after: Vectors) -> float:
     placed = after.any(axis=1)
     cosines = np.einsum("ij,ij->i", before[placed], after[placed])
     worst = float(cosines.min(initial=1.0))
-    if worst < 1 - _AGREE:
+    if not worst >= 1 - _AGREE:  # nor is one that is no number
         raise InvalidInput(
             f"the exported encoder differs from the trained one: cosine {worst:.6f}, allowed are "
             f"{1 - _AGREE} and more. Please report it with the versions of torch and onnxruntime."

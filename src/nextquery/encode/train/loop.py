@@ -64,7 +64,7 @@ def train(
 ) -> Stage:
     """Take the objective's steps; its module ends with the best weights (or the last).
 
-    Checkpoints are written at looks alone, so that the curve too goes on as it would have.
+    Checkpoints hold the losses since the last look, so that the curve too goes on as it would have.
     """
     module, device = objective.module, next(objective.module.parameters()).device
     optimizer = torch.optim.AdamW(objective.groups(), lr=0.0, fused=device.type == "cuda")
@@ -73,8 +73,9 @@ def train(
     clock = time.monotonic()
     every = -(-objective.steps // options.checks)
 
-    def look(losses: list[Any]) -> None:
-        mean = float(torch.stack(losses).mean()) if losses else None
+    def look() -> None:
+        losses, progress.losses = progress.losses, []
+        mean = sum(losses) / len(losses) if losses else None
         if mean is not None and not math.isfinite(mean):
             raise InvalidInput(
                 f"the loss of the stage {objective.name} is {mean} at step {progress.step}. Lower "
@@ -93,24 +94,26 @@ def train(
         progress, best = restored
     else:
         progress = Progress()
-        look([])
+        look()
         progress.lowest, best = progress.curve[0].floor, weights_of(module)
         checkpoints.save(progress, module, optimizer, best)  # says now if it cannot be written
-    losses: list[Any] = []
+    losses: list[Any] = []  # still on the device
     while not progress.done:
         losses.append(_step(objective, optimizer, progress.step, options.seed, autocast))
         progress.step += 1
-        last = progress.step == objective.steps
-        if progress.step % every and not last:
+        last, due = progress.step == objective.steps, checkpoints.due()
+        if progress.step % every and not last and not due:
             continue
-        look(losses)
+        progress.losses += [float(loss) for loss in losses]
         losses = []
-        progress.waited += 1
-        if progress.curve[-1].floor < progress.lowest or not objective.keep_best:
-            progress.lowest, progress.waited = progress.curve[-1].floor, 0
-            best = weights_of(module)
-        progress.done = last or progress.waited >= options.patience
-        if progress.done or checkpoints.due():
+        if last or not progress.step % every:
+            look()
+            progress.waited += 1
+            if progress.curve[-1].floor < progress.lowest or not objective.keep_best:
+                progress.lowest, progress.waited = progress.curve[-1].floor, 0
+                best = weights_of(module)
+            progress.done = last or progress.waited >= options.patience
+        if progress.done or due:
             now = time.monotonic()
             progress.spent, clock = progress.spent + now - clock, now
             checkpoints.save(progress, module, optimizer, best)

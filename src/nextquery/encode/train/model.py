@@ -111,7 +111,7 @@ def published(options: TrainOptions, vocabulary: int) -> Any:
     return BertForMaskedLM(config)
 
 
-def pretrained(name: str) -> tuple[Any, bytes]:
+def pretrained(name: str, max_tokens: int) -> tuple[Any, bytes]:
     """The transformer of a sentence-transformers model, and its tokenizer as JSON."""
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging
@@ -125,6 +125,12 @@ def pretrained(name: str) -> tuple[Any, bytes]:
             f"could not start from the sentence model {name!r}: {error}. Give the path of its "
             "folder, or the name of a model that is on this machine or can be fetched."
         ) from error
+    positions = getattr(backbone.config, "max_position_embeddings", max_tokens)
+    if max_tokens > positions:
+        raise InvalidInput(
+            f"the sentence model {name!r} reads at most {positions} tokens; received max_tokens "
+            f"{max_tokens}. Give --max-tokens {positions} or fewer."
+        )
     if getattr(backbone, "pooler", None) is not None:
         backbone.pooler = None  # a mean has no use for it, and it would be trained on nothing
     return backbone.float(), str(tokenizer.to_str()).encode()

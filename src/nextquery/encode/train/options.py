@@ -36,7 +36,8 @@ class TrainOptions:
     ----------
     method : ``bert`` (masked-LM, as published) or ``contrastive`` (on sessions, on top of it).
     start : a sentence-transformers model, name or folder, in place of the masked-LM stage.
-    dim : dimensions after the contrastive projection, at most the model's own.
+    dim : dimensions after the contrastive projection, at most the model's own (`hidden` from
+        scratch); the vectors of ``bert`` have `hidden` dimensions.
     vocabulary, layers, hidden, heads, intermediate : of the BERT trained from scratch; at least
         100 word pieces, `hidden` a multiple of `heads`.
     epochs, mask, mlm_rate, batch_tokens : of the masked-LM stage; `mask` is the share of tokens
@@ -48,10 +49,10 @@ class TrainOptions:
     residual : add a table of token vectors, trained along, to the projected vector.
     checks : looks at the held-out sessions per stage, at most.
     patience : looks without a lower floor before the contrastive stage stops.
-    seed : of everything that is drawn.
+    seed : of everything that is drawn, below 2³².
     device : ``auto`` (a GPU when there is one), ``cpu`` or ``cuda``.
     precision : ``auto`` (bfloat16 products on a GPU), ``float32`` or ``bfloat16``.
-    checkpoint_seconds : at least so long between two checkpoints, 0 or more.
+    checkpoint_seconds : from one checkpoint to the next; 0 writes one after every step.
     static : distil the encoder into a table of token vectors too.
 
     >>> TrainOptions().layers, TrainOptions(method="contrastive").rate_for(1_000)
@@ -111,6 +112,15 @@ class TrainOptions:
             raise InvalidInput(
                 "start and residual belong to the method contrastive; received method bert. "
                 "Use --method contrastive, or leave them out."
+            )
+
+        if self.seed >= 1 << 32:  # torch takes it with the number of a step beside it
+            raise InvalidInput(f"seed must be below 2³²; received {self.seed}.")
+        scratch = self.start is None and self.method == "contrastive"
+        if scratch and self.dim > self.hidden:
+            raise InvalidInput(
+                f"dim must be at most hidden, {self.hidden}; received {self.dim}. Give --dim "
+                f"{self.hidden} or fewer, or a larger --hidden."
             )
 
     def rate_for(self, n_sessions: int) -> float:

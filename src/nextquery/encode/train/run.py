@@ -19,7 +19,7 @@ from nextquery.encode.sessions import Sessions
 from nextquery.encode.tokens import Tokens
 from nextquery.encode.train import model as models
 from nextquery.encode.train import vocabulary
-from nextquery.encode.train.checkpoints import Checkpoints
+from nextquery.encode.train.checkpoints import Checkpoints, weights_of
 from nextquery.encode.train.contrastive import Contrastive
 from nextquery.encode.train.data import Split, Tokenised, lines, tokenise
 from nextquery.encode.train.loop import Objective, Say, Stage, train
@@ -80,12 +80,12 @@ def learn(
     say : called at each look at the held-out sessions: stage, figures, steps planned.
     progress : called with the stage of the work around the training and the share that is done.
     """
-    device, autocast = _device(options)
+    device, autocast = device_for(options)
     split = Split.of(sessions, timed=timed, seed=options.seed)
     data = data_hash(texts, sessions)
     progress("vocabulary", None)
     if options.start is not None:
-        backbone, tokenizer = models.pretrained(options.start)
+        backbone, tokenizer = models.pretrained(options.start, options.max_tokens)
     else:
         backbone, tokenizer = None, vocabulary.learn(texts, options.vocabulary)
     rows = tokenise(tokenizer, texts, options.max_tokens)
@@ -93,7 +93,8 @@ def learn(
     progress("vocabulary", 1.0)
     held_out = np.random.default_rng([options.seed, 5])
     validation = Validation(np.arange(len(texts)), split.validation, held_out)
-    made_from = [data, hashlib.sha256(tokenizer).hexdigest(), _versions(), device.type]
+    start = None if backbone is None else weights_hash(backbone)
+    made_from = [data, hashlib.sha256(tokenizer).hexdigest(), start, _versions(), device.type]
     run = _Run(options, work, made_from, validation, autocast, say)
     stages: list[Stage] = []
     if backbone is None:
@@ -113,6 +114,7 @@ def learn(
     exact = models.Reader(reader.model, tokenised, contextlib.nullcontext)
     report = {
         "method": options.method,
+        "start_sha256": start,
         "options": options.to_dict(),
         "data": {
             "sha256": data,
@@ -175,7 +177,16 @@ def data_hash(texts: Sequence[str], sessions: Sessions) -> str:
     return digest.hexdigest()
 
 
-def _device(options: TrainOptions) -> tuple[Any, Any]:
+def weights_hash(model: Any) -> str:
+    """A name for the weights that a training starts from."""
+    digest = hashlib.sha256()
+    for name, values in sorted(weights_of(model).items()):
+        digest.update(name.encode() + values.tobytes())
+    return digest.hexdigest()
+
+
+def device_for(options: TrainOptions) -> tuple[Any, Any]:
+    """Where to train, and in what precision to multiply."""
     there = torch.cuda.is_available()
     if options.device == "cuda" and not there:
         raise InvalidInput(
