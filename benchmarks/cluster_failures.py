@@ -23,7 +23,7 @@ import httpx2
 import psutil
 
 import nextquery as nq
-from benchmarks.nearest import random_pool
+from benchmarks.random_pool import random_pool
 from nextquery.cluster import connect
 from nextquery.service.engine import Engine
 from nextquery.service.options import EngineOptions

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import nextquery as nq
-from benchmarks.nearest import random_pool
+from benchmarks.random_pool import random_pool
 from benchmarks.timing import best_of
 from nextquery.arms.kernels import Vectors
 
@@ -48,6 +48,9 @@ def main() -> None:
     if options.inside:
         ask(Path(options.inside))
         return
+    for path in (Path.cwd(), Path(sys.prefix)):
+        if path.is_relative_to("/tmp"):
+            sys.exit(f"{path} cannot be seen on the hosts, which have a /tmp of their own.")
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name, wire():
         shared = Path(name)
         random_pool(options.arms, 128).save(shared / "pool")
@@ -58,8 +61,9 @@ def main() -> None:
         tls = "on" if options.tls else "off"
         print(f"two hosts, {options.arms:,} arms × 128, k = {K}, token, TLS {tls}")
         with host(OTHER, shared, options.tls, secret, _JOIN):
-            command = f"{sys.executable} -m benchmarks.cluster_hosts --inside {shared}"
-            with host(HEAD, shared, options.tls, secret, f"{_START} && {command}") as head:
+            asked = f"{sys.executable} -m benchmarks.cluster_hosts --inside {shared}"
+            command = f"{{ {_START} || {_SAY}; }} && {asked}"
+            with host(HEAD, shared, options.tls, secret, command) as head:
                 if head.wait():
                     sys.exit("the head host failed: see above")
 
@@ -67,6 +71,7 @@ def main() -> None:
 _RAY = f"{Path(sys.executable).with_name('ray')} start"
 _MEMORY = f"--object-store-memory {80 << 20} --num-cpus 2"
 _QUIET = ">/tmp/ray-start.log 2>&1"
+_SAY = "{ cat /tmp/ray-start.log; exit 1; }"
 _START = (
     f"{_RAY} --head --port 6379 --node-ip-address {HOSTS[HEAD]} --include-dashboard false "
     f"{_MEMORY} {_QUIET}"

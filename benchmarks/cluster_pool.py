@@ -20,7 +20,7 @@ from unittest import mock
 import numpy as np
 
 import nextquery as nq
-from benchmarks.nearest import random_pool
+from benchmarks.random_pool import random_pool
 from benchmarks.timing import best_of
 from nextquery.arms.kernels import Vectors
 from nextquery.cluster import RayArmPool, connect

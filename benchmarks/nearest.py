@@ -11,6 +11,7 @@ import numpy as np
 
 import nextquery as nq
 from benchmarks.encoder_floors import read_strings
+from benchmarks.random_pool import random_pool
 from benchmarks.timing import best_of, table
 from nextquery.arms.blocks import Blocks
 from nextquery.arms.kernels import Vectors
@@ -19,11 +20,6 @@ from nextquery.arms.search import Band
 from nextquery.encode import encoder_by_name
 
 NO_IDS = np.empty(0, np.int64)
-
-
-def random_pool(arms: int, dim: int) -> nq.ArmPool:
-    rows = np.random.default_rng(0).standard_normal((arms, dim), np.float32)
-    return nq.ArmPool.from_vectors([str(i) for i in range(arms)], rows)
 
 
 def pool_of_strings(path: str) -> nq.ArmPool:

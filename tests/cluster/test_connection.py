@@ -65,6 +65,47 @@ def test_an_address_where_nobody_answers() -> None:
     assert "ray start --head" in said
 
 
+def test_a_ray_that_ran_here_and_is_gone(tmp_path: Path) -> None:
+    """Ray leaves its last address in a file; nobody listens there any more."""
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
+    code = (
+        "from nextquery.cluster import connect\n"
+        "from ray._private import services\n"
+        "services.find_gcs_addresses = lambda: set()  # that of the tests is another machine's\n"
+        "try: connect('auto')\n"
+        "except ConnectionError as e: print(type(e).__name__, e)\n"
+    )
+    own = {"RAY_AUTH_TOKEN": "x" * 32, "RAY_TMPDIR": str(tmp_path)}
+    known = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=known | own, capture_output=True, text=True, timeout=100)
+    assert "ClusterUnavailable no Ray answers at 127.0.0.1:1" in done.stdout, done.stderr
+
+
+def test_after_a_shutdown_nothing_is_asked_of_any_ray(cluster: str) -> None:
+    """Ray would join what it finds; and a name of the last one is no name of the next."""
+    code = (
+        "import sys, numpy, ray\n"
+        "from nextquery.cluster import RayArmPool, connect, greedi\n"
+        "from nextquery.errors import ClusterUnavailable, InvalidInput\n"
+        "connect(sys.argv[1])\n"
+        "rows = numpy.eye(8)\n"
+        "pool = RayArmPool.from_vectors(list('abcdefgh'), rows, shards=2)\n"
+        "ray.shutdown()\n"
+        "for ask in (lambda: pool.nearest(rows[0], 2), lambda: greedi(pool, rows[0], 2)):\n"
+        "    try: ask()\n"
+        "    except ClusterUnavailable as e: print('told', 'Open the pool again' in str(e))\n"
+        "pool.close()\n"
+        "connect('local', cpus=1)\n"
+        "try: connect(sys.argv[1])\n"
+        "except InvalidInput as e: print('told', 'cannot join' in str(e))\n"
+    )
+    command = [sys.executable, "-c", code, cluster]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.stdout.split() == ["told", "True"] * 3, done.stderr
+
+
 @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:99999", ":6379"])
 def test_an_address_that_is_none(address: str) -> None:
     assert "host:port" in joining(address).stdout

@@ -1,6 +1,8 @@
 """The pool on a cluster gives the single pool's ids, similarities and order, however it is cut."""
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +198,20 @@ def test_copies_go_their_own_way_and_close_apart(cluster: str) -> None:
     assert not scratch.exists()
 
 
+def test_closed_by_another_thread(cluster: str) -> None:
+    pool = RayArmPool.from_vectors(TEXTS, vectors(), shards=2)
+
+    def search() -> None:
+        while True:
+            pool.nearest(vectors(), 3)
+
+    with ThreadPoolExecutor(3) as threads:
+        searches = [threads.submit(search) for _ in range(3)]
+        time.sleep(0.3)
+        pool.close()
+        assert all(isinstance(one.exception(60), InvalidInput) for one in searches)
+
+
 @pytest.mark.parametrize(
     "use",
     [
@@ -229,7 +245,10 @@ def closed(cluster: str) -> RayArmPool:
         ({"shards": 0}, "shards must be a whole number of at least 1"),
         ({"bounds": [0, 3]}, "bounds must rise from 0 to 60"),
         ({"bounds": [0, 9, 3, 60]}, "bounds must rise"),
+        ({"bounds": np.array([0, 9, 3, 60], np.uint64)}, "bounds must rise"),
+        ({"bounds": 5}, "bounds must rise from 0 to 60.* received 5"),
         ({"bounds": [0, 60], "shards": 2}, "shards=2"),
+        ({"shard": 4, "dedline": 2}, "no option dedline, shard; it has address, shards, bounds"),
         ({"threads": 0}, "threads must be"),
         ({"deadline": 0}, "deadline must be a number above 0"),
         ({"on_missing": "ignore"}, "on_missing must be"),

@@ -21,6 +21,7 @@ if "ray" not in sys.modules:
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # tells nobody what runs here
 
 import ray  # noqa: E402
+from ray._private.services import get_ray_address_from_environment  # noqa: E402
 
 _OBJECTS = 256 << 20  # bytes of a local Ray's object store: answers pass through it, not the arms
 _names: set[str] = set()  # by which this process has joined
@@ -38,6 +39,7 @@ def connect(address: str | None = None, *, cpus: int | None = None) -> str:
     """
     if ray.is_initialized():
         return _joined(address)
+    _names.clear()  # they were those of a connection that has ended
     wanted = address or os.environ.get("RAY_ADDRESS")
     try:
         if wanted in (None, "local"):
@@ -54,6 +56,11 @@ def connect(address: str | None = None, *, cpus: int | None = None) -> str:
         ) from error
     _names.add(str(wanted))
     return str(ray.get_runtime_context().gcs_address)
+
+
+def connected_to() -> str | None:
+    """The address of the Ray that this process is in, if it is in any."""
+    return str(ray.get_runtime_context().gcs_address) if ray.is_initialized() else None
 
 
 def _joined(wanted: str | None) -> str:
@@ -77,20 +84,21 @@ def _start(cpus: int | None) -> None:
 
 
 def _join(address: str) -> None:
+    if address == "auto":  # where Ray itself looks: RAY_ADDRESS, what runs here, what ran last
+        address = str(get_ray_address_from_environment(address, None))
     host, _, port = address.rpartition(":")
-    if address != "auto":
-        if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
-            raise InvalidInput(
-                f"a cluster's address is host:port of its head node, auto, or local; "
-                f"received {address!r}."
-            )
-        try:  # Ray itself would try for minutes
-            socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
-        except OSError as error:
-            raise ClusterUnavailable(
-                f"no Ray answers at {address}: {error}. Start the head node "
-                "(ray start --head --port 6379), or check the address and the firewall."
-            ) from error
+    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise InvalidInput(
+            f"a cluster's address is host:port of its head node, auto, or local; "
+            f"received {address!r}."
+        )
+    try:  # Ray itself would try for minutes
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+    except OSError as error:
+        raise ClusterUnavailable(
+            f"no Ray answers at {address}: {error}. Start the head node "
+            "(ray start --head --port 6379), or check the address and the firewall."
+        ) from error
     _init(address=address)
 
 

@@ -118,16 +118,16 @@ def _rounds(
     pool: RayArmPool, problem: Problem, partitions: str | int | Sequence[Sequence[int]], seed: int
 ) -> list[int]:
     """Both rounds of Algorithm 3; the second, too, on a node, for it may need all arms."""
+    bounds = [*pool._shards.bounds.tolist(), problem.rows]
     shared = ray.put(problem)
     if isinstance(partitions, str):
         one_of(partitions, "partitions", ["shards"])
-        bounds = [*pool._shards.bounds.tolist(), problem.rows]
         _check_sizes(problem, [problem.count(*ends) for ends in pairwise(bounds)])
         late = [_answer.remote(shared, problem.ids(problem.stored))] if len(problem.added) else []
         answers = [*pool.on_every_shard(_answer_of_shard, shared), *_results(late)]
     elif not isinstance(partitions, Sequence | np.ndarray):
         m = whole_number(partitions, "partitions", at_least=1)
-        _check_sizes(problem, [problem.count() // m] * m)
+        _check_sizes(problem, np.bincount(problem.draw(m, seed), minlength=m).tolist())
         answers = _results([_answer_of_draw.remote(shared, part, m, seed) for part in range(m)])
     else:
         rows = pool.rows_in_all
@@ -188,13 +188,21 @@ def _refuse_partial(missing: int) -> None:
         )
 
 
+def _call_off(sent: Sequence[Any]) -> None:
+    """End what is still under way: one part has failed, so there will be no answer."""
+    for ref in sent:
+        ray.cancel(ref, force=False)
+
+
 def _results(sent: Sequence[Any]) -> list[Any]:
     """The answers of tasks, in order; their own errors as they are."""
     try:
         return list(ray.get(list(sent)))
     except ray.exceptions.RayTaskError as error:
+        _call_off(sent)
         raise error.cause from error
     except ray.exceptions.RayError as error:
+        _call_off(sent)
         raise ClusterUnavailable(
             f"a part of the arms was lost with the process that worked on it, after {_TRIES} "
             f"further tries: {str(error).strip().splitlines()[0]} Look at `ray status`; if memory "

@@ -36,6 +36,12 @@ class Plan(NamedTuple):
     @classmethod
     def of(cls, rows: int, layout: Layout) -> "Plan":
         """The plan for so many rows on the cluster that this process is connected to."""
+        unknown = sorted(set(layout) - Layout.__annotations__.keys())
+        if unknown:
+            raise InvalidInput(
+                f"a RayArmPool has no option {', '.join(unknown)}; it has "
+                f"{', '.join(Layout.__annotations__)}."
+            )
         threads = layout.get("threads")
         return cls(
             _bounds(rows, layout.get("bounds"), layout.get("shards")),
@@ -53,11 +59,12 @@ def _bounds(rows: int, given: Sequence[int] | None, count: int | None) -> Ids:
         return np.linspace(0, rows, shards + 1).astype(np.int64)
     bounds = np.asarray(given)
     whole = bounds.ndim == 1 and len(bounds) > 1 and bounds.dtype.kind in "iu"
-    rising = whole and bounds[0] == 0 and bounds[-1] == rows and (np.diff(bounds) >= 0).all()
+    in_order = whole and (bounds[1:] >= bounds[:-1]).all()
+    rising = in_order and bounds[0] == 0 and bounds[-1] == rows
     if not rising or count not in (None, len(bounds) - 1):
         raise InvalidInput(
             f"bounds must rise from 0 to {rows}, one more than there are shards; received "
-            f"{list(given)!r} and shards={count!r}."
+            f"{given!r} and shards={count!r}."
         )
     return bounds.astype(np.int64)
 

@@ -73,11 +73,13 @@ class Problem(NamedTuple):
             return self.ground[low:high]
         return np.delete(np.arange(first, end), self.hidden[low:high] - first)
 
+    def draw(self, m: int, seed: int) -> Ids:
+        """For each arm of the ground set, which of m parts it is in: as `optimize.greedi` draws."""
+        return np.random.default_rng(seed).integers(m, size=self.count())
+
     def answer_of_draw(self, part: int, m: int, seed: int) -> list[int]:
-        """The answer of one of m parts at random: the draw of `optimize.greedi`."""
-        arms = self.ids()
-        part_of = np.random.default_rng(seed).integers(m, size=len(arms))
-        return self.answer(arms[np.flatnonzero(part_of == part)])
+        """The answer of one of m parts at random."""
+        return self.answer(self.ids()[np.flatnonzero(self.draw(m, seed) == part)])
 
     def answer(self, ids: Ids) -> list[int]:
         """The first round of Algorithm 3: lazy greedy over one part, given in order of id."""
@@ -106,8 +108,8 @@ class Problem(NamedTuple):
         if needed > self.memory:
             raise InvalidInput(
                 f"{self.utility} over {arms:,} of {self.count():,} arms needs "
-                f"{needed / 2**30:,.1f} GiB for its numbers alone, and memory allows "
-                f"{self.memory / 2**30:,.1f}. Give a shortlist, more parts, or more memory."
+                f"{_size(needed)} for its numbers alone, and memory allows "
+                f"{_size(self.memory)}. Give a shortlist, more parts, or more memory."
             )
 
     def _utility_of(self, ids: Ids) -> Utility:
@@ -132,3 +134,13 @@ class Problem(NamedTuple):
         """The preferences of arms with these similarities."""
         clipped, similar = preference.clip(similarities, self.epsilon)
         return preference.of_mass(clipped, similar, self.mass, self.reading)
+
+
+def _size(count: int) -> str:
+    """Bytes for people.
+
+    >>> _size(5 << 20), _size(3 << 30)
+    ('5.0 MiB', '3.0 GiB')
+    """
+    unit, name = (2**30, "GiB") if count >= 2**30 else (2**20, "MiB")
+    return f"{count / unit:,.1f} {name}"

@@ -39,6 +39,7 @@ class ShardedPool(ArmPool):
     def _shards(self) -> Shards:
         if not self._left.alive:
             raise InvalidInput("this RayArmPool is closed. Open it again with RayArmPool.open.")
+        self._resident.check()
         return self._resident
 
     @property

@@ -16,6 +16,7 @@ from ray import exceptions
 
 from nextquery.arms.ids import NO_IDS
 from nextquery.arms.kernels import Ids, Vectors
+from nextquery.cluster.connection import connected_to
 from nextquery.cluster.shard import Part, Shard, Share, View, warm_up
 from nextquery.errors import ClusterUnavailable, InvalidInput
 from nextquery.folders import Folder
@@ -87,6 +88,7 @@ class Shards:
         scratch: Path | None = None,
     ) -> None:
         self.bounds, self.deadline = bounds, deadline
+        self._cluster = connected_to()
         self._clean = weakref.finalize(self, shutil.rmtree, scratch, True) if scratch else None
         ranges = itertools.pairwise(bounds.tolist())
         shares = [Share.of(folder, vectors, *ends) for ends in ranges]
@@ -109,10 +111,19 @@ class Shards:
         self._forget: dict[int, deque[int]] = {i: deque() for i in held}
         self.whereabouts(_STARTING)
 
-    def enter(self) -> int:
-        """A token for one more pool object that uses these shards."""
+    def check(self) -> None:
+        """Raise where nobody can be asked; Ray itself would join any cluster it finds, or hang."""
         if self._stopped:
             raise InvalidInput("this RayArmPool is closed. Open it again with RayArmPool.open.")
+        if connected_to() != self._cluster:
+            raise ClusterUnavailable(
+                f"this pool's shards are on the Ray at {self._cluster}, from which this process "
+                "has been disconnected since (ray.shutdown). Open the pool again."
+            )
+
+    def enter(self) -> int:
+        """A token for one more pool object that uses these shards."""
+        self.check()
         token = next(self._tokens)
         self._views.add(token)
         return token
@@ -128,10 +139,11 @@ class Shards:
         """End the actors when no pool object uses them any more."""
         if self._views:
             return
-        if ray.is_initialized():
+        self._stopped = True  # before the actors go: threads that still ask are told
+        if connected_to() == self._cluster:
             for actor in self.actors.values():
                 ray.kill(actor, no_restart=True)
-        self.actors, self._stopped = {}, True
+        self.actors = {}
         if self._clean is not None:
             self._clean()
 
@@ -205,12 +217,19 @@ class Shards:
         )
 
     def _send(self, number: int, call: Call, *, tell: bool = False) -> Any:
+        self.check()
         count = len(call.removed)
         unknown = count > 0 and self._told.get((number, call.token)) != count
         removed = call.removed if tell or unknown else None
         forget = tuple(_drained(self._forget[number]))
         view = View(call.token, count, removed, forget)
-        return self.actors[number].do.remote(call.task, view, *call.args)
+        return self._actor(number).do.remote(call.task, view, *call.args)
+
+    def _actor(self, number: int) -> Any:
+        actor = self.actors.get(number)
+        if actor is None:  # closed by another thread, just now
+            self.check()
+        return actor
 
     def _answer(self, number: int, call: Call, ref: Any) -> Any:
         """What a shard answered, or `_Fell` with the call sent again."""
@@ -228,7 +247,7 @@ class Shards:
         return answer[0]
 
     def _ping(self, number: int) -> Any:
-        return self.actors[number].ping.options(concurrency_group="health").remote()
+        return self._actor(number).ping.options(concurrency_group="health").remote()
 
     def _responding(self, numbers: Sequence[int]) -> list[int]:
         pings = {self._ping(number): number for number in numbers}

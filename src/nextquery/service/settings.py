@@ -208,6 +208,12 @@ class Settings(BaseSettings):
             raise ValueError(f"max_waiting={self.max_waiting} should be at least max_inflight")
         return self
 
+    @model_validator(mode="after")
+    def _shards_of_a_cluster(self) -> "Settings":
+        if self.shards is not None and self.cluster is None:
+            raise ValueError(f"shards={self.shards} needs a cluster: name one, or leave it out")
+        return self
+
     def engine_options(self) -> EngineOptions:
         """What the engine is told."""
         values = {name: getattr(self, name) for name in EngineOptions.__dataclass_fields__}

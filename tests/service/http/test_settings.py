@@ -106,6 +106,12 @@ def test_waiting_is_at_least_working() -> None:
         load({"max_waiting": "3", "max_inflight": "4"})
 
 
+def test_shards_are_those_of_a_cluster() -> None:
+    with pytest.raises(InvalidInput, match="needs a cluster"):
+        load({"shards": "3"})
+    assert load({"shards": "3", "cluster": "local"}).settings.shards == 3
+
+
 def test_every_setting_is_documented() -> None:
     text = (Path(__file__).parents[3] / "docs" / "service.md").read_text()
     for name in Settings.model_fields:
