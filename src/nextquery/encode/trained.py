@@ -96,7 +96,7 @@ class TrainedEncoder(Encoder):
 
     def _runner(self) -> Any:
         if self._run is None:
-            installed("bert", "onnxruntime")
+            installed("trained", "onnxruntime")
             import onnxruntime
 
             options = onnxruntime.SessionOptions()
