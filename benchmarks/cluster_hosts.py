@@ -146,12 +146,10 @@ def host(
 def ask(shared: Path) -> None:
     """On the head host: the pool in two shards beside the pool in this process."""
     from nextquery.cluster import RayArmPool, connect
-
-    # isort: split
-    import ray
+    from nextquery.cluster.connection import alive_nodes
 
     connect(ADDRESS)
-    while sum(node["Alive"] for node in ray.nodes()) < len(HOSTS):
+    while len(alive_nodes()) < len(HOSTS):
         time.sleep(0.2)
     here = nq.ArmPool.open(shared / "pool")
     anchors = np.random.default_rng(1).standard_normal((256, here.dim), np.float32)
@@ -175,9 +173,9 @@ def ask(shared: Path) -> None:
 
 def where(pool: "RayArmPool") -> None:
     """Print on which hosts the shards are: one on each."""
-    import ray
+    from nextquery.cluster.connection import alive_nodes
 
-    hosts = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
+    hosts = {node["NodeID"]: node["NodeManagerAddress"] for node in alive_nodes()}
     found = [hosts[shard.node] for shard in pool.whereabouts()]
     print(f"shards on {' and '.join(found)}")
     assert sorted(found) == sorted(HOSTS.values())

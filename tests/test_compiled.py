@@ -74,7 +74,7 @@ def test_where_nothing_can_be_locked_each_process_compiles_for_itself(
 
     (tmp_path / "unlocked_kernel.py").write_text(KERNEL)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("nextquery.folders.fcntl.flock", no_locks)
+    monkeypatch.setattr("nextquery.locks.fcntl.flock", no_locks)
     add_up = importlib.import_module("unlocked_kernel").add_up
     assert compiled(add_up)(np.arange(10.0)) == 45
     assert not list(tmp_path.rglob("*.nb*"))

@@ -1,11 +1,8 @@
 """Folders are whole: the old state or the new one, never a mixture, never someone else's."""
 
-import errno
-import fcntl
 import json
 import os
 import shutil
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -195,26 +192,3 @@ def test_the_manifest_is_readable(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / folders.MANIFEST).read_text())
     assert manifest["kind"] == "demo"
     assert set(manifest["files"]["x.npy"]) == {"file", "bytes", "sha256"}
-
-
-def test_where_a_folder_cannot_be_locked_a_file_in_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on NFS, which locks only what is open for writing."""
-    locked: list[bool] = []
-
-    def as_on_nfs(descriptor: int, operation: int) -> None:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EBADF, "Bad file descriptor")
-        flock(descriptor, operation)
-        locked.append(True)
-
-    flock = fcntl.flock
-    monkeypatch.setattr("nextquery.folders.fcntl.flock", as_on_nfs)
-    for value in (1, 2):
-        save(tmp_path / "x", value)
-    assert len(locked) == 2
-    for value in (3, 4):  # a first save killed before its manifest leaves the lock alone
-        (tmp_path / "y").mkdir(exist_ok=True)
-        (tmp_path / "y" / folders.LOCK).touch()
-        save(tmp_path / "y", value)

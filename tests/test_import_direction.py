@@ -9,8 +9,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "nextquery"
 ORDER = [
     {"errors"},
     {"checks"},
-    {"params", "folders", "vectors", "utility_loops", "client"},
-    {"compiled"},
+    {"locks"},
+    {"params", "folders", "vectors", "compiled", "utility_loops", "client"},
     {"logs"},
     {"encode"},
     {"arms"},

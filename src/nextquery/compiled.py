@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import cache, wraps
 from typing import Any
 
-from nextquery.folders import only_writer
+from nextquery.locks import only_writer
 
 
 @cache

@@ -8,13 +8,12 @@ readable, equal content gives equal bytes, and a reader that has the old files m
 No pickle anywhere: parts are ``.npy``, ``.npz``, ``.json`` or plain bytes.
 """
 
-import contextlib
 import hashlib
 import io
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -22,14 +21,9 @@ from typing import IO, Any
 import numpy as np
 
 from nextquery.errors import Damaged, InvalidInput, NotAFolder, StorageError
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover  (Windows: one writer at a time is then up to the caller)
-    fcntl = None  # type: ignore[assignment]
+from nextquery.locks import LOCK, only_writer
 
 MANIFEST = "manifest.json"
-LOCK = ".lock"
 _OURS = re.compile(r"\.[\w.]+\.tmp|[\w]+-[0-9a-f]{16}\.\w+")
 
 Part = np.ndarray[Any, Any] | Mapping[str, np.ndarray[Any, Any]] | bytes | Path
@@ -283,29 +277,3 @@ def _sweep(root: Path, keep: set[str]) -> None:
     for name in os.listdir(root):
         if name not in keep and _OURS.fullmatch(name):
             (root / name).unlink()
-
-
-@contextlib.contextmanager
-def only_writer(root: str | Path) -> Iterator[None]:
-    """Wait until no other process is in here for this folder; a killed one is out."""
-    if fcntl is None:  # pragma: no cover
-        yield
-        return
-    try:
-        descriptor = _locked(root, os.O_RDONLY)
-    except OSError:  # NFS locks only what is open for writing, and a folder never is
-        descriptor = _locked(Path(root, LOCK), os.O_RDWR | os.O_CREAT)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _locked(path: str | Path, flags: int) -> int:
-    descriptor = os.open(path, flags, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor

@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
-import ray
+
+from nextquery.cluster.connection import alive_nodes
 
 
 @contextmanager
@@ -31,7 +32,7 @@ def second_node(cluster: str, *, cpus: int = 1) -> Iterator["subprocess.Popen[by
 
 def nodes_alive() -> int:
     """How many nodes the cluster of this process has."""
-    return sum(node["Alive"] for node in ray.nodes())
+    return len(alive_nodes())
 
 
 def kill(pid: int) -> None:

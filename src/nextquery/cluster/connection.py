@@ -55,7 +55,7 @@ def connect(address: str | None = None, *, cpus: int | None = None) -> str:
             "RAY_AUTH_TOKEN or ~/.ray/auth_token, and the same Ray and Python versions."
         ) from error
     _names.add(str(wanted))
-    return str(ray.get_runtime_context().gcs_address)
+    return str(connected_to())
 
 
 def connected_to() -> str | None:
@@ -63,9 +63,14 @@ def connected_to() -> str | None:
     return str(ray.get_runtime_context().gcs_address) if ray.is_initialized() else None
 
 
+def alive_nodes() -> list[dict[str, Any]]:
+    """The nodes of the cluster that are up."""
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
 def _joined(wanted: str | None) -> str:
     """The address of the Ray that this process is in, if that is what is wanted."""
-    here = str(ray.get_runtime_context().gcs_address)
+    here = str(connected_to())
     if wanted not in (None, "auto", "local", here, *_names):
         raise InvalidInput(
             f"this process is connected to the Ray at {here}, so it cannot join {wanted}. "

@@ -10,7 +10,7 @@ import ray
 
 from nextquery.arms.kernels import Ids
 from nextquery.checks import number, one_of, whole_number
-from nextquery.cluster.shards import alive_nodes
+from nextquery.cluster.connection import alive_nodes
 from nextquery.errors import InvalidInput
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from nextquery.cluster.connection import alive_nodes
 from nextquery.errors import ClusterUnavailable, InvalidInput, StorageError
 
 _PATIENCE = 60.0  # seconds for every machine to answer: a first worker takes some to start
@@ -22,7 +23,7 @@ def check_reach(folder: str | os.PathLike[str], reads: Iterable[Path] = ()) -> N
     here, word = Path(folder), secrets.token_hex(8)
     files = [file.absolute() for file in reads]
     probe = here / f".reach-{word}.tmp"
-    nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+    nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in alive_nodes()}
     try:
         probe.write_text(word, encoding="utf-8")
     except OSError as error:

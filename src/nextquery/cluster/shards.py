@@ -16,7 +16,7 @@ from ray import exceptions
 
 from nextquery.arms.ids import NO_IDS
 from nextquery.arms.kernels import Ids, Vectors
-from nextquery.cluster.connection import connected_to
+from nextquery.cluster.connection import alive_nodes, connected_to
 from nextquery.cluster.shard import Part, Shard, Share, View, warm_up
 from nextquery.errors import ClusterUnavailable, InvalidInput
 from nextquery.folders import Folder
@@ -217,7 +217,6 @@ class Shards:
         )
 
     def _send(self, number: int, call: Call, *, tell: bool = False) -> Any:
-        self.check()
         count = len(call.removed)
         unknown = count > 0 and self._told.get((number, call.token)) != count
         removed = call.removed if tell or unknown else None
@@ -227,8 +226,7 @@ class Shards:
 
     def _actor(self, number: int) -> Any:
         actor = self.actors.get(number)
-        if actor is None:  # closed by another thread, just now
-            self.check()
+        self.check()  # afterwards: another thread may close the pool just now
         return actor
 
     def _answer(self, number: int, call: Call, ref: Any) -> Any:
@@ -276,11 +274,6 @@ class Shards:
 class _Fell(NamedTuple):
     ref: Any
     died: bool = False
-
-
-def alive_nodes() -> list[dict[str, Any]]:
-    """The nodes of the cluster that are up."""
-    return [node for node in ray.nodes() if node["Alive"]]
 
 
 def _here(part: Part) -> tuple[str, int]:
