@@ -36,9 +36,13 @@ def nodes_alive() -> int:
 
 
 def kill(pid: int) -> None:
-    """kill -9 of a process and of all that it started, as when a machine loses power."""
+    """kill -9 of a process and of all that it started, as when a machine loses power.
+
+    One of those may call this: it ends itself last.
+    """
     if psutil.pid_exists(pid):
         process = psutil.Process(pid)
-        for one in [process, *process.children(recursive=True)]:
+        tree = [process, *process.children(recursive=True)]
+        for one in sorted(tree, key=lambda one: one.pid == os.getpid()):
             with suppress(ProcessLookupError):
                 os.kill(one.pid, 9)
