@@ -63,11 +63,12 @@ def compare(path: str, anchors: Vectors, k: int, turns: int) -> list[float]:
             name = "1 shard" if m == 1 else f"{m} shards"
             pools[name] = stack.enter_context(RayArmPool.open(path, shards=m))
         agree(pools, anchors, k)
-        selector = nq.MaxUtility(k)
+        selector, sampler = nq.MaxUtility(k), nq.PreferenceSample(k)
         asked: dict[str, Callable[[nq.ArmPool], Any]] = {
             "`nearest`, one anchor": lambda pool: pool.nearest(anchors[0], k),
             "`MaxUtility.select`, one anchor": lambda pool: selector.select(pool, anchors[0]),
             f"`nearest`, {len(anchors)} anchors": lambda pool: pool.nearest(anchors, k),
+            "`PreferenceSample.select`, one anchor": lambda pool: sampler.select(pool, anchors[0]),
         }
         floors = []
         for name, ask in asked.items():

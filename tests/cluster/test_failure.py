@@ -123,13 +123,17 @@ def test_partial_answers_say_so_and_whole_ones_come_back(hasty: Pair) -> None:
             nq.PreferenceThreshold(1.2),
             nq.MaxUtility(5, utility="log-det", shortlist=15),
             nq.Zooming(0.3),
+            nq.PreferenceSample(9),
         ):
-            wanted, chosen = (selector.select(pool, ANCHORS[0]) for pool in (rest, both.there))
+            wanted, chosen = (
+                selector.select(pool, ANCHORS[0], rng=np.random.default_rng(3))
+                for pool in (rest, both.there)
+            )
             assert (wanted.missing, chosen.missing, chosen.take([0]).missing) == (0, 19, 19)
             assert wanted.arms.tolist() == chosen.arms.tolist()
             assert np.allclose(wanted.preferences, chosen.preferences, rtol=1e-5)
         with pytest.raises(ClusterUnavailable, match="shards 1 of 3, which hold 20 of 60 arms"):
-            both.there.products(ANCHORS[0].astype(np.float32))
+            both.there.on_every_shard(len)
         assert both.there.answering() == [True, False, True]
         for some in ([0, 22], list(range(50, 10, -1))):  # read from the files, where it is away
             assert np.array_equal(both.there.rows(some), both.here.rows(some))

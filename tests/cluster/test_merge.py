@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextquery.arms.codes import GROUP, Codes
-from nextquery.arms.rows import Rows
+from nextquery.arms.rows import Part, Rows
 from nextquery.arms.scan import scan_rows
 from nextquery.arms.search import Band
 from nextquery.cluster import questions
 from nextquery.cluster.merge import Hidden, merged
-from nextquery.cluster.shard import Part
 from nextquery.vectors import unit_rows
 
 N = 40

@@ -1,5 +1,6 @@
 """The pool on a cluster gives the single pool's ids, similarities and order, however it is cut."""
 
+import pickle
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,7 @@ SELECTORS = [
     nq.PreferenceThreshold(1.3),
     nq.PreferenceThreshold(0.7, reading="defined"),
     nq.PreferenceSample(9),
+    nq.PreferenceSample(30, epsilon=0.8, reading="joint"),
     nq.RandomSelection(9),
     nq.Zooming(0.3),
     nq.Zooming(1.0),
@@ -198,6 +200,14 @@ def test_copies_go_their_own_way_and_close_apart(cluster: str) -> None:
     assert not scratch.exists()
 
 
+def test_it_does_not_travel(cluster: str) -> None:
+    with (
+        RayArmPool.from_vectors(TEXTS, vectors(), shards=1) as pool,
+        pytest.raises(InvalidInput, match="stays in the process that opened it"),
+    ):
+        pickle.dumps(pool)
+
+
 def test_closed_by_another_thread(cluster: str) -> None:
     pool = RayArmPool.from_vectors(TEXTS, vectors(), shards=2)
 
@@ -218,7 +228,7 @@ def test_closed_by_another_thread(cluster: str) -> None:
         lambda pool: pool.nearest(np.ones(DIM), 1),
         lambda pool: pool.rows([1]),
         lambda pool: pool.score([1], np.ones(DIM)),
-        lambda pool: pool.products(np.ones(DIM, np.float32)),
+        lambda pool: pool.on_parts(len),
         lambda pool: pool.add(["x"], np.ones((1, DIM))),
         lambda pool: pool.remove([1]),
         lambda pool: pool.save("nowhere"),

@@ -11,7 +11,8 @@ from threadpoolctl import threadpool_limits
 import nextquery as nq
 from nextquery import folders
 from nextquery.arms.pool import KIND, VERSION
-from nextquery.cluster.shard import Part, Shard, Share, View
+from nextquery.arms.rows import Part
+from nextquery.cluster.shard import Shard, Share, View
 
 
 @pytest.fixture

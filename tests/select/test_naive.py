@@ -1,5 +1,6 @@
 """The naive selections against the preferences of the whole pool."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nextquery as nq
+from nextquery.arms.rows import Part, Rows
+from nextquery.select import naive
 
 READINGS = ["example", "defined", "joint"]
 
@@ -66,9 +69,70 @@ def test_sample_is_the_race_on_exact_preferences(seed: int, reading: str, k: int
     pool = nq.ArmPool.from_vectors([f"q{i}" for i in range(25)], rng.normal(size=(25, 4)))
     anchor = rng.normal(size=4)
     p = preferences(pool, anchor, 0.5, reading)
-    times = np.random.default_rng(5).standard_exponential(25)
+    numbers = np.random.Philox(key=int(np.random.default_rng(5).integers(1 << 63)))
+    times = -np.log(1 - np.random.Generator(numbers).random(25))
     with np.errstate(divide="ignore"):
         expected = np.lexsort((times, times / p))[:k]
     selector = nq.PreferenceSample(k, reading=reading)
     found = selector.select(pool, anchor, rng=np.random.default_rng(5))
     assert set(found.arms.tolist()) == set(expected.tolist())
+
+
+@given(
+    seed=st.integers(0, 200),
+    reading=st.sampled_from(READINGS),
+    epsilon=st.sampled_from([0.0, 0.5, 0.9]),
+    k=st.integers(1, 30),
+    cuts=st.sets(st.integers(0, 25), max_size=4),
+    removed=st.sets(st.integers(0, 24), max_size=5),
+    exclude=st.sets(st.integers(0, 24), max_size=5),
+    keep=st.sets(st.integers(0, 24), max_size=3),
+)
+def test_parts_find_the_sample_of_the_whole(
+    seed: int,
+    reading: str,
+    epsilon: float,
+    k: int,
+    cuts: set[int],
+    removed: set[int],
+    exclude: set[int],
+    keep: set[int],
+) -> None:
+    """The parts tell alone who may be early: few of them, and the sample stays the same."""
+    rng = np.random.default_rng(seed)
+    pool = InParts.from_vectors([f"q{i}" for i in range(25)], rng.normal(size=(25, 4)))
+    pool.remove(removed)
+    anchor = rng.normal(size=4) * (seed % 9 > 0)  # sometimes 0: nothing is similar
+    selector, sets = nq.PreferenceSample(k, epsilon=epsilon, reading=reading), []
+    for pool.bounds in ([0, 25], sorted({0, 25} | cuts)):
+        draw = np.random.default_rng(seed)
+        kept = keep - removed - exclude
+        sets.append(selector.select(pool, anchor, exclude, draw, keep=kept).arms.tolist())
+        assert pool.told <= (len(pool.bounds) - 1) * (k + 2)
+    assert sets[0] == sets[1]
+
+
+@given(st.integers(0, 2000), st.integers(1, 12))
+def test_who_may_be_early_is_not_left_out(seed: int, wanted: int) -> None:
+    """Whatever arrivals the bounds allow; many are equal, and some arms never arrive."""
+    rng = np.random.default_rng(seed)
+    times = rng.permutation(12).astype(np.float64)
+    low, arrivals, high = np.sort(rng.choice([1.0, 2, 3, 4, np.inf], size=(3, 12)), axis=0)
+    may = naive._not_behind(low, high, times, wanted)
+    assert may[np.lexsort((times, arrivals))[:wanted]].all()
+
+
+class InParts(nq.ArmPool):
+    """A pool that is asked part by part."""
+
+    bounds: Any
+    told = 0
+
+    def on_parts(self, task: Any, *args: Any) -> tuple[list[Any], int]:
+        answers = []
+        for first, last in pairwise(self.bounds):
+            inside = self.removed[(self.removed >= first) & (self.removed < last)]
+            part = Part(Rows(np.array(self.vectors[first:last])), first, inside - first)
+            answers.append(task(part, *args))
+        self.told = sum(len(ids) for ids, _ in answers)
+        return answers, 0

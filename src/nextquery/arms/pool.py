@@ -1,7 +1,7 @@
 """The pool of arms: every distinct query of the log, with its vector."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from nextquery.arms.codes import Codes
 from nextquery.arms.ids import NO_IDS, checked_ids, ids_per_anchor
 from nextquery.arms.kernels import Floats, Ids, Vectors
 from nextquery.arms.origin import Origin
-from nextquery.arms.rows import Rows
+from nextquery.arms.rows import Part, Rows
 from nextquery.arms.scan import Sums, scan_rows
 from nextquery.arms.search import Band, Found, Nearest
 from nextquery.arms.texts import Texts, matched
@@ -256,9 +256,9 @@ class ArmPool:
         rows, removed = self._rows, self._removed
         return scan_rows(rows, removed, anchors, bands, exclude=hidden, epsilon=epsilon)
 
-    def products(self, anchor: Vectors) -> Vectors:
-        """Float32 products of every row with one anchor: within `scan.error_bound` of the score."""
-        return np.concatenate([segment @ anchor for segment in self._rows.segments()])
+    def on_parts(self, task: Callable[..., Any], *args: Any) -> tuple[list[Any], int]:
+        """A task's answers for every `Part` of the rows, here one; how many arms are missing."""
+        return [task(Part(self._rows, 0, self._removed), *args)], 0
 
     def live(self, positions: ArrayLike, exclude: Iterable[int] = ()) -> Ids:
         """Ids by their place among the arms neither removed nor excluded, in order of id.

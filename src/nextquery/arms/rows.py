@@ -1,11 +1,12 @@
 """Rows that only grow: a stored part, perhaps memory-mapped, and what was added since."""
 
 import threading
+from typing import NamedTuple
 
 import numpy as np
 
 from nextquery.arms.codes import SMALLEST, Codes
-from nextquery.arms.kernels import Vectors
+from nextquery.arms.kernels import Ids, Vectors
 
 _PATIENCE = 16  # scans of the rows themselves that cost about what coding them does
 
@@ -72,3 +73,11 @@ class Rows:
         view = rows.view()
         view.flags.writeable = False
         return view
+
+
+class Part(NamedTuple):
+    """Rows of a pool: the id of the first one, and which are removed, counted from that one."""
+
+    rows: Rows
+    first: int
+    removed: Ids

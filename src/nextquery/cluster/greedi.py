@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike
 from nextquery import preference
 from nextquery.arms.ids import NO_IDS, checked_ids
 from nextquery.arms.kernels import Ids, Vectors
+from nextquery.arms.rows import Part
 from nextquery.checks import number, one_of, whole_number
 from nextquery.cluster.pool import RayArmPool
 from nextquery.cluster.problem import Problem
-from nextquery.cluster.shard import Part, Share
+from nextquery.cluster.shard import Share
 from nextquery.errors import ClusterUnavailable, InvalidInput
 from nextquery.select import MaxUtility
 from nextquery.select.max_utility import UTILITIES

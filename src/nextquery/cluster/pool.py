@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self, Unpack
+from typing import NoReturn, Self, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -18,6 +18,7 @@ from nextquery.cluster.layout import Layout, Plan, scratch_folder
 from nextquery.cluster.sharded import ShardedPool
 from nextquery.cluster.shards import Shards
 from nextquery.encode.base import Encoder
+from nextquery.errors import InvalidInput
 
 
 class RayArmPool(ShardedPool):
@@ -114,6 +115,12 @@ class RayArmPool(ShardedPool):
         if self._left.alive:
             self._left()
             self._resident.stop_if_unused()
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidInput(
+            "a RayArmPool stays in the process that opened it. Give others the folder's path, and "
+            "let them call RayArmPool.open."
+        )
 
     def __enter__(self) -> Self:
         return self

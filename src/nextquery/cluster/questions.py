@@ -6,10 +6,10 @@ import numpy as np
 
 from nextquery.arms.blocks import Blocks
 from nextquery.arms.kernels import Floats, Ids, Vectors
+from nextquery.arms.rows import Part
 from nextquery.arms.scan import scan_rows
 from nextquery.arms.search import Band
 from nextquery.cluster.merge import Flat, Hidden
-from nextquery.cluster.shard import Part
 
 
 def scan(
@@ -32,11 +32,6 @@ def rows(part: Part, ids: Ids) -> Vectors:
 def score(part: Part, ids: Ids, anchor: Vectors) -> Floats:
     """The exact similarities of a few arms with one anchor."""
     return _blocks(part).score(ids, anchor)
-
-
-def products(part: Part, anchor: Vectors) -> Vectors:
-    """Float32 products of every row with one anchor."""
-    return np.concatenate([segment @ anchor for segment in part.rows.segments()])
 
 
 def _blocks(part: Part) -> Blocks:

@@ -17,7 +17,7 @@ from nextquery import folders
 from nextquery.arms.codes import Codes
 from nextquery.arms.ids import NO_IDS
 from nextquery.arms.kernels import Ids, Vectors
-from nextquery.arms.rows import Rows
+from nextquery.arms.rows import Part, Rows
 from nextquery.arms.scan import scan_rows
 from nextquery.arms.search import Band
 from nextquery.errors import StorageError
@@ -74,14 +74,6 @@ class View(NamedTuple):
     how_many: int
     removed: Ids | None = None
     forget: tuple[int, ...] = ()
-
-
-class Part(NamedTuple):
-    """What a task works on: rows, the id of the first one, and which are removed (from 0 on)."""
-
-    rows: Rows
-    first: int
-    removed: Ids
 
 
 class Shard:

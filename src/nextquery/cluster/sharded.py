@@ -11,13 +11,12 @@ from numpy.typing import ArrayLike
 from nextquery.arms import gpu
 from nextquery.arms.kernels import Floats, Ids, Vectors
 from nextquery.arms.pool import ArmPool
-from nextquery.arms.rows import Rows
+from nextquery.arms.rows import Part, Rows
 from nextquery.arms.scan import Sums
 from nextquery.arms.search import Band, Found
 from nextquery.cluster import questions
 from nextquery.cluster.merge import Hidden, band_for, merged
-from nextquery.cluster.shard import Part
-from nextquery.cluster.shards import Call, Shards, Whereabouts
+from nextquery.cluster.shards import Call, Sent, Shards, Whereabouts
 from nextquery.errors import InvalidInput
 
 _TOGETHER = 1024  # anchors in one request
@@ -78,11 +77,6 @@ class ShardedPool(ArmPool):
         self._by_id(wanted, questions.score, out, anchor)
         return out
 
-    def products(self, anchor: Vectors) -> Vectors:
-        """Float32 products of every row with one anchor: n numbers come over the network."""
-        answers = self.on_every_shard(questions.products, anchor)
-        return np.concatenate([*answers, self._added() @ anchor])
-
     def scan(
         self,
         anchors: Vectors,
@@ -107,16 +101,24 @@ class ShardedPool(ArmPool):
             sums = sums._replace(missing=max(sums.missing, missing))
         return found, None if epsilon is None else sums
 
-    def on_every_shard(self, task: Callable[..., Any], *args: Any) -> list[Any]:
-        """A function of a `cluster.shard.Part`, run where the rows are: its answers in order.
+    def on_parts(self, task: Callable[..., Any], *args: Any) -> tuple[list[Any], int]:
+        """A task's answers for every `Part` of the rows, where they are; how many are missing.
 
-        The function must be importable on every node; arms added since are not in any part.
+        The task must be importable on every node. Arms added since are one more part, here.
         """
         removed = self._removed  # once: another thread may remove more meanwhile
-        calls = {i: self._call(i, task, args, removed) for i in self._shards.actors}
-        answers, missing = self._shards.gather(self._shards.send(calls))
-        if missing:
-            raise self._shards.refusal(missing)
+        sent = self._send(task, args, removed)
+        here = task(self._mine(removed), *args)  # while the shards work
+        answers, away = self._shards.gather(sent)
+        missing = self._missing(away, removed)
+        return [*(answers[i] for i in sorted(answers)), here], missing
+
+    def on_every_shard(self, task: Callable[..., Any], *args: Any) -> list[Any]:
+        """As `on_parts`, of the shards alone; raises where one of them stays away."""
+        removed = self._removed  # once: another thread may remove more meanwhile
+        answers, away = self._shards.gather(self._send(task, args, removed))
+        if away:
+            raise self._shards.refusal(away)
         return [answers[i] for i in sorted(answers)]
 
     def _scan(
@@ -133,9 +135,9 @@ class ShardedPool(ArmPool):
             for i in shards.actors
         }
         sent = shards.send(calls)
-        gone = removed[np.searchsorted(removed, stored) :] - stored
-        mine = Part(Rows(self._added()), stored, gone)
-        here = questions.scan(mine, anchors, bands, hidden[-1], epsilon)  # while the shards work
+        here = questions.scan(
+            self._mine(removed), anchors, bands, hidden[-1], epsilon
+        )  # while the shards work
         answers, away = shards.gather(sent)
         missing = self._missing(away, removed)
         parts = [*((int(bounds[i]), answers[i]) for i in sorted(answers)), (stored, here)]
@@ -153,6 +155,15 @@ class ShardedPool(ArmPool):
             raise self._shards.refusal(away)
         ends = self._shards.bounds
         return sum(int(ends[i + 1] - ends[i]) - len(self._those_in(i, removed)) for i in away)
+
+    def _send(self, task: Callable[..., Any], args: tuple[Any, ...], removed: Ids) -> Sent:
+        actors = self._shards.actors
+        return self._shards.send({i: self._call(i, task, args, removed) for i in actors})
+
+    def _mine(self, removed: Ids) -> Part:
+        """The added arms, which no shard holds."""
+        first = len(self._rows.stored)
+        return Part(Rows(self._added()), first, removed[np.searchsorted(removed, first) :] - first)
 
     def _call(
         self, shard: int, task: Callable[..., Any], args: tuple[Any, ...], removed: Ids

@@ -16,8 +16,9 @@ from ray import exceptions
 
 from nextquery.arms.ids import NO_IDS
 from nextquery.arms.kernels import Ids, Vectors
+from nextquery.arms.rows import Part
 from nextquery.cluster.connection import alive_nodes, connected_to
-from nextquery.cluster.shard import Part, Shard, Share, View, warm_up
+from nextquery.cluster.shard import Shard, Share, View, warm_up
 from nextquery.errors import ClusterUnavailable, InvalidInput
 from nextquery.folders import Folder
 

@@ -1,8 +1,12 @@
 """The two selections the paper calls naive: a threshold on preference, and sampling by it."""
 
-import numpy as np
+from typing import NamedTuple
 
-from nextquery.arms.kernels import Ids
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.arms.kernels import Ids, Vectors
+from nextquery.arms.rows import Part
 from nextquery.arms.scan import Sums
 from nextquery.arms.search import Band, Found, error_bound
 from nextquery.checks import number, whole_number
@@ -88,37 +92,93 @@ class PreferenceSample(Selector):
 
     def _pick(self, request: Request) -> tuple[Sums, list[Found]]:
         _, sums = request.scan([], self.epsilon)
-        anchors = range(len(request.anchors))
-        return sums, [self._sample(request, request.mass(sums, i), i) for i in anchors]
+        picked = [self._sample(request, request.mass(sums, i), i) for i in range(len(sums.total))]
+        return sums._replace(missing=max([sums.missing, *(f.missing for f in picked)])), picked
 
     def _sample(self, request: Request, mass: Mass, i: int) -> Found:
-        taken = np.concatenate([request.exclude[i], request.keep[i]])
-        times = request.rng.standard_exponential(request.pool.rows_in_all)
-        arms = request.pool.live(np.arange(request.pool.count(taken)), taken)
-        wanted = request.missing(i)
-        if mass.total > 0 and wanted < len(arms):
-            arms = self._possible(request, mass, i, arms, times, wanted)
+        race = Race(
+            request.anchors[i],
+            int(request.rng.integers(1 << 63)),
+            np.union1d(request.exclude[i], request.keep[i]),
+            request.missing(i),
+            self.epsilon,
+            _slope(mass, self.reading, similar=True),
+            _slope(mass, self.reading, similar=False),
+            mass.total <= 0,
+        )
+        parts, missing = request.pool.on_parts(_possible, race)
+        arms, times = (np.concatenate(column) for column in zip(*parts, strict=True))
         similarities = request.score(i, arms)
         with np.errstate(divide="ignore"):
-            arrivals = times[arms] / self._preferences(similarities, mass)
-        first = np.lexsort((times[arms], arrivals))[:wanted]
-        return Found(arms[first], similarities[first])
+            arrivals = times / self._preferences(similarities, mass)
+        first = np.lexsort((times, arrivals))[: race.wanted]
+        return Found(arms[first], similarities[first], missing)
 
-    def _possible(
-        self, request: Request, mass: Mass, i: int, arms: Ids, times: Floats, wanted: int
-    ) -> Ids:
-        """The arms that may be among the earliest, judged by float32 products and their error."""
-        products = request.pool.products(request.anchors[i])[arms].astype(np.float64)
-        error = error_bound(request.pool.dim)
-        sides = [_slope(mass, self.reading, similar=similar) for similar in (True, False)]
-        surely, surely_not = products >= self.epsilon + error, products < self.epsilon - error
-        fastest = np.select([surely, surely_not], sides, max(sides)) * (products + error)
-        slowest = np.select([surely, surely_not], sides, min(sides)) * (products - error)
+
+class Race(NamedTuple):
+    """Who is among the earliest: every arm's time follows from `seed` and its id alone.
+
+    So a part of the pool can tell, without the others, which of its arms may be.
+    """
+
+    anchor: Vectors
+    seed: int
+    taken: Ids  # sorted; they do not take part
+    wanted: int
+    epsilon: float
+    above: float  # P per unit of similarity from ε on
+    under: float  # and below
+    uniform: bool  # P is the same for all arms
+
+    def times(self, first: int, arms: int) -> Floats:
+        """Exponential times of rate 1 for a run of ids."""
+        counter, skipped = divmod(first, 4)  # Philox gives four numbers a step
+        numbers = np.random.Generator(np.random.Philox(key=self.seed).advance(counter))
+        return -np.log(1 - numbers.random(skipped + arms)[skipped:])
+
+    def bounds(self, part: Part) -> tuple[Floats, Floats]:
+        """P of every row of a part is at least and at most so much, judged by float32 products."""
+        if self.uniform:
+            return (np.ones(len(part.rows)),) * 2
+        products = np.concatenate([rows @ self.anchor for rows in part.rows.segments()])
+        near, error = products.astype(np.float64), error_bound(part.rows.dim)
+        surely, surely_not = near >= self.epsilon + error, near < self.epsilon - error
+        sides = self.above, self.under
+        least = np.select([surely, surely_not], sides, min(sides)) * (near - error)
+        most = np.select([surely, surely_not], sides, max(sides)) * (near + error)
+        return np.maximum(least, 0), np.maximum(most, 0)
+
+
+def _possible(part: Part, race: Race) -> tuple[Ids, Floats]:
+    """The arms of a part that may be among the earliest, and their times."""
+    taken = race.taken[
+        slice(*np.searchsorted(race.taken, (part.first, part.first + len(part.rows))))
+    ]
+    takes_part = np.ones(len(part.rows), bool)
+    takes_part[part.removed], takes_part[taken - part.first] = False, False
+    rows = np.flatnonzero(takes_part)
+    times = race.times(part.first, len(part.rows))[rows]
+    if race.wanted < len(rows):
         with np.errstate(divide="ignore"):
-            latest = times[arms] / np.maximum(slowest, 0)
-            earliest = times[arms] / np.maximum(fastest, 0)
-        possible: Ids = arms[earliest <= np.partition(latest, wanted - 1)[wanted - 1]]
-        return possible
+            latest, earliest = (times / bound[rows] for bound in race.bounds(part))
+        may = _not_behind(earliest, latest, times, race.wanted)
+        rows, times = rows[may], times[may]
+    return rows + part.first, times
+
+
+def _not_behind(earliest: Floats, latest: Floats, times: Floats, wanted: int) -> NDArray[np.bool_]:
+    """Who is not surely behind `wanted` others; where nobody arrives, times decide."""
+    if wanted == 0:
+        return np.zeros(len(times), bool)
+    never = np.isinf(latest)
+    arriving = len(times) - int(never.sum())
+    may: NDArray[np.bool_]
+    if wanted <= arriving:
+        may = earliest <= np.partition(latest, wanted - 1)[wanted - 1]
+    else:
+        rest = wanted - arriving
+        may = np.isfinite(earliest) | (times <= np.partition(times[never], rest - 1)[rest - 1])
+    return may
 
 
 def _slope(mass: Mass, reading: str, *, similar: bool) -> float:
