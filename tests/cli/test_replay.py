@@ -51,6 +51,7 @@ def test_a_grid_and_its_report(pool: Path, tmp_path: Path) -> None:
 def test_killed_half_way_it_gives_the_same_results(pool: Path, tmp_path: Path) -> None:
     """SIGKILL in the middle of the run; the second start ends with the same bytes."""
     options = [*GRID, "--policy", "lin-ts", "--policy", "lin-ucb-published", "--processes", "1"]
+    options += ["--rounds", "800"]  # long enough after the first cell to be killed in time
     whole = run("replay", str(pool), "--out", str(tmp_path / "whole"), *options)
     assert whole.returncode == 0, whole.stderr
     target = tmp_path / "killed"

@@ -45,7 +45,7 @@ def joining(address: str, **environment: str) -> "subprocess.CompletedProcess[st
         env={**own, **environment},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         check=True,
     )
 
@@ -79,7 +79,7 @@ def test_a_ray_that_ran_here_and_is_gone(tmp_path: Path) -> None:
     own = {"RAY_AUTH_TOKEN": "x" * 32, "RAY_TMPDIR": str(tmp_path)}
     known = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=known | own, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, env=known | own, capture_output=True, text=True, timeout=200)
     assert "ClusterUnavailable no Ray answers at 127.0.0.1:1" in done.stdout, done.stderr
 
 
@@ -102,7 +102,7 @@ def test_after_a_shutdown_nothing_is_asked_of_any_ray(cluster: str) -> None:
         "except InvalidInput as e: print('told', 'cannot join' in str(e))\n"
     )
     command = [sys.executable, "-c", code, cluster]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.stdout.split() == ["told", "True"] * 3, done.stderr
 
 

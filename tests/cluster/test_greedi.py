@@ -146,7 +146,7 @@ def test_a_shard_that_is_killed_comes_back(pools: dict[str, RayArmPool], folder:
 def test_a_shard_that_stays_away_is_never_left_out(cluster: str, folder: Path) -> None:
     """Also of a pool that answers searches from the others."""
     anchor = twins_and_strangers()[0]
-    with RayArmPool.open(folder, shards=2, deadline=1.0, on_missing="partial") as pool:
+    with RayArmPool.open(folder, shards=2, deadline=3.0, on_missing="partial") as pool:
         ray.kill(pool._shards.actors[1], no_restart=True)
         assert len(pool.nearest(anchor, 50)[0]) == N // 2
         for partitions in ("shards", 3):

@@ -37,13 +37,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def strict(cluster: str, folder: Path) -> Iterator[RayArmPool]:
-    with RayArmPool.open(folder, shards=SHARDS, deadline=1.0) as pool:
+    with RayArmPool.open(folder, shards=SHARDS, deadline=3.0) as pool:
         yield pool
 
 
 @pytest.fixture(scope="module")
 def lenient(cluster: str, folder: Path) -> Iterator[RayArmPool]:
-    with RayArmPool.open(folder, shards=SHARDS, deadline=0.5, on_missing="partial") as pool:
+    with RayArmPool.open(folder, shards=SHARDS, deadline=2.0, on_missing="partial") as pool:
         yield pool
 
 
@@ -208,7 +208,7 @@ def test_the_command_with_two_workers(cluster: str, folder: Path, tmp_path: Path
     settings = {"cluster": cluster, "shards": 1, "workers": 2, "warm_sessions": 20, "k": 20}
     store, log = f"sqlite:///{tmp_path / 'events.db'}", tmp_path / "log"
     with ServiceProcess(folder, store, settings=settings, log=log) as service:
-        with nq.Client(service.url, timeout=30.0) as client:
+        with nq.Client(service.url, timeout=120.0) as client:
             slate = client.recommend("cats food", session_id="s")
             assert len(slate.recommendations) == 5
             assert not slate.partial

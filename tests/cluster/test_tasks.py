@@ -115,7 +115,7 @@ def test_a_worker_killed_in_the_middle_of_a_piece_costs_only_time(
     assert same(here, tmp_path)
 
 
-def wait_for(look: Any, seconds: float = 60) -> Any:
+def wait_for(look: Any, seconds: float = 200) -> Any:
     until = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < until, "it did not come about"

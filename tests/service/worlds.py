@@ -70,7 +70,7 @@ def caught_up(engine: Engine) -> Engine:
     return engine
 
 
-def until(true: Callable[[], bool], *, seconds: float = 20.0) -> bool:
+def until(true: Callable[[], bool], *, seconds: float = 120.0) -> bool:
     """Whether something becomes true in good time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -63,7 +63,7 @@ def test_killed_and_started_again_gives_the_same_encoder(
                 if line.startswith(f"{stage}  step {step} "):
                     process.send_signal(signal.SIGKILL)
                     break
-            assert process.wait(timeout=60) == -signal.SIGKILL, "".join(seen)
+            assert process.wait(timeout=200) == -signal.SIGKILL, "".join(seen)
         assert not (tmp_path / "again").exists()
         if stage == "contrastive":  # the first kill's stage went on where it stood
             assert not any(line.startswith("masked-lm  step 0 ") for line in seen)
@@ -118,7 +118,7 @@ def without_torch(*arguments: str) -> str:
     blocked = "import sys; sys.modules.update(torch=None, transformers=None); "
     program = blocked + "from nextquery.cli import main; main()"
     command = [sys.executable, "-W", "error", "-c", program, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

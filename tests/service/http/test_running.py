@@ -67,7 +67,7 @@ def test_schemathesis_finds_no_5xx(running: ServiceProcess, mode: GenerationMode
 
 def raw(service: ServiceProcess, sent: bytes, *, hang_up: bool = False) -> bytes:
     """The first bytes that come back for these."""
-    with socket.create_connection(("127.0.0.1", service.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", service.port), timeout=200) as connection:
         connection.sendall(sent)
         if hang_up:
             connection.shutdown(socket.SHUT_WR)
@@ -155,7 +155,7 @@ def test_two_workers_answer_from_one_log_and_end_with_their_parent(
     assert len(workers) >= 2
     os.kill(service.process.pid, signal.SIGKILL)
     service.process.wait()
-    _, alive = psutil.wait_procs(workers, timeout=20)
+    _, alive = psutil.wait_procs(workers, timeout=200)
     assert not alive
     service.kill()
     opened = Store.open(store, create=False)
@@ -178,7 +178,7 @@ def test_what_cannot_be_served_is_refused(
         with pytest.raises(InvalidInput, match=word):
             CliRunner().invoke(cli.app, ["serve", *arguments], catch_exceptions=False)
     command = [sys.executable, "-m", "nextquery", "serve", pool, "--port", "x"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 3
     assert "Traceback" not in done.stderr
 

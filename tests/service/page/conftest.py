@@ -11,6 +11,7 @@ from playwright.sync_api import (
     ConsoleMessage,
     Dialog,
     Page,
+    expect,
     sync_playwright,
 )
 
@@ -23,6 +24,7 @@ from tests.logs_for_tests import pets
 SCRIPT = "<script>alert('stored')</script> cat"
 HEBREW = "מזון לחתולים בוגרים"
 Open = Callable[..., Page]
+expect.set_options(timeout=30_000)  # where two processes run tests, a page may have to wait
 
 
 def strange(path: Path) -> Path:
@@ -88,7 +90,7 @@ def open_page(browser: Browser) -> Iterator[Open]:
         context = browser.new_context(**{"viewport": size, **how})  # type: ignore[arg-type]
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(60_000)
 
         def said(message: ConsoleMessage) -> None:
             if message.type == "error" and complain:  # refused requests are told here too

@@ -1,6 +1,5 @@
 """The service away, slow, broken or empty: the page says so, and goes on by itself."""
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -32,15 +31,13 @@ def test_a_slow_answer(service: ServiceProcess, open_page: Open) -> None:
     page = open_page(service.url)
     expect(page.locator(".chip").first).to_be_visible()
 
-    def late(route: Route) -> None:
-        time.sleep(2)
-        route.continue_()
-
-    page.route("**/v1/recommend", late)
+    held: list[Route] = []
+    page.route("**/v1/recommend", held.append)
     page.locator("#box").fill("cat food")
     page.locator("#box").press("Enter")
     expect(page.locator("#cards .bone").first).to_be_visible()
     expect(page.locator("#cards .slow")).to_contain_text("longer than usual")
+    held[0].continue_()
     expect(page.locator(".card").first).to_be_visible()
 
 
