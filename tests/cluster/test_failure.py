@@ -16,6 +16,7 @@ import ray
 
 import nextquery as nq
 from nextquery.cluster import RayArmPool
+from nextquery.cluster.shards import Shards
 from nextquery.errors import ClusterUnavailable, StorageError
 from tests.cluster.worlds import ARMS, DIM, TEXTS, Pair, pair, same, same_candidates, vectors
 
@@ -165,13 +166,50 @@ def test_saved_anew_replaced_and_lost_files(cluster: str, tmp_path: Path) -> Non
         pool.save(tmp_path)
         os.kill(pid_of(pool, 0), signal.SIGKILL)
         same(wanted, pool.nearest(ANCHORS, 9))
+        folder = pool._folder
+        assert folder is not None
         nq.ArmPool.from_vectors(TEXTS, -vectors()).save(tmp_path)
         os.kill(pid_of(pool, 0), signal.SIGKILL)
-        with pytest.raises(StorageError, match="is not the one that was opened"):
+        with pytest.raises(ClusterUnavailable, match="is not the one that was opened"):
             pool.nearest(ANCHORS, 9)
         next(tmp_path.glob("vectors-*")).unlink()
-        with pytest.raises(StorageError, match="on a path that every node"):
+        with pytest.raises(ClusterUnavailable, match="on a path that every node"):
             pool.nearest(ANCHORS, 9)
+        assert pool.answering() == [False]
+    with pytest.raises(StorageError, match="cannot read arms 0 to 59"):
+        Shards(folder, vectors(), np.array([0, ARMS]), deadline=9, threads=1)
+
+
+def test_a_shard_that_cannot_read_its_rows_is_away(cluster: str, tmp_path: Path) -> None:
+    """It lives, but has nothing to say: the others do, and it is back with its files."""
+    both = pair(shards=3, path=tmp_path / "pool", on_missing="partial")
+    with both.there as pool:
+        pid = pid_of(pool, 1)
+        (tmp_path / "pool").rename(tmp_path / "elsewhere")
+        os.kill(pid, signal.SIGKILL)
+        found = pool.nearest(ANCHORS, 50)
+        assert found.missing == len(HELD)
+        same(without_the_second(both).nearest(ANCHORS, 50), found)
+        assert pool.answering() == [True, False, True]
+        with pytest.raises(ClusterUnavailable, match=f"cannot read arms 20 to 39 .*{tmp_path}"):
+            pool.on_every_shard(len)
+        (tmp_path / "elsewhere").rename(tmp_path / "pool")
+        same(both.here.nearest(ANCHORS, 50), pool.nearest(ANCHORS, 50))
+
+
+def test_the_first_request_after_a_shard_is_back_is_whole(cluster: str) -> None:
+    both = pair(shards=2, deadline=0.1)
+    with both.there as pool:
+        os.kill(pid_of(pool, 0), signal.SIGKILL)
+        with pytest.raises(ClusterUnavailable):  # a process does not start that fast
+            pool.nearest(ANCHORS, 3)
+        while True:  # not asked through the pool
+            try:
+                ray.get(pool._shards.actors[0].ping.remote())
+                break
+            except ray.exceptions.RayActorError:
+                time.sleep(0.1)
+        same(both.here.nearest(ANCHORS, 3), pool.nearest(ANCHORS, 3))
 
 
 class Racing(RayArmPool):

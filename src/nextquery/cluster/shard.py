@@ -91,12 +91,16 @@ class Shard:
         use_threads(threads or max(1, (cores or 1) // sharing))
         warm_up()
 
-    def ping(self) -> bool:
-        """Answered at once, whatever else is being computed."""
-        return True
+    def ping(self) -> str:
+        """Answered at once, whatever else is being computed: empty, or why no task can be done."""
+        try:
+            self._load()
+        except StorageError as error:
+            return str(error)
+        return ""
 
-    def do(self, task: Callable[..., Any], view: View, *args: Any) -> tuple[Any] | None:
-        """The answer of a task, or None: then say again what is removed."""
+    def do(self, task: Callable[..., Any], view: View, *args: Any) -> tuple[Any] | str | None:
+        """The answer of a task, or None: then say again what is removed; or why there is none."""
         for token in view.forget:
             self._views.pop(token, None)
         if view.removed is not None:
@@ -104,9 +108,16 @@ class Shard:
         removed = self._views.get(view.token, NO_IDS) if view.how_many else NO_IDS
         if len(removed) != view.how_many:
             return None
+        try:
+            rows = self._load()
+        except StorageError as error:
+            return str(error)
+        return (task(Part(rows, self._share.first, removed), *args),)
+
+    def _load(self) -> Rows:
         if self._rows is None:
             self._rows = self._share.load()
-        return (task(Part(self._rows, self._share.first, removed), *args),)
+        return self._rows
 
 
 def use_threads(count: int) -> None:

@@ -15,8 +15,9 @@ from nextquery.arms.rows import Part, Rows
 from nextquery.arms.scan import Sums
 from nextquery.arms.search import Band, Found
 from nextquery.cluster import questions
+from nextquery.cluster.calls import Call, Sent
 from nextquery.cluster.merge import Hidden, band_for, merged
-from nextquery.cluster.shards import Call, Sent, Shards, Whereabouts
+from nextquery.cluster.shards import Shards, Whereabouts
 from nextquery.errors import InvalidInput
 
 _TOGETHER = 1024  # anchors in one request

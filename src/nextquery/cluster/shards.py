@@ -6,7 +6,7 @@ import shutil
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import ray
 from ray import exceptions
 
-from nextquery.arms.ids import NO_IDS
 from nextquery.arms.kernels import Ids, Vectors
 from nextquery.arms.rows import Part
+from nextquery.cluster.calls import Call, Fell, Sent
 from nextquery.cluster.connection import alive_nodes, connected_to
 from nextquery.cluster.shard import Shard, Share, View, warm_up
-from nextquery.errors import ClusterUnavailable, InvalidInput
+from nextquery.errors import ClusterUnavailable, InvalidInput, StorageError
 from nextquery.folders import Folder
 
 _LOST = (  # what an actor, its worker or its machine says by dying
@@ -35,23 +35,6 @@ _PAUSE = 0.05  # seconds before a call is sent again
 _STARTING = 120.0  # seconds for actors to start at all
 _RESPONSE = 5.0  # seconds in which an actor that lives answers a ping, or fewer by the deadline
 _SOON = 0.5  # but never fewer than these
-
-
-class Call(NamedTuple):
-    """One task for one shard, with the ids that the asking pool removed from its range."""
-
-    task: Callable[..., Any]
-    args: tuple[Any, ...] = ()
-    token: int = 0
-    removed: Ids = NO_IDS
-
-
-class Sent(NamedTuple):
-    """Calls under way, and the shards that were away already."""
-
-    calls: Mapping[int, Call]
-    refs: dict[Any, int]
-    away: list[int]
 
 
 class Whereabouts(NamedTuple):
@@ -107,6 +90,7 @@ class Shards:
         self.actors = {i: kind.remote(shares[i], threads, sharing) for i in held}
         self._stopped = False
         self._away: dict[int, Any] = {}  # a ping under way for each of them
+        self._unable: dict[int, str] = {}  # why one of them lives and can do nothing
         self._tokens, self._views = itertools.count(1), set[int]()
         self._told: dict[tuple[int, int], int] = {}
         self._forget: dict[int, deque[int]] = {i: deque() for i in held}
@@ -152,6 +136,8 @@ class Shards:
         """Where every shard that holds arms runs now."""
         answers, missing = self.gather(self.send(dict.fromkeys(self.actors, Call(_here))), deadline)
         if missing and deadline is not None:
+            for number in set(missing).intersection(self._unable):
+                raise StorageError(self._unable[number])
             raise ClusterUnavailable(
                 f"shards {', '.join(map(str, missing))} of {len(self.bounds) - 1} did not start "
                 f"within {deadline:g} s. Look at `ray status` and the logs of Ray on the machines."
@@ -178,9 +164,9 @@ class Shards:
     def gather(self, sent: Sent, deadline: float | None = None) -> tuple[dict[int, Any], list[int]]:
         """The answers by shard, and the shards that stayed away.
 
-        A shard is away when it fell and is not back before the deadline, or when it has neither
-        answered by then nor responds to a ping. One that works longer is waited for. An error in a
-        task itself is raised at once.
+        A shard is away when it fell and is not back before the deadline, when it has neither
+        answered by then nor responds to a ping, or when it cannot read its rows. One that works
+        longer is waited for. An error in a task itself is raised at once.
         """
         patience = self.deadline if deadline is None else deadline
         waiting, answers, missing = dict(sent.refs), dict[int, Any](), list(sent.away)
@@ -192,9 +178,9 @@ class Shards:
             for ref in ready:
                 number = waiting.pop(ref)
                 answer = self._answer(number, sent.calls[number], ref)
-                if not isinstance(answer, _Fell):
+                if not isinstance(answer, Fell):
                     answers[number] = answer
-                elif not answer.died or time.monotonic() < until[number]:
+                elif answer.ref and (not answer.died or time.monotonic() < until[number]):
                     waiting[answer.ref] = number
                 else:
                     missing.append(self._is_away(number))
@@ -209,12 +195,15 @@ class Shards:
     def refusal(self, missing: Sequence[int]) -> ClusterUnavailable:
         """The error that says which shards are away and what they hold."""
         held = sum(int(self.bounds[i + 1] - self.bounds[i]) for i in missing)
+        silent = (
+            f"no answer within the deadline of {self.deadline:g} s, now or when they were asked "
+            "before. Ray restarts them by itself where it can: look at `ray status`."
+        )
+        why = next((self._unable[i] for i in missing if i in self._unable), silent)
         return ClusterUnavailable(
             f"shards {', '.join(map(str, missing))} of {len(self.bounds) - 1}, which hold {held} "
-            f"of {self.bounds[-1]} arms, are away: no answer within the deadline of "
-            f"{self.deadline:g} s, now or when they were asked before. Ray restarts "
-            "them by itself where it can: look at `ray status`, ask again, or open the pool with "
-            "on_missing='partial' to be answered from the others."
+            f"of {self.bounds[-1]} arms, are away: {why} Ask again later; searches of a pool that "
+            "was opened with on_missing='partial' are answered from the others."
         )
 
     def _send(self, number: int, call: Call, *, tell: bool = False) -> Any:
@@ -231,16 +220,19 @@ class Shards:
         return actor
 
     def _answer(self, number: int, call: Call, ref: Any) -> Any:
-        """What a shard answered, or `_Fell` with the call sent again."""
+        """What a shard answered, or `Fell` with the call sent again."""
         try:
             answer = ray.get(ref)
         except exceptions.RayTaskError as error:
             raise error.cause from error
         except _LOST:
             time.sleep(_PAUSE)
-            return _Fell(self._send(number, call), died=True)
+            return Fell(self._send(number, call), died=True)
         if answer is None:  # it does not know what is removed: it is new, or started anew
-            return _Fell(self._send(number, call, tell=True))
+            return Fell(self._send(number, call, tell=True))
+        if isinstance(answer, str):
+            self._unable[number] = answer
+            return Fell(None)
         if len(call.removed) and call.token in self._views:
             self._told[number, call.token] = len(call.removed)
         return answer[0]
@@ -253,7 +245,19 @@ class Shards:
         ready, _ = ray.wait(
             list(pings), num_returns=len(pings), timeout=max(_SOON, min(_RESPONSE, self.deadline))
         )
-        return [pings[ref] for ref in ready if _succeeded(ref)]
+        return [pings[ref] for ref in ready if self._heard(pings[ref], ref)]
+
+    def _heard(self, number: int, ping: Any) -> bool:
+        """Whether a ping that has ended says that the shard can work."""
+        try:
+            problem: str = ray.get(ping)
+        except _LOST:
+            return False
+        if problem:
+            self._unable[number] = problem
+        else:
+            self._unable.pop(number, None)
+        return not problem
 
     def _is_away(self, number: int) -> int:
         self._away[number] = self._ping(number)
@@ -265,27 +269,16 @@ class Shards:
             return True
         if not ray.wait([ping], timeout=0)[0]:
             return False
-        if _succeeded(ping):
-            self._away.pop(number, None)
-            return True
-        self._is_away(number)
-        return False
-
-
-class _Fell(NamedTuple):
-    ref: Any
-    died: bool = False
+        if not self._heard(number, ping):  # that was then, and it may be back by now
+            self._away[number] = ping = self._ping(number)
+            if not ray.wait([ping], timeout=_SOON)[0] or not self._heard(number, ping):
+                return False
+        self._away.pop(number, None)
+        return True
 
 
 def _here(part: Part) -> tuple[str, int]:
     return str(ray.get_runtime_context().get_node_id()), os.getpid()
-
-
-def _succeeded(ref: Any) -> bool:
-    try:
-        return bool(ray.get(ref))
-    except _LOST:
-        return False
 
 
 def _drained(tokens: deque[int]) -> list[int]:
