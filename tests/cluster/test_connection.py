@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,19 @@ def test_after_a_shutdown_nothing_is_asked_of_any_ray(cluster: str) -> None:
 @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:99999", ":6379"])
 def test_an_address_that_is_none(address: str) -> None:
     assert "host:port" in joining(address).stdout
+
+
+def test_what_ray_says_is_no_answer(
+    cluster: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A worker that died is told of in the log; standard output is for answers."""
+    with pytest.raises(ray.exceptions.WorkerCrashedError):
+        ray.get(ray.remote(max_retries=0)(lambda: os._exit(1)).remote())
+    until = time.monotonic() + 200
+    while "A worker died" not in caplog.text:
+        assert time.monotonic() < until, "Ray said nothing"
+        time.sleep(0.05)
+    assert capfd.readouterr().out == ""
 
 
 def test_workers_import_what_this_process_does(cluster: str) -> None:

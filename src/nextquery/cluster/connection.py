@@ -5,10 +5,12 @@ home folder that later clusters then enforce. So the mode is set here, before Ra
 program that imports Ray first must set it itself.
 """
 
+import logging
 import os
 import secrets
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,10 @@ if "ray" not in sys.modules:
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # tells nobody what runs here
 
 import ray  # noqa: E402
+from ray._private import worker as _worker  # noqa: E402
 from ray._private.services import get_ray_address_from_environment  # noqa: E402
 
+_LOGGER = logging.getLogger("nextquery.cluster")
 _OBJECTS = 256 << 20  # bytes of a local Ray's object store: answers pass through it, not the arms
 _names: set[str] = set()  # by which this process has joined
 _PATIENCE = 5.0  # seconds for a head node to take a connection
@@ -108,4 +112,11 @@ def _join(address: str) -> None:
 
 
 def _init(**options: Any) -> None:
+    # Ray prints on standard output when a worker died, whatever it is told; that is for answers.
+    setattr(_worker, "print_to_stdstream", _to_the_log)  # noqa: B010  (no part of Ray's types)
     ray.init(log_to_driver=False, logging_level="warning", **options)
+
+
+def _to_the_log(data: Mapping[str, Any], **_: object) -> None:
+    for line in data["lines"]:
+        _LOGGER.warning("Ray: %s", str(line).strip())

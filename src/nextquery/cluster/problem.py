@@ -139,8 +139,10 @@ class Problem(NamedTuple):
 def _size(count: int) -> str:
     """Bytes for people.
 
-    >>> _size(5 << 20), _size(3 << 30)
-    ('5.0 MiB', '3.0 GiB')
+    >>> _size(1000), _size(5 << 20), _size(3 << 30)
+    ('1,000 bytes', '5.0 MiB', '3.0 GiB')
     """
+    if count < 2**20:
+        return f"{count:,} bytes"
     unit, name = (2**30, "GiB") if count >= 2**30 else (2**20, "MiB")
     return f"{count / unit:,.1f} {name}"

@@ -1,18 +1,17 @@
 """The two selections the paper calls naive: a threshold on preference, and sampling by it."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nextquery.arms.kernels import Ids, Vectors
-from nextquery.arms.rows import Part
 from nextquery.arms.scan import Sums
-from nextquery.arms.search import Band, Found, error_bound
+from nextquery.arms.search import Band, Found
 from nextquery.checks import number, whole_number
 from nextquery.preference import Mass, of_mass
-from nextquery.select.base import Floats, Request, Selector
+from nextquery.select.base import Request, Selector
+from nextquery.select.race import Race, Runners, possible
 
+_TOGETHER = 256  # anchors in one question to all parts
 _SLACK = 1 - 1e-9  # collect a little more than the bound, then decide by the preference itself
 
 
@@ -92,11 +91,21 @@ class PreferenceSample(Selector):
 
     def _pick(self, request: Request) -> tuple[Sums, list[Found]]:
         _, sums = request.scan([], self.epsilon)
-        picked = [self._sample(request, request.mass(sums, i), i) for i in range(len(sums.total))]
-        return sums._replace(missing=max([sums.missing, *(f.missing for f in picked)])), picked
+        masses = [request.mass(sums, i) for i in range(len(request.anchors))]
+        races = [self._race(request, mass, i) for i, mass in enumerate(masses)]
+        picked, missing = list[Found](), sums.missing
+        for start in range(0, len(races), _TOGETHER):
+            now = slice(start, start + _TOGETHER)
+            parts, away = request.pool.on_parts(possible, races[now])
+            missing = max(missing, away)
+            for race, mass, told in zip(
+                races[now], masses[now], zip(*parts, strict=True), strict=True
+            ):
+                picked.append(self._first(race, mass, told))
+        return sums._replace(missing=missing), picked
 
-    def _sample(self, request: Request, mass: Mass, i: int) -> Found:
-        race = Race(
+    def _race(self, request: Request, mass: Mass, i: int) -> Race:
+        return Race(
             request.anchors[i],
             int(request.rng.integers(1 << 63)),
             np.union1d(request.exclude[i], request.keep[i]),
@@ -106,79 +115,14 @@ class PreferenceSample(Selector):
             _slope(mass, self.reading, similar=False),
             mass.total <= 0,
         )
-        parts, missing = request.pool.on_parts(_possible, race)
-        arms, times = (np.concatenate(column) for column in zip(*parts, strict=True))
-        similarities = request.score(i, arms)
+
+    def _first(self, race: Race, mass: Mass, told: Sequence[Runners]) -> Found:
+        """The sample, from what the parts told."""
+        arms, times, similarities = (np.concatenate(column) for column in zip(*told, strict=True))
         with np.errstate(divide="ignore"):
             arrivals = times / self._preferences(similarities, mass)
         first = np.lexsort((times, arrivals))[: race.wanted]
-        return Found(arms[first], similarities[first], missing)
-
-
-class Race(NamedTuple):
-    """Who is among the earliest: every arm's time follows from `seed` and its id alone.
-
-    So a part of the pool can tell, without the others, which of its arms may be.
-    """
-
-    anchor: Vectors
-    seed: int
-    taken: Ids  # sorted; they do not take part
-    wanted: int
-    epsilon: float
-    above: float  # P per unit of similarity from ε on
-    under: float  # and below
-    uniform: bool  # P is the same for all arms
-
-    def times(self, first: int, arms: int) -> Floats:
-        """Exponential times of rate 1 for a run of ids."""
-        counter, skipped = divmod(first, 4)  # Philox gives four numbers a step
-        numbers = np.random.Generator(np.random.Philox(key=self.seed).advance(counter))
-        return -np.log(1 - numbers.random(skipped + arms)[skipped:])
-
-    def bounds(self, part: Part) -> tuple[Floats, Floats]:
-        """P of every row of a part is at least and at most so much, judged by float32 products."""
-        if self.uniform:
-            return (np.ones(len(part.rows)),) * 2
-        products = np.concatenate([rows @ self.anchor for rows in part.rows.segments()])
-        near, error = products.astype(np.float64), error_bound(part.rows.dim)
-        surely, surely_not = near >= self.epsilon + error, near < self.epsilon - error
-        sides = self.above, self.under
-        least = np.select([surely, surely_not], sides, min(sides)) * (near - error)
-        most = np.select([surely, surely_not], sides, max(sides)) * (near + error)
-        return np.maximum(least, 0), np.maximum(most, 0)
-
-
-def _possible(part: Part, race: Race) -> tuple[Ids, Floats]:
-    """The arms of a part that may be among the earliest, and their times."""
-    taken = race.taken[
-        slice(*np.searchsorted(race.taken, (part.first, part.first + len(part.rows))))
-    ]
-    takes_part = np.ones(len(part.rows), bool)
-    takes_part[part.removed], takes_part[taken - part.first] = False, False
-    rows = np.flatnonzero(takes_part)
-    times = race.times(part.first, len(part.rows))[rows]
-    if race.wanted < len(rows):
-        with np.errstate(divide="ignore"):
-            latest, earliest = (times / bound[rows] for bound in race.bounds(part))
-        may = _not_behind(earliest, latest, times, race.wanted)
-        rows, times = rows[may], times[may]
-    return rows + part.first, times
-
-
-def _not_behind(earliest: Floats, latest: Floats, times: Floats, wanted: int) -> NDArray[np.bool_]:
-    """Who is not surely behind `wanted` others; where nobody arrives, times decide."""
-    if wanted == 0:
-        return np.zeros(len(times), bool)
-    never = np.isinf(latest)
-    arriving = len(times) - int(never.sum())
-    may: NDArray[np.bool_]
-    if wanted <= arriving:
-        may = earliest <= np.partition(latest, wanted - 1)[wanted - 1]
-    else:
-        rest = wanted - arriving
-        may = np.isfinite(earliest) | (times <= np.partition(times[never], rest - 1)[rest - 1])
-    return may
+        return Found(arms[first], similarities[first])
 
 
 def _slope(mass: Mass, reading: str, *, similar: bool) -> float:

@@ -101,7 +101,11 @@ def _nearest(name: str, known: set[str]) -> str:
 def _in_words(error: ValidationError, origins: Mapping[str, str]) -> str:
     said = []
     for problem in error.errors(include_url=False):
-        name = str(problem["loc"][0]) if problem["loc"] else "settings"
+        allowed = problem["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+        if not problem["loc"]:  # of several settings together: it names them
+            said.append(f"{allowed}.")
+            continue
+        name = str(problem["loc"][0])
         origin = origins.get(name, "default")
         if problem["type"] == "extra_forbidden":
             said.append(
@@ -109,8 +113,7 @@ def _in_words(error: ValidationError, origins: Mapping[str, str]) -> str:
             )
             continue
         secret = name == "user_hash_secret"
-        value = "a hidden value" if secret or not problem["loc"] else repr(problem["input"])
+        value = "a hidden value" if secret else repr(problem["input"])
         value = without_password(value) if name == "store" else value
-        allowed = problem["msg"].removeprefix("Value error, ").replace("Input should", "it should")
         said.append(f"{name} ({origin}): received {value}; {allowed}.")
     return "\n".join([*said, "nextquery config show prints every setting with where it came from."])

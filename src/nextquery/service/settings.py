@@ -211,7 +211,9 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _shards_of_a_cluster(self) -> "Settings":
         if self.shards is not None and self.cluster is None:
-            raise ValueError(f"shards={self.shards} needs a cluster: name one, or leave it out")
+            raise ValueError(
+                f"shards={self.shards} needs a cluster: name one (--cluster), or leave it out"
+            )
         return self
 
     def engine_options(self) -> EngineOptions:

@@ -1,0 +1,93 @@
+"""A race of all arms in which each part of a pool knows by itself who may come in early."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.arms.blocks import Blocks
+from nextquery.arms.kernels import Floats, Ids, Vectors
+from nextquery.arms.rows import Part
+from nextquery.arms.search import error_bound
+
+
+class Race(NamedTuple):
+    """Who is among the earliest: every arm's time follows from `seed` and its id alone.
+
+    So a part of the pool can tell, without the others, which of its arms may be.
+    """
+
+    anchor: Vectors
+    seed: int
+    taken: Ids  # sorted; they do not take part
+    wanted: int
+    epsilon: float
+    above: float  # P per unit of similarity from ε on
+    under: float  # and below
+    uniform: bool  # P is the same for all arms
+
+    def times(self, first: int, arms: int) -> Floats:
+        """Exponential times of rate 1 for a run of ids."""
+        counter, skipped = divmod(first, 4)  # Philox gives four numbers a step
+        numbers = np.random.Generator(np.random.Philox(key=self.seed).advance(counter))
+        return -np.log(1 - numbers.random(skipped + arms)[skipped:])
+
+    def bounds(self, part: Part) -> tuple[Floats, Floats]:
+        """P of every row of a part is at least and at most so much, judged by float32 products."""
+        if self.uniform:
+            return (np.ones(len(part.rows)),) * 2
+        products = np.concatenate([rows @ self.anchor for rows in part.rows.segments()])
+        near, error = products.astype(np.float64), error_bound(part.rows.dim)
+        surely, surely_not = near >= self.epsilon + error, near < self.epsilon - error
+        sides = self.above, self.under
+        least = np.select([surely, surely_not], sides, min(sides)) * (near - error)
+        most = np.select([surely, surely_not], sides, max(sides)) * (near + error)
+        return np.maximum(least, 0), np.maximum(most, 0)
+
+
+class Runners(NamedTuple):
+    """Arms that may be among the earliest, with their times and exact similarities."""
+
+    arms: Ids
+    times: Floats
+    similarities: Floats
+
+
+def possible(part: Part, races: Sequence[Race]) -> list[Runners]:
+    """For every race, who of this part may be among the earliest."""
+    blocks = Blocks(part.rows.segments(), part.removed)
+    told = []
+    for race in races:
+        rows, times = _runners(part, race)
+        told.append(Runners(rows + part.first, times, blocks.score(rows, race.anchor)))
+    return told
+
+
+def _runners(part: Part, race: Race) -> tuple[Ids, Floats]:
+    ends = np.searchsorted(race.taken, (part.first, part.first + len(part.rows)))
+    takes_part = np.ones(len(part.rows), bool)
+    takes_part[part.removed], takes_part[race.taken[slice(*ends)] - part.first] = False, False
+    rows = np.flatnonzero(takes_part)
+    times = race.times(part.first, len(part.rows))[rows]
+    if race.wanted < len(rows):
+        with np.errstate(divide="ignore"):
+            latest, earliest = (times / bound[rows] for bound in race.bounds(part))
+        may = not_behind(earliest, latest, times, race.wanted)
+        rows, times = rows[may], times[may]
+    return rows, times
+
+
+def not_behind(earliest: Floats, latest: Floats, times: Floats, wanted: int) -> NDArray[np.bool_]:
+    """Who is not surely behind `wanted` others; where nobody arrives, times decide."""
+    if wanted == 0:
+        return np.zeros(len(times), bool)
+    never = np.isinf(latest)
+    arriving = len(times) - int(never.sum())
+    may: NDArray[np.bool_]
+    if wanted <= arriving:
+        may = earliest <= np.partition(latest, wanted - 1)[wanted - 1]
+    else:
+        rest = wanted - arriving
+        may = np.isfinite(earliest) | (times <= np.partition(times[never], rest - 1)[rest - 1])
+    return may
