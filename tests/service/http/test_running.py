@@ -30,6 +30,7 @@ from nextquery.service.keys import KeyRing
 from nextquery.service.process import ServiceProcess
 from nextquery.service.store import Store
 from tests.service.http.test_scopes import BODIES
+from tests.service.worlds import until
 
 
 @pytest.fixture(scope="module")
@@ -149,8 +150,9 @@ def test_two_workers_answer_from_one_log_and_end_with_their_parent(
             after = client.recommend("dog food", session_id=f"t{number}", m=20)
             assert blocked not in [entry.text for entry in after.recommendations]
     with nq.Client(service.url) as client:
-        metrics = client._http.get("/metrics").text
-        assert 'nextquery_requests_total{route="/v1/recommend",status="200"} 50.0' in metrics
+        counted = 'nextquery_requests_total{route="/v1/recommend",status="200"} 50.0'
+        # (A worker counts a request just after it was answered.)
+        assert until(lambda: counted in client._http.get("/metrics").text)
     workers = psutil.Process(service.process.pid).children(recursive=True)
     assert len(workers) >= 2
     os.kill(service.process.pid, signal.SIGKILL)

@@ -32,7 +32,7 @@ def test_a_slow_answer(service: ServiceProcess, open_page: Open) -> None:
     expect(page.locator(".chip").first).to_be_visible()
 
     held: list[Route] = []
-    page.route("**/v1/recommend", held.append)
+    page.route("**/v1/recommend", lambda route: held.append(route))
     page.locator("#box").fill("cat food")
     page.locator("#box").press("Enter")
     expect(page.locator("#cards .bone").first).to_be_visible()
