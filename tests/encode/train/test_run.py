@@ -144,6 +144,17 @@ def test_a_kill_between_two_looks_costs_the_steps_since_the_last_checkpoint(
     assert alone.reader.of(everything).tobytes() == again.reader.of(everything).tobytes()
 
 
+def test_another_split_of_the_same_data_starts_anew(topics: World, tmp_path: Path) -> None:
+    """Else sessions that were learnt from would judge, under the name of the newest."""
+    options = replace(SMALL, epochs=1, checks=1)
+    learn(*topics, options, timed=False, work=tmp_path / "one")
+    second = learn(*topics, options, timed=True, work=tmp_path / "one")
+    alone = learn(*topics, options, timed=True, work=tmp_path / "alone")
+    everything = np.arange(len(topics.texts))
+    assert second.reader.of(everything).tobytes() == alone.reader.of(everything).tobytes()
+    assert second.report["data"]["split"] == "newest"
+
+
 def sentence_model(folder: Path, texts: list[str], *, seed: int = 0) -> str:
     """A tiny one; sentence-transformers reads such a folder."""
     from transformers import PreTrainedTokenizerFast

@@ -94,7 +94,9 @@ def learn(
     held_out = np.random.default_rng([options.seed, 5])
     validation = Validation(np.arange(len(texts)), split.validation, held_out)
     start = None if backbone is None else weights_hash(backbone)
-    made_from = [data, hashlib.sha256(tokenizer).hexdigest(), start, _versions(), device.type]
+    parts = [data_hash((), part) for part in split]  # which sessions judge is part of a training
+    made_from = [data, parts, hashlib.sha256(tokenizer).hexdigest(), start]
+    made_from += [_versions(), device.type]
     run = _Run(options, work, made_from, validation, autocast, say)
     stages: list[Stage] = []
     if backbone is None:
