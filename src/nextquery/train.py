@@ -26,6 +26,7 @@ from nextquery.logs import LogOptions
 from nextquery.working import work_on
 
 if TYPE_CHECKING:
+    from nextquery.encode.train.checkpoints import Note
     from nextquery.encode.train.finish import Trained
     from nextquery.encode.train.loop import Say
 
@@ -41,6 +42,7 @@ def train(
     hold_out: int = 0,
     progress: Callable[[str, float | None], None] = lambda stage, done: None,
     say: "Say" = lambda stage, check, steps: None,
+    note: "Note" = lambda said: None,
 ) -> dict[str, Any]:
     """Train an encoder on a log; an older one at `out` stands until the new one is whole.
 
@@ -53,6 +55,8 @@ def train(
     hold_out : so many of the newest sessions (at most half) are not looked at, for replays.
     progress : called with the stage and the share of it that is done.
     say : called at each look at the validation sessions.
+    note : called with a sentence about what a person should know: a checkpoint that cannot be
+        used, parts of a start model that are left out, a stage that did not help.
 
     Returns what ``training.json`` says.
     """
@@ -74,14 +78,11 @@ def train(
         own = [texts[i] for i in seen.tolist()]
         timed = bool(np.isfinite(np.asarray(origin.session_times)).all())
         try:
-            learnt = learn(
-                own, sessions, options, timed=timed, work=work, progress=progress, say=say
-            )
+            watched: Any = {"progress": progress, "say": say, "note": note}
+            learnt = learn(own, sessions, options, timed=timed, work=work, **watched)
         except (InvalidInput, StorageError):
-            if set(os.listdir(work)) <= {
-                PREPARED,
-                LOCK,
-            }:  # nothing was learnt: keep none of the log
+            nothing_learnt = set(os.listdir(work)) <= {PREPARED, LOCK}
+            if nothing_learnt:  # keep none of the log
                 shutil.rmtree(work, ignore_errors=True)
             raise
         made = finish(learnt, own, progress=progress)

@@ -17,7 +17,6 @@ from nextquery.encode.train.checkpoints import Checkpoints, Progress, weights_of
 from nextquery.encode.train.data import Split, Tokenised, lines, tokenise
 from nextquery.encode.train.masked import MaskedLM
 from nextquery.encode.train.model import published
-from nextquery.errors import Damaged
 from tests.encode.train.world import SMALL, World
 
 
@@ -109,10 +108,15 @@ def test_a_checkpoint_is_known_by_what_it_was_made_from(tmp_path: Path) -> None:
     optimizer = torch.optim.AdamW(module.parameters(), lr=0.1)
     module(torch.ones(1, 2)).sum().backward()
     optimizer.step()
-    ours = Checkpoints(tmp_path / "c", made_from="a", every=0)
+    notes: list[str] = []
+    ours = Checkpoints(tmp_path, "c", made_from="a", every=0, note=notes.append)
     assert ours.restore(module, optimizer) is None
     ours.save(Progress(step=7), module, optimizer, weights_of(module))
-    assert Checkpoints(tmp_path / "c", made_from="b", every=0).restore(module, optimizer) is None
+    assert not notes
+    theirs = Checkpoints(tmp_path, "c", made_from="b", every=0, note=notes.append)
+    assert theirs.restore(module, optimizer) is None
+    assert "at step 7, was made from other data, options or versions" in notes.pop()
+    theirs.save(Progress(step=3), module, optimizer, weights_of(module))  # ours stays
     other = torch.nn.Linear(2, 2)
     again = torch.optim.AdamW(other.parameters(), lr=0.1)
     restored = ours.restore(other, again)
@@ -123,7 +127,26 @@ def test_a_checkpoint_is_known_by_what_it_was_made_from(tmp_path: Path) -> None:
         one(torch.ones(1, 2)).square().sum().backward()
         two.step()
     assert torch.equal(module.weight, other.weight)
-    damaged = next((tmp_path / "c").glob("weights-*"))
+    assert not notes
+
+
+@pytest.mark.parametrize("name", ["weights-*", "manifest.json"])
+def test_a_damaged_checkpoint_is_no_dead_end(tmp_path: Path, name: str) -> None:
+    module = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(module.parameters())
+    notes: list[str] = []
+    ours = Checkpoints(tmp_path, "c", made_from="a", every=0, note=notes.append)
+    ours.save(Progress(step=7), module, optimizer, weights_of(module))
+    before = weights_of(module)
+    damaged = next(ours.path.glob(name))
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
-    with pytest.raises(Damaged):
-        ours.restore(other, again)
+    assert ours.restore(module, optimizer) is None
+    assert "is damaged or incomplete: it is removed, and the stage c starts anew" in notes.pop()
+    assert {k: v.tolist() for k, v in weights_of(module).items()} == {
+        k: v.tolist() for k, v in before.items()
+    }
+    ours.save(Progress(step=1), module, optimizer, weights_of(module))
+    restored = ours.restore(module, optimizer)
+    assert restored is not None
+    assert restored[0].step == 1
+    assert not notes

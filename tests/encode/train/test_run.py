@@ -116,23 +116,47 @@ def test_the_report_says_what_was_done(bert: Whole, topics: World) -> None:
     assert report["seconds"] > 0
 
 
-def test_a_kill_between_two_looks_costs_the_steps_since_the_last_checkpoint(
-    topics: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = replace(SMALL, epochs=2, checks=1, checkpoint_seconds=0.0)  # one look, at the end
-    alone = learn(*topics, options, timed=True, work=tmp_path / "alone")
-    step, taken, lose_power_at = loop._step, list[int](), 20
+def steps_taken(monkeypatch: pytest.MonkeyPatch, *, lose_power_at: int) -> list[int]:
+    """The numbers of all steps from now on; the power fails once, before the one named."""
+    step, taken, failed = loop._step, list[int](), False
 
     def watched(objective: Any, optimizer: Any, number: int, *rest: Any) -> Any:
-        if number == lose_power_at:
+        nonlocal failed
+        if number == lose_power_at and not failed:
+            failed = True
             raise KeyboardInterrupt
         taken.append(number)
         return step(objective, optimizer, number, *rest)
 
     monkeypatch.setattr(loop, "_step", watched)
+    return taken
+
+
+def test_a_mistyped_option_leaves_the_checkpoint_of_the_right_one(
+    topics: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = replace(SMALL, epochs=1, checks=1, checkpoint_seconds=0.0)
+    taken, notes = steps_taken(monkeypatch, lose_power_at=9), list[str]()
+    with pytest.raises(KeyboardInterrupt):
+        learn(*topics, options, timed=True, work=tmp_path, note=notes.append)
+    assert not notes
+    mistyped = replace(options, mlm_rate=3e-2)
+    learn(*topics, mistyped, timed=True, work=tmp_path, note=notes.append)
+    assert "at step 9, was made from other data, options" in notes.pop()
+    on = replace(options, device="auto" if not torch.cuda.is_available() else "cpu")
+    learn(*topics, on, timed=True, work=tmp_path, note=notes.append)  # the same device all the same
+    assert not notes
+    assert taken == [*range(9), *range(16), *range(9, 16)]
+
+
+def test_a_kill_between_two_looks_costs_the_steps_since_the_last_checkpoint(
+    topics: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = replace(SMALL, epochs=2, checks=1, checkpoint_seconds=0.0)  # one look, at the end
+    alone = learn(*topics, options, timed=True, work=tmp_path / "alone")
+    taken = steps_taken(monkeypatch, lose_power_at=20)
     with pytest.raises(KeyboardInterrupt):
         learn(*topics, options, timed=True, work=tmp_path / "killed")
-    lose_power_at = -1
     again = learn(*topics, options, timed=True, work=tmp_path / "killed")
     assert taken == list(range(alone.report["stages"][0]["steps"]))  # none twice
     curves = [

@@ -172,5 +172,8 @@ def test_a_full_disk_loses_nothing(log: Path, encoder: Path, tmp_path: Path) -> 
     code, _, errors = told(process)
     assert code == 4, errors
     assert "could not write" in errors
+    assert "There is no checkpoint to go on from" in errors
+    assert "last checkpoint" not in errors
+    assert not list(encoder.parent.glob(".*.work"))
     assert "Traceback" not in errors
     assert before == {f: f.read_bytes() for f in sorted(encoder.rglob("*")) if f.is_file()}

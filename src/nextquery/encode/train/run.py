@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,15 @@ from nextquery.encode.sessions import Sessions
 from nextquery.encode.tokens import Tokens
 from nextquery.encode.train import model as models
 from nextquery.encode.train import vocabulary
-from nextquery.encode.train.checkpoints import Checkpoints, weights_of
+from nextquery.encode.train.checkpoints import Checkpoints, Note, weights_of
 from nextquery.encode.train.contrastive import Contrastive
 from nextquery.encode.train.data import Split, Tokenised, lines, tokenise
 from nextquery.encode.train.loop import Objective, Say, Stage, train
 from nextquery.encode.train.masked import MaskedLM
 from nextquery.encode.train.options import TrainOptions
-from nextquery.errors import InvalidInput
+from nextquery.errors import InvalidInput, StorageError
 
-_NOT_LEARNT_FROM = ("checkpoint_seconds", "static")
+_NOT_LEARNT_FROM = ("checkpoint_seconds", "static", "device")  # its kind is hashed itself
 _NOT_IN_MASKED_LM = (
     "method",
     "start",
@@ -70,6 +70,7 @@ def learn(
     work: Path,
     say: Say = lambda stage, check, steps: None,
     progress: Telling = lambda stage, done: None,
+    note: Note = lambda said: None,
 ) -> Learnt:
     """Train on distinct texts and sessions of positions in them.
 
@@ -79,6 +80,7 @@ def learn(
     work : a folder for checkpoints. A run with the same data and options goes on from them.
     say : called at each look at the held-out sessions: stage, figures, steps planned.
     progress : called with the stage of the work around the training and the share that is done.
+    note : called with a sentence about what a person should know and could not see.
     """
     device, autocast = device_for(options)
     split = Split.of(sessions, timed=timed, seed=options.seed)
@@ -97,7 +99,7 @@ def learn(
     parts = [data_hash((), part) for part in split]  # which sessions judge is part of a training
     made_from = [data, parts, hashlib.sha256(tokenizer).hexdigest(), start]
     made_from += [_versions(), device.type]
-    run = _Run(options, work, made_from, validation, autocast, say)
+    run = _Run(options, work, made_from, validation, autocast, say, note)
     stages: list[Stage] = []
     if backbone is None:
         mlm = models.published(options, Tokens(tokenizer).size).to(device)
@@ -148,6 +150,8 @@ class _Run:
     validation: Validation
     autocast: Any
     say: Say
+    note: Note
+    checkpoints: list[Checkpoints] = field(default_factory=list)
 
     def stage(self, objective: Objective, reader: models.Reader, ignored: Sequence[str]) -> Stage:
         """Train one stage, from its checkpoint where there is one made from the same."""
@@ -156,18 +160,30 @@ class _Run:
             del used[name]
         said = json.dumps([self.made_from, used], sort_keys=True)
         checkpoints = Checkpoints(
-            self.work / objective.name,
+            self.work,
+            objective.name,
             made_from=hashlib.sha256(said.encode()).hexdigest(),
             every=self.options.checkpoint_seconds,
+            note=self.note,
         )
-        return train(
-            objective,
-            floor=lambda: round(1 - self.validation.recall(reader), 6),
-            checkpoints=checkpoints,
-            options=self.options,
-            autocast=self.autocast,
-            say=self.say,
-        )
+        self.checkpoints.append(checkpoints)
+        try:
+            return train(
+                objective,
+                floor=lambda: round(1 - self.validation.recall(reader), 6),
+                checkpoints=checkpoints,
+                options=self.options,
+                autocast=self.autocast,
+                say=self.say,
+            )
+        except StorageError as error:
+            stands = (
+                f"The training stands at its last checkpoint in {self.work}; the same command "
+                "goes on from there."
+                if any(one.stands() for one in self.checkpoints)
+                else "There is no checkpoint to go on from: the same command starts anew."
+            )
+            raise StorageError(f"{error} {stands}") from error
 
 
 def data_hash(texts: Sequence[str], sessions: Sessions) -> str:
