@@ -1,5 +1,6 @@
 """The parts of training, each beside an oracle."""
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from nextquery.encode import Sessions, infonce
 from nextquery.encode.distil import distil, table_of
 from nextquery.encode.static import StaticEncoder
 from nextquery.encode.tokens import Tokens
-from nextquery.encode.train import contrastive, vocabulary
+from nextquery.encode.train import contrastive, loop, vocabulary
 from nextquery.encode.train.checkpoints import Checkpoints, Progress, weights_of
 from nextquery.encode.train.data import Split, Tokenised, lines, tokenise
 from nextquery.encode.train.masked import MaskedLM
@@ -29,6 +30,30 @@ def test_the_loss_is_that_of_the_gradient_by_hand(rng: np.random.Generator) -> N
     assert masked.numpy().tolist() == copies.tolist()
     ours = float(contrastive.info_nce(u, v, masked, 0.1))
     assert ours == pytest.approx(infonce.info_nce(left, right, copies, 0.1).loss, rel=1e-5)
+
+
+def test_the_loss_is_exact_where_products_are_rounded(rng: np.random.Generator) -> None:
+    u, v = torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(2, 64, 16))), dim=-1)
+    copies = torch.zeros(64, 64, dtype=torch.bool)
+    exact = float(contrastive.info_nce(u, v, copies, 0.05))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (u.float() @ v.float().T).dtype == torch.bfloat16  # else this shows nothing
+        assert float(contrastive.info_nce(u, v, copies, 0.05)) == exact
+
+
+def test_every_step_learns(topics: World) -> None:
+    """The last one too, and a single one."""
+    rows = tokenise(vocabulary.learn(topics.texts, 400), topics.texts, 64)
+    read = Tokenised(lines(rows, topics.sessions, 256), torch.device("cpu"), pad=0)
+    task = MaskedLM(published(SMALL, 400), read, read, SMALL)
+    optimizer = torch.optim.AdamW(task.groups(), lr=0.0)
+    for task.steps in (1, 3, 100):
+        sizes = []
+        for step in range(task.steps):
+            loop._step(task, optimizer, step, 0, contextlib.nullcontext)
+            sizes.append(optimizer.param_groups[0]["lr"])
+        assert min(sizes) > 0
+        assert max(sizes) <= SMALL.mlm_rate
 
 
 @given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=60), tokens=st.integers(1, 200))

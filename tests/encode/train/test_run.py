@@ -11,7 +11,7 @@ import torch
 from nextquery.encode import Encoder, Sessions, TrainedEncoder
 from nextquery.encode.train import TrainOptions, loop, vocabulary
 from nextquery.encode.train.data import tokenise
-from nextquery.encode.train.model import published
+from nextquery.encode.train.model import pretrained, published
 from nextquery.encode.train.run import learn
 from nextquery.errors import InvalidInput
 from tests.encode.train.world import SMALL, Whole, World, trained
@@ -207,6 +207,47 @@ def test_another_start_under_the_same_name_starts_anew(odd: World, tmp_path: Pat
         learn(*odd, long, timed=False, work=tmp_path / "work")
 
 
+def test_what_of_a_sentence_model_is_left_out_is_said(odd: World, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import modules
+
+    start, notes = sentence_model(tmp_path / "plain", odd.texts), list[str]()
+    pretrained(start, 64, notes.append)
+    assert not notes  # a mean, as ours
+    transformer: Any = modules.Transformer(start)
+    rest = [modules.Pooling(32, pooling_mode="cls"), modules.Dense(32, 8), modules.Normalize()]
+    SentenceTransformer(modules=[transformer, *rest]).save(str(tmp_path / "more"))
+    pretrained(str(tmp_path / "more"), 64, notes.append)
+    assert notes[0].endswith("the mean of its tokens; left out: pooling (cls), Dense.")
+
+
+def test_an_exported_encoder_is_no_start(contrastive: Whole, odd: World, tmp_path: Path) -> None:
+    contrastive.made.encoder.save(tmp_path / "encoder")
+    options = replace(SMALL, method="contrastive", start=str(tmp_path / "encoder"))
+    with pytest.raises(InvalidInput, match=r"cannot start from .* cannot be trained on\. Give"):
+        learn(*odd, options, timed=True, work=tmp_path)
+
+
+def test_a_stage_that_did_harm_is_named(bert: Whole, topics: World, work: Path) -> None:
+    options = replace(SMALL, method="contrastive", steps=1, dim=1)  # one number for 40 topics
+    notes: list[str] = []
+    report = learn(*topics, options, timed=True, work=work, note=notes.append).report
+    before, after = (stage["curve"][-1]["floor"] for stage in report["stages"])
+    assert after > before
+    assert any(f"worse than the {before:.3f} that masked-LM ended with" in note for note in notes)
+
+
+@pytest.mark.parametrize("wordless", [slice(None), slice(0, 8, 1), slice(-8, None)])
+def test_sessions_without_a_word_are_refused(tmp_path: Path, wordless: slice) -> None:
+    """Of all texts, of those that are learnt from, of those that judge."""
+    texts = [f"{name * 3} food" for name in "abcdefghijklmnop"]
+    texts[wordless] = [("[SEP]" * i, "\x01" * i)[i % 2] for i in range(len(texts[wordless]))]
+    old = [[2 * (s % 4), 2 * (s % 4) + 1] for s in range(36)]
+    sessions = Sessions.of([*old, *[[8 + 2 * s, 9 + 2 * s] for s in range(4)]])
+    with pytest.raises(InvalidInput, match="no words to learn from: no query of the"):
+        learn(texts, sessions, SMALL, timed=True, work=tmp_path)
+
+
 def test_starts_from_a_sentence_model_with_a_residual(odd: World, tmp_path: Path) -> None:
     start = sentence_model(tmp_path / "model", odd.texts)
     options = replace(
@@ -227,8 +268,9 @@ def test_refusals(topics: World, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"at least 20 sessions .* received 19"):
         learn(topics.texts, few, SMALL, timed=True, work=tmp_path)
     no_model = replace(SMALL, method="contrastive", start=str(tmp_path / "nowhere"))
-    with pytest.raises(InvalidInput, match="could not start from the sentence model"):
+    with pytest.raises(InvalidInput, match="could not start from the sentence model") as refused:
         learn(*topics, no_model, timed=True, work=tmp_path)
+    assert ".." not in str(refused.value)
     with pytest.raises(InvalidInput, match="dim must be at most hidden, 32; received 33"):
         replace(SMALL, method="contrastive", dim=33)
     with pytest.raises(InvalidInput, match="nextquery train LOG"):

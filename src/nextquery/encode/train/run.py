@@ -4,10 +4,8 @@ import contextlib
 import functools
 import hashlib
 import json
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,10 @@ from nextquery.encode.sessions import Sessions
 from nextquery.encode.tokens import Tokens
 from nextquery.encode.train import model as models
 from nextquery.encode.train import vocabulary
-from nextquery.encode.train.checkpoints import Checkpoints, Note, weights_of
+from nextquery.encode.train.checkpoints import Checkpoints, Note
 from nextquery.encode.train.contrastive import Contrastive
 from nextquery.encode.train.data import Split, Tokenised, lines, tokenise
+from nextquery.encode.train.facts import data_hash, hardware, versions, weights_hash
 from nextquery.encode.train.loop import Objective, Say, Stage, train
 from nextquery.encode.train.masked import MaskedLM
 from nextquery.encode.train.options import TrainOptions
@@ -40,8 +39,6 @@ _NOT_IN_MASKED_LM = (
     "residual",
     "patience",
 )
-_VERSIONS = ("nextquery", "torch", "transformers", "sentence-transformers", "tokenizers", "numpy")
-
 Telling = Callable[[str, float | None], None]
 
 
@@ -87,7 +84,7 @@ def learn(
     data = data_hash(texts, sessions)
     progress("vocabulary", None)
     if options.start is not None:
-        backbone, tokenizer = models.pretrained(options.start, options.max_tokens)
+        backbone, tokenizer = models.pretrained(options.start, options.max_tokens, note)
     else:
         backbone, tokenizer = None, vocabulary.learn(texts, options.vocabulary)
     rows = tokenise(tokenizer, texts, options.max_tokens)
@@ -98,7 +95,7 @@ def learn(
     start = None if backbone is None else weights_hash(backbone)
     parts = [data_hash((), part) for part in split]  # which sessions judge is part of a training
     made_from = [data, parts, hashlib.sha256(tokenizer).hexdigest(), start]
-    made_from += [_versions(), device.type]
+    made_from += [versions(), device.type]
     run = _Run(options, work, made_from, validation, autocast, say, note)
     stages: list[Stage] = []
     if backbone is None:
@@ -115,6 +112,7 @@ def learn(
         objective = Contrastive(reader, split.training, options)
         objective.prepare()
         stages.append(run.stage(objective, reader, ()))
+        _compare(stages, note)
     exact = models.Reader(reader.model, tokenised, contextlib.nullcontext)
     report = {
         "method": options.method,
@@ -130,8 +128,8 @@ def learn(
         "vocabulary": Tokens(tokenizer).size,
         "parameters": sum(weight.numel() for weight in reader.model.parameters()),
         "dim": reader.model.dim,
-        "versions": _versions(),
-        "hardware": _hardware(device),
+        "versions": versions(),
+        "hardware": hardware(device),
         "k": validation.k,
         "stages": [asdict(stage) for stage in stages],
         "floors": {"model": round(1 - validation.recall(exact), 4)},
@@ -186,23 +184,6 @@ class _Run:
             raise StorageError(f"{error} {stands}") from error
 
 
-def data_hash(texts: Sequence[str], sessions: Sessions) -> str:
-    """A name for what is learnt from, the same for the same texts and sessions alone."""
-    digest = hashlib.sha256()
-    for text in texts:
-        digest.update(text.encode() + b"\n")
-    digest.update(sessions.arms.astype("<i8").tobytes() + sessions.offsets.astype("<i8").tobytes())
-    return digest.hexdigest()
-
-
-def weights_hash(model: Any) -> str:
-    """A name for the weights that a training starts from."""
-    digest = hashlib.sha256()
-    for name, values in sorted(weights_of(model).items()):
-        digest.update(name.encode() + values.tobytes())
-    return digest.hexdigest()
-
-
 def device_for(options: TrainOptions) -> tuple[Any, Any]:
     """Where to train, and in what precision to multiply."""
     there = torch.cuda.is_available()
@@ -225,17 +206,12 @@ def _pad(tokenizer: bytes) -> int:
     return int(said.get("pad_id", vocabulary.PAD))
 
 
-def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {"python": platform.python_version()}
-    for name in _VERSIONS:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = None
-    return found
-
-
-def _hardware(device: Any) -> str:
-    if device.type == "cuda":
-        return str(torch.cuda.get_device_name(device))
-    return f"CPU ({torch.get_num_threads()} of torch's threads)"
+def _compare(stages: Sequence[Stage], note: Note) -> None:
+    """Say when training on sessions has lost what words had taught."""
+    words, sessions = stages[0].curve[-1].floor, min(look.floor for look in stages[-1].curve)
+    if len(stages) > 1 and sessions > words:
+        note(
+            f"the contrastive stage reached the floor {sessions:.3f}, which is worse than the "
+            f"{words:.3f} that masked-LM ended with: --method bert is better here, or try more "
+            "--steps, a larger --dim or another --rate."
+        )
