@@ -267,10 +267,12 @@ def test_refusals(topics: World, tmp_path: Path) -> None:
     few = Sessions.of([[0, 1]] * 19 + [[2, 2]] * 30)  # the latter hold one query
     with pytest.raises(InvalidInput, match=r"at least 20 sessions .* received 19"):
         learn(topics.texts, few, SMALL, timed=True, work=tmp_path)
-    no_model = replace(SMALL, method="contrastive", start=str(tmp_path / "nowhere"))
-    with pytest.raises(InvalidInput, match="could not start from the sentence model") as refused:
-        learn(*topics, no_model, timed=True, work=tmp_path)
-    assert ".." not in str(refused.value)
+    (tmp_path / "empty").mkdir()
+    for name in ("nowhere", "empty"):
+        no_model = replace(SMALL, method="contrastive", start=str(tmp_path / name))
+        with pytest.raises(InvalidInput, match="could not start from the sentence model") as error:
+            learn(*topics, no_model, timed=True, work=tmp_path)
+        assert ".." not in str(error.value)  # their messages end in a full stop, or do not
     with pytest.raises(InvalidInput, match="dim must be at most hidden, 32; received 33"):
         replace(SMALL, method="contrastive", dim=33)
     with pytest.raises(InvalidInput, match="nextquery train LOG"):

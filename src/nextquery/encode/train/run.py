@@ -94,8 +94,8 @@ def learn(
     validation = Validation(np.arange(len(texts)), split.validation, held_out)
     start = None if backbone is None else weights_hash(backbone)
     parts = [data_hash((), part) for part in split]  # which sessions judge is part of a training
-    made_from = [data, parts, hashlib.sha256(tokenizer).hexdigest(), start]
-    made_from += [versions(), device.type]
+    words = hashlib.sha256(tokenizer).hexdigest()
+    made_from = [data, parts, words, start, versions(), device.type]
     run = _Run(options, work, made_from, validation, autocast, say, note)
     stages: list[Stage] = []
     if backbone is None:
