@@ -16,10 +16,12 @@ def test_the_folder_is_beside_the_target_however_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "pool" / "inner").mkdir(parents=True)
-    (tmp_path / "link").symlink_to(tmp_path / "pool")
     monkeypatch.chdir(tmp_path / "pool")
-    for name in (".", "inner/..", "../pool", "../pool/", str(tmp_path / "pool"), "../link"):
-        assert work_beside(name) == tmp_path.resolve() / ".pool.work"
+    for name in (".", "inner/..", "../pool", "../pool/", str(tmp_path / "pool")):
+        assert work_beside(name).is_absolute()
+        assert work_beside(name).resolve() == tmp_path.resolve() / ".pool.work"
+    (tmp_path / "link").symlink_to(tmp_path / "pool")  # the path that machines share is kept
+    assert work_beside(tmp_path / "link") == tmp_path / ".link.work"
     with pytest.raises(InvalidInput, match="cannot write to /, which has no name"):
         work_beside("/")
 

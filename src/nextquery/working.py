@@ -14,10 +14,15 @@ from nextquery.locks import LOCK, only_writer
 def work_beside(target: str | os.PathLike[str]) -> Path:
     """Where the work on `target` stands until it is done, however `target` was written.
 
-    >>> work_beside("/nowhere/pools/../pool").as_posix()
+    Links are followed only where the name itself needs it: on a cluster, machines share a path as
+    it is written, and not what it leads to on one of them.
+
+    >>> work_beside("/nowhere/pool/inner/..").as_posix()
     '/nowhere/.pool.work'
     """
-    whole = Path(target).resolve()
+    whole = Path(target).absolute()
+    if whole.name == "..":
+        whole = whole.resolve()
     if not whole.name:
         raise InvalidInput(f"cannot write to {target}, which has no name. Name a folder in it.")
     return whole.parent / f".{whole.name}.work"
