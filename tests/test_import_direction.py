@@ -9,8 +9,9 @@ SOURCE = Path(__file__).parents[1] / "src" / "nextquery"
 ORDER = [
     {"errors"},
     {"checks"},
-    {"locks"},
+    {"locks", "disk"},
     {"params", "folders", "vectors", "compiled", "utility_loops", "client"},
+    {"working"},
     {"logs"},
     {"encode"},
     {"arms"},

@@ -57,3 +57,28 @@ def test_where_a_folder_cannot_be_locked_a_file_in_it_is(
     (tmp_path / "y").mkdir()
     (tmp_path / "y" / LOCK).touch()  # all that a first save leaves that was killed at once
     save(tmp_path / "y", 3)
+
+
+def test_who_will_not_wait_is_refused(tmp_path: Path) -> None:
+    with only_writer(tmp_path), pytest.raises(BlockingIOError), only_writer(tmp_path, wait=False):
+        pass
+    with only_writer(tmp_path, wait=False):
+        pass
+
+
+def test_a_folder_that_was_replaced_meanwhile_is_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one before removed it when done, and a third made it anew: its lock is another."""
+
+    def late(descriptor: int, operation: int) -> None:
+        (tmp_path / "x").rename(tmp_path / "gone")
+        (tmp_path / "x").mkdir()
+        flock(descriptor, operation)
+
+    flock = fcntl.flock
+    (tmp_path / "x").mkdir()
+    monkeypatch.setattr("nextquery.locks.fcntl.flock", late)
+    with pytest.raises(FileNotFoundError), only_writer(tmp_path / "x", wait=False):
+        pass
+    assert not (tmp_path / "x" / LOCK).exists()

@@ -8,25 +8,27 @@ readable, equal content gives equal bytes, and a reader that has the old files m
 No pickle anywhere: parts are ``.npy``, ``.npz``, ``.json`` or plain bytes.
 """
 
+import contextlib
 import hashlib
-import io
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
+from nextquery.disk import Part, make, sync, unmake, write_part, write_whole
 from nextquery.errors import Damaged, InvalidInput, NotAFolder, StorageError
 from nextquery.locks import LOCK, only_writer
 
+__all__ = ["MANIFEST", "Folder", "Part", "newest", "read", "refuse_foreign", "write", "writing"]
+
 MANIFEST = "manifest.json"
 _OURS = re.compile(r"\.[\w.]+\.tmp|[\w]+-[0-9a-f]{16}\.\w+")
-
-Part = np.ndarray[Any, Any] | Mapping[str, np.ndarray[Any, Any]] | bytes | Path
 
 
 @dataclass(frozen=True)
@@ -90,26 +92,59 @@ def write(
     >>> read(where, kind="demo", version=1).array("x.npy").tolist()
     [0, 1, 2]
     """
-    root = Path(path)
-    refuse_foreign(root, kind)
+    with writing(path, kind=kind, version=version, parts=parts, meta=meta) as folder:
+        pass
+    return folder
+
+
+@contextlib.contextmanager
+def writing(
+    path: str | os.PathLike[str],
+    *,
+    kind: str,
+    version: int,
+    parts: Mapping[str, Part],
+    meta: Mapping[str, Any] | None = None,
+    beside: Mapping[str, bytes] = MappingProxyType({}),
+    within: Collection[str] = (),
+) -> Iterator[Folder]:
+    """`write` in two steps: all is on disk when the context begins, its end only renames.
+
+    What else has to succeed stands inside: when that fails, nothing has changed and nothing is
+    left. `beside` are plain files that change with the manifest, `within` folders that may stand
+    inside a new one.
+    """
+    root, said, renamed = Path(path), dict(meta or {}), False
+    refuse_foreign(root, kind, within=within)
+    new: list[Path] = []
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        new = make(root)
         with only_writer(root):
-            old = _entries_on_disk(root)
-            files = {name: _write_part(root, name, part, old) for name, part in parts.items()}
-            said = dict(meta or {})
-            manifest = {"kind": kind, "version": version, "meta": said, "files": files}
-            text = json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-            replace_file(root, MANIFEST, text.encode())
-            _sweep(root, keep={str(entry["file"]) for entry in files.values()})
+            try:
+                old = _entries_on_disk(root)
+                files = {name: write_part(root, name, part, old) for name, part in parts.items()}
+                manifest = {"kind": kind, "version": version, "meta": said, "files": files}
+                text = json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+                whole = {MANIFEST: text.encode(), **beside}
+                for name, content in whole.items():
+                    write_whole(root / f".{name}.tmp", content)
+                yield Folder(root, said, files)
+                for name in whole:
+                    os.replace(root / f".{name}.tmp", root / name)
+                    renamed = True
+                sync(root)
+            finally:
+                _sweep(root, keep=set(_entries_on_disk(root)))
     except OSError as error:
         if isinstance(error, StorageError):
             raise
+        stands = "The new state stands" if renamed else "What was there before is untouched"
         raise StorageError(
-            f"could not write {root}: {error}. What was there before is untouched; "
-            "free space or fix permissions and save again."
+            f"could not write {root}: {error}. {stands}; free space or fix permissions and save "
+            "again."
         ) from error
-    return Folder(root, said, files)
+    finally:
+        unmake(new)
 
 
 def read(path: str | os.PathLike[str], *, kind: str, version: int) -> Folder:
@@ -174,7 +209,7 @@ def _first_wrong_size(folder: Folder) -> str | None:
     return None
 
 
-def refuse_foreign(root: Path, kind: str) -> None:
+def refuse_foreign(root: Path, kind: str, *, within: Collection[str] = ()) -> None:
     """Raise where a save would have to mix with files that no save of this kind wrote."""
     if not root.exists():
         return
@@ -183,87 +218,13 @@ def refuse_foreign(root: Path, kind: str) -> None:
     if (root / MANIFEST).exists():
         _manifest(root, kind)
         return
-    names = sorted(set(os.listdir(root)) - {LOCK})
+    names = sorted(set(os.listdir(root)) - {LOCK, *within})
     foreign = [name for name in names if not _OURS.fullmatch(name)]
     if foreign:
         raise NotAFolder(
             f"cannot save a {kind} to {root}: it holds other files ({foreign[0]!r}, …). "
             "Name a new or empty folder."
         )
-
-
-def _write_part(
-    root: Path, name: str, part: Part, old: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
-    if isinstance(part, Path):
-        if part.parent.resolve() == root.resolve() and part.name in old:
-            return dict(old[part.name])
-        with open(part, "rb") as source:
-            return _write_file(root, name, lambda stream: _copy(source, stream))
-    if isinstance(part, bytes):
-        return _write_file(root, name, lambda stream: stream.write(part))
-    if isinstance(part, np.ndarray):
-        return _write_file(root, name, lambda stream: np.save(stream, part, allow_pickle=False))
-    # savez seeks, so it cannot be hashed as it streams; these parts are small.
-    return _write_file(root, name, lambda stream: stream.write(_npz(part)))
-
-
-def _npz(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
-    return buffer.getvalue()
-
-
-def _copy(source: IO[bytes], target: Any) -> None:
-    while chunk := source.read(1 << 20):
-        target.write(chunk)
-
-
-class _Hashing:
-    """A write-only stream that hashes and counts what passes through."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.stream, self.sha256, self.bytes = stream, hashlib.sha256(), 0
-
-    def write(self, data: Any) -> int:
-        self.sha256.update(data)
-        self.bytes += memoryview(data).nbytes
-        return self.stream.write(data)
-
-
-def _write_file(root: Path, name: str, produce: Any) -> dict[str, Any]:
-    stem, _, extension = name.partition(".")
-    temporary = root / f".{name}.tmp"
-    try:
-        with open(temporary, "wb") as raw:
-            stream = _Hashing(raw)
-            produce(stream)
-            raw.flush()
-            os.fsync(raw.fileno())
-        digest = stream.sha256.hexdigest()
-        final = f"{stem}-{digest[:16]}.{extension}"
-        os.replace(temporary, root / final)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return {"file": final, "bytes": stream.bytes, "sha256": digest}
-
-
-def replace_file(root: Path, name: str, content: bytes) -> None:
-    """Write a plain file of the folder so that it is wholly the old one or wholly the new one."""
-    temporary = root / f".{name}.tmp"
-    try:
-        with open(temporary, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, root / name)
-    finally:
-        temporary.unlink(missing_ok=True)
-    descriptor = os.open(root, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _entries_on_disk(root: Path) -> dict[str, Mapping[str, Any]]:

@@ -34,6 +34,7 @@ from nextquery.encoding import BLOCK, EncodeBlocks, Plan, in_this_process, plann
 from nextquery.errors import InvalidInput, NotAFolder
 from nextquery.logs import LogOptions, prepare
 from nextquery.logs.files import find
+from nextquery.working import work_on
 
 Progress = Callable[[str, float | None], None]
 PREPARED = "prepared"  # in the working folder
@@ -79,21 +80,21 @@ def ingest(
     if not (Path(encoder) / folders.MANIFEST).exists():
         one_of(encoder, "encoder", (AUTO, *ENCODERS))
     said: Progress = progress or (lambda stage, done: None)
-    work = target.parent / f".{target.name}.work"
     made_from = fingerprint(log, options)
-    texts, origin, old = prepared(log, options, work, made_from, said)
-    held_out = min(whole_number(hold_out, "hold_out", at_least=0), origin.sessions.size // 2)
-    origin = replace(origin, held_out=held_out)
-    resumed = ["prepare"] if old else []
-    fitted, old = _fitted(encoder, texts, origin, options, work, made_from, said)
-    resumed += ["fit"] if old else []
-    source = folders.read(work / PREPARED, kind=_PREPARED, version=1)
-    plan = planned(work, source, fitted, rows=len(texts), block=block)
-    resumed += ["encode"] if _encode(plan, encode_blocks, said) else []
-    pool = _pool(plan, texts, origin, Encoder.of(fitted))
-    said("write", None)
-    pool.save(target)
-    shutil.rmtree(work, ignore_errors=True)
+    with work_on(target) as work:
+        texts, origin, old = prepared(log, options, work, made_from, said)
+        held_out = min(whole_number(hold_out, "hold_out", at_least=0), origin.sessions.size // 2)
+        origin = replace(origin, held_out=held_out)
+        resumed = ["prepare"] if old else []
+        fitted, old = _fitted(encoder, texts, origin, options, work, made_from, said)
+        resumed += ["fit"] if old else []
+        source = folders.read(work / PREPARED, kind=_PREPARED, version=1)
+        plan = planned(work, source, fitted, rows=len(texts), block=block)
+        resumed += ["encode"] if _encode(plan, encode_blocks, said) else []
+        pool = _pool(plan, texts, origin, Encoder.of(fitted))
+        said("write", None)
+        pool.save(target)
+        shutil.rmtree(work, ignore_errors=True)
     said("write", 1.0)
     assert pool.origin is not None
     return Ingested(ArmPool.open(target), pool.origin.report, tuple(resumed))

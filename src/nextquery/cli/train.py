@@ -112,7 +112,8 @@ def train(
     )
     files = o.source(log)
     with Stages() as stages:
-        report = run(files, to, options, cleaning, hold_out=hold_out, progress=stages, say=_say)
+        watched: Any = {"progress": stages, "say": _say, "note": _note}
+        report = run(files, to, options, cleaning, hold_out=hold_out, **watched)
     if as_json:
         print_json(report)
     else:
@@ -127,6 +128,10 @@ def _say(stage: str, check: "Check", steps: int) -> None:
         f"  {check.seconds:.0f} s",
         markup=False,
     )
+
+
+def _note(said: str) -> None:
+    err().print(f"note: {said}", markup=False, soft_wrap=True)
 
 
 def _show(report: dict[str, Any]) -> None:

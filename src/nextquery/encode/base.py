@@ -2,7 +2,9 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -64,8 +66,26 @@ class Encoder(ABC):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the encoder to a folder of its own."""
-        meta = {"encoder": self.meta()}
-        folders.write(path, kind=KIND, version=VERSION, parts=self.parts(), meta=meta)
+        with self.saving(path):
+            pass
+
+    def saving(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        beside: Mapping[str, bytes] = MappingProxyType({}),
+        within: Collection[str] = (),
+    ) -> AbstractContextManager[folders.Folder]:
+        """`save` in two steps, as `nextquery.folders.writing`: the context's end only renames."""
+        return folders.writing(
+            path,
+            kind=KIND,
+            version=VERSION,
+            parts=self.parts(),
+            meta={"encoder": self.meta()},
+            beside=beside,
+            within=within,
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Encoder":

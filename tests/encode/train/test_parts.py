@@ -1,5 +1,6 @@
 """The parts of training, each beside an oracle."""
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,11 @@ from nextquery.encode import Sessions, infonce
 from nextquery.encode.distil import distil, table_of
 from nextquery.encode.static import StaticEncoder
 from nextquery.encode.tokens import Tokens
-from nextquery.encode.train import contrastive, vocabulary
+from nextquery.encode.train import contrastive, loop, vocabulary
 from nextquery.encode.train.checkpoints import Checkpoints, Progress, weights_of
 from nextquery.encode.train.data import Split, Tokenised, lines, tokenise
 from nextquery.encode.train.masked import MaskedLM
 from nextquery.encode.train.model import published
-from nextquery.errors import Damaged
 from tests.encode.train.world import SMALL, World
 
 
@@ -30,6 +30,30 @@ def test_the_loss_is_that_of_the_gradient_by_hand(rng: np.random.Generator) -> N
     assert masked.numpy().tolist() == copies.tolist()
     ours = float(contrastive.info_nce(u, v, masked, 0.1))
     assert ours == pytest.approx(infonce.info_nce(left, right, copies, 0.1).loss, rel=1e-5)
+
+
+def test_the_loss_is_exact_where_products_are_rounded(rng: np.random.Generator) -> None:
+    u, v = torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(2, 64, 16))), dim=-1)
+    copies = torch.zeros(64, 64, dtype=torch.bool)
+    exact = float(contrastive.info_nce(u, v, copies, 0.05))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (u.float() @ v.float().T).dtype == torch.bfloat16  # else this shows nothing
+        assert float(contrastive.info_nce(u, v, copies, 0.05)) == exact
+
+
+def test_every_step_learns(topics: World) -> None:
+    """The last one too, and a single one."""
+    rows = tokenise(vocabulary.learn(topics.texts, 400), topics.texts, 64)
+    read = Tokenised(lines(rows, topics.sessions, 256), torch.device("cpu"), pad=0)
+    task = MaskedLM(published(SMALL, 400), read, read, SMALL)
+    optimizer = torch.optim.AdamW(task.groups(), lr=0.0)
+    for task.steps in (1, 3, 100):
+        sizes = []
+        for step in range(task.steps):
+            loop._step(task, optimizer, step, 0, contextlib.nullcontext)
+            sizes.append(optimizer.param_groups[0]["lr"])
+        assert min(sizes) > 0
+        assert max(sizes) <= SMALL.mlm_rate
 
 
 @given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=60), tokens=st.integers(1, 200))
@@ -109,10 +133,15 @@ def test_a_checkpoint_is_known_by_what_it_was_made_from(tmp_path: Path) -> None:
     optimizer = torch.optim.AdamW(module.parameters(), lr=0.1)
     module(torch.ones(1, 2)).sum().backward()
     optimizer.step()
-    ours = Checkpoints(tmp_path / "c", made_from="a", every=0)
+    notes: list[str] = []
+    ours = Checkpoints(tmp_path, "c", made_from="a", every=0, note=notes.append)
     assert ours.restore(module, optimizer) is None
     ours.save(Progress(step=7), module, optimizer, weights_of(module))
-    assert Checkpoints(tmp_path / "c", made_from="b", every=0).restore(module, optimizer) is None
+    assert not notes
+    theirs = Checkpoints(tmp_path, "c", made_from="b", every=0, note=notes.append)
+    assert theirs.restore(module, optimizer) is None
+    assert "at step 7, was made from other data, options or versions" in notes.pop()
+    theirs.save(Progress(step=3), module, optimizer, weights_of(module))  # ours stays
     other = torch.nn.Linear(2, 2)
     again = torch.optim.AdamW(other.parameters(), lr=0.1)
     restored = ours.restore(other, again)
@@ -123,7 +152,26 @@ def test_a_checkpoint_is_known_by_what_it_was_made_from(tmp_path: Path) -> None:
         one(torch.ones(1, 2)).square().sum().backward()
         two.step()
     assert torch.equal(module.weight, other.weight)
-    damaged = next((tmp_path / "c").glob("weights-*"))
+    assert not notes
+
+
+@pytest.mark.parametrize("name", ["weights-*", "manifest.json"])
+def test_a_damaged_checkpoint_is_no_dead_end(tmp_path: Path, name: str) -> None:
+    module = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(module.parameters())
+    notes: list[str] = []
+    ours = Checkpoints(tmp_path, "c", made_from="a", every=0, note=notes.append)
+    ours.save(Progress(step=7), module, optimizer, weights_of(module))
+    before = weights_of(module)
+    damaged = next(ours.path.glob(name))
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
-    with pytest.raises(Damaged):
-        ours.restore(other, again)
+    assert ours.restore(module, optimizer) is None
+    assert "is damaged or incomplete: it is removed, and the stage c starts anew" in notes.pop()
+    assert {k: v.tolist() for k, v in weights_of(module).items()} == {
+        k: v.tolist() for k, v in before.items()
+    }
+    ours.save(Progress(step=1), module, optimizer, weights_of(module))
+    restored = ours.restore(module, optimizer)
+    assert restored is not None
+    assert restored[0].step == 1
+    assert not notes

@@ -11,7 +11,7 @@ import torch
 from nextquery.encode import Encoder, Sessions, TrainedEncoder
 from nextquery.encode.train import TrainOptions, loop, vocabulary
 from nextquery.encode.train.data import tokenise
-from nextquery.encode.train.model import published
+from nextquery.encode.train.model import pretrained, published
 from nextquery.encode.train.run import learn
 from nextquery.errors import InvalidInput
 from tests.encode.train.world import SMALL, Whole, World, trained
@@ -116,23 +116,47 @@ def test_the_report_says_what_was_done(bert: Whole, topics: World) -> None:
     assert report["seconds"] > 0
 
 
-def test_a_kill_between_two_looks_costs_the_steps_since_the_last_checkpoint(
-    topics: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = replace(SMALL, epochs=2, checks=1, checkpoint_seconds=0.0)  # one look, at the end
-    alone = learn(*topics, options, timed=True, work=tmp_path / "alone")
-    step, taken, lose_power_at = loop._step, list[int](), 20
+def steps_taken(monkeypatch: pytest.MonkeyPatch, *, lose_power_at: int) -> list[int]:
+    """The numbers of all steps from now on; the power fails once, before the one named."""
+    step, taken, failed = loop._step, list[int](), False
 
     def watched(objective: Any, optimizer: Any, number: int, *rest: Any) -> Any:
-        if number == lose_power_at:
+        nonlocal failed
+        if number == lose_power_at and not failed:
+            failed = True
             raise KeyboardInterrupt
         taken.append(number)
         return step(objective, optimizer, number, *rest)
 
     monkeypatch.setattr(loop, "_step", watched)
+    return taken
+
+
+def test_a_mistyped_option_leaves_the_checkpoint_of_the_right_one(
+    topics: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = replace(SMALL, epochs=1, checks=1, checkpoint_seconds=0.0)
+    taken, notes = steps_taken(monkeypatch, lose_power_at=9), list[str]()
+    with pytest.raises(KeyboardInterrupt):
+        learn(*topics, options, timed=True, work=tmp_path, note=notes.append)
+    assert not notes
+    mistyped = replace(options, mlm_rate=3e-2)
+    learn(*topics, mistyped, timed=True, work=tmp_path, note=notes.append)
+    assert "at step 9, was made from other data, options" in notes.pop()
+    on = replace(options, device="auto" if not torch.cuda.is_available() else "cpu")
+    learn(*topics, on, timed=True, work=tmp_path, note=notes.append)  # the same device all the same
+    assert not notes
+    assert taken == [*range(9), *range(16), *range(9, 16)]
+
+
+def test_a_kill_between_two_looks_costs_the_steps_since_the_last_checkpoint(
+    topics: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = replace(SMALL, epochs=2, checks=1, checkpoint_seconds=0.0)  # one look, at the end
+    alone = learn(*topics, options, timed=True, work=tmp_path / "alone")
+    taken = steps_taken(monkeypatch, lose_power_at=20)
     with pytest.raises(KeyboardInterrupt):
         learn(*topics, options, timed=True, work=tmp_path / "killed")
-    lose_power_at = -1
     again = learn(*topics, options, timed=True, work=tmp_path / "killed")
     assert taken == list(range(alone.report["stages"][0]["steps"]))  # none twice
     curves = [
@@ -142,6 +166,17 @@ def test_a_kill_between_two_looks_costs_the_steps_since_the_last_checkpoint(
     assert curves[0] == curves[1]
     everything = np.arange(len(topics.texts))
     assert alone.reader.of(everything).tobytes() == again.reader.of(everything).tobytes()
+
+
+def test_another_split_of_the_same_data_starts_anew(topics: World, tmp_path: Path) -> None:
+    """Else sessions that were learnt from would judge, under the name of the newest."""
+    options = replace(SMALL, epochs=1, checks=1)
+    learn(*topics, options, timed=False, work=tmp_path / "one")
+    second = learn(*topics, options, timed=True, work=tmp_path / "one")
+    alone = learn(*topics, options, timed=True, work=tmp_path / "alone")
+    everything = np.arange(len(topics.texts))
+    assert second.reader.of(everything).tobytes() == alone.reader.of(everything).tobytes()
+    assert second.report["data"]["split"] == "newest"
 
 
 def sentence_model(folder: Path, texts: list[str], *, seed: int = 0) -> str:
@@ -172,6 +207,47 @@ def test_another_start_under_the_same_name_starts_anew(odd: World, tmp_path: Pat
         learn(*odd, long, timed=False, work=tmp_path / "work")
 
 
+def test_what_of_a_sentence_model_is_left_out_is_said(odd: World, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import modules
+
+    start, notes = sentence_model(tmp_path / "plain", odd.texts), list[str]()
+    pretrained(start, 64, notes.append)
+    assert not notes  # a mean, as ours
+    transformer: Any = modules.Transformer(start)
+    rest = [modules.Pooling(32, pooling_mode="cls"), modules.Dense(32, 8), modules.Normalize()]
+    SentenceTransformer(modules=[transformer, *rest]).save(str(tmp_path / "more"))
+    pretrained(str(tmp_path / "more"), 64, notes.append)
+    assert notes[0].endswith("the mean of its tokens; left out: pooling (cls), Dense.")
+
+
+def test_an_exported_encoder_is_no_start(contrastive: Whole, odd: World, tmp_path: Path) -> None:
+    contrastive.made.encoder.save(tmp_path / "encoder")
+    options = replace(SMALL, method="contrastive", start=str(tmp_path / "encoder"))
+    with pytest.raises(InvalidInput, match=r"cannot start from .* cannot be trained on\. Give"):
+        learn(*odd, options, timed=True, work=tmp_path)
+
+
+def test_a_stage_that_did_harm_is_named(bert: Whole, topics: World, work: Path) -> None:
+    options = replace(SMALL, method="contrastive", steps=1, dim=1)  # one number for 40 topics
+    notes: list[str] = []
+    report = learn(*topics, options, timed=True, work=work, note=notes.append).report
+    before, after = (stage["curve"][-1]["floor"] for stage in report["stages"])
+    assert after > before
+    assert any(f"worse than the {before:.3f} that masked-LM ended with" in note for note in notes)
+
+
+@pytest.mark.parametrize("wordless", [slice(None), slice(0, 8, 1), slice(-8, None)])
+def test_sessions_without_a_word_are_refused(tmp_path: Path, wordless: slice) -> None:
+    """Of all texts, of those that are learnt from, of those that judge."""
+    texts = [f"{name * 3} food" for name in "abcdefghijklmnop"]
+    texts[wordless] = [("[SEP]" * i, "\x01" * i)[i % 2] for i in range(len(texts[wordless]))]
+    old = [[2 * (s % 4), 2 * (s % 4) + 1] for s in range(36)]
+    sessions = Sessions.of([*old, *[[8 + 2 * s, 9 + 2 * s] for s in range(4)]])
+    with pytest.raises(InvalidInput, match="no words to learn from: no query of the"):
+        learn(texts, sessions, SMALL, timed=True, work=tmp_path)
+
+
 def test_starts_from_a_sentence_model_with_a_residual(odd: World, tmp_path: Path) -> None:
     start = sentence_model(tmp_path / "model", odd.texts)
     options = replace(
@@ -191,9 +267,12 @@ def test_refusals(topics: World, tmp_path: Path) -> None:
     few = Sessions.of([[0, 1]] * 19 + [[2, 2]] * 30)  # the latter hold one query
     with pytest.raises(InvalidInput, match=r"at least 20 sessions .* received 19"):
         learn(topics.texts, few, SMALL, timed=True, work=tmp_path)
-    no_model = replace(SMALL, method="contrastive", start=str(tmp_path / "nowhere"))
-    with pytest.raises(InvalidInput, match="could not start from the sentence model"):
-        learn(*topics, no_model, timed=True, work=tmp_path)
+    (tmp_path / "empty").mkdir()
+    for name in ("nowhere", "empty"):
+        no_model = replace(SMALL, method="contrastive", start=str(tmp_path / name))
+        with pytest.raises(InvalidInput, match="could not start from the sentence model") as error:
+            learn(*topics, no_model, timed=True, work=tmp_path)
+        assert ".." not in str(error.value)  # their messages end in a full stop, or do not
     with pytest.raises(InvalidInput, match="dim must be at most hidden, 32; received 33"):
         replace(SMALL, method="contrastive", dim=33)
     with pytest.raises(InvalidInput, match="nextquery train LOG"):

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from nextquery import ArmPool, folders
 from nextquery.encode import Encoder
+from nextquery.encode.train.checkpoints import Checkpoints, Progress, weights_of
 from tests.encode.train.world import SAME, log_file
 
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -162,6 +164,24 @@ def test_mistakes_are_answered_in_words(
     assert sorted(os.listdir(tmp_path)) == ["few.tsv", "word.tsv"]  # nothing of the log is left
 
 
+def test_into_the_folder_where_one_stands_beside_the_work_of_other_options(
+    log: Path, tmp_path: Path
+) -> None:
+    module = torch.nn.Linear(2, 2)
+    other = Checkpoints(tmp_path / ".here.work", "masked-lm", made_from="other", every=0)
+    optimizer = torch.optim.AdamW(module.parameters())
+    other.save(Progress(step=7), module, optimizer, weights_of(module))
+    (tmp_path / "here").mkdir()
+    command = (str(log), "--out", ".", *SAME, "--epochs", "1", "--no-static", "--json")
+    code, said, errors = told(train(*command, cwd=tmp_path / "here"))
+    assert code == 0, errors
+    assert "note: the checkpoint" in errors
+    assert "at step 7, was made from other data, options or versions" in errors
+    assert json.loads(said)["out"] == "."
+    Encoder.load(tmp_path / "here")
+    assert os.listdir(tmp_path) == ["here"]
+
+
 def test_a_full_disk_loses_nothing(log: Path, encoder: Path, tmp_path: Path) -> None:
     """No file may grow beyond 60 kB: the first checkpoint cannot be written."""
     before = {file: file.read_bytes() for file in sorted(encoder.rglob("*")) if file.is_file()}
@@ -172,5 +192,8 @@ def test_a_full_disk_loses_nothing(log: Path, encoder: Path, tmp_path: Path) -> 
     code, _, errors = told(process)
     assert code == 4, errors
     assert "could not write" in errors
+    assert "There is no checkpoint to go on from" in errors
+    assert "last checkpoint" not in errors
+    assert not list(encoder.parent.glob(".*.work"))
     assert "Traceback" not in errors
     assert before == {f: f.read_bytes() for f in sorted(encoder.rglob("*")) if f.is_file()}

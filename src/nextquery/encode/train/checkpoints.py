@@ -1,7 +1,9 @@
 """Where a training stage stands, on disk: a killed run goes on with the very next step."""
 
+import contextlib
+import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,11 @@ import numpy as np
 import torch
 
 from nextquery import folders
-from nextquery.errors import NotAFolder
+from nextquery.errors import Damaged, NotAFolder
 
 _KIND, _VERSION = "nextquery training checkpoint", 1
 Weights = dict[str, np.ndarray[Any, Any]]
+Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -41,14 +44,36 @@ class Progress:
 
 
 class Checkpoints:
-    """The checkpoint of one stage, replaced in one step, and known by what it was made from.
+    """The checkpoint of one stage, replaced in one step, and named after what it was made from.
 
     Nothing random is kept: what a step draws depends on the seed and its number alone.
+
+    Parameters
+    ----------
+    work : where the checkpoints of all runs to one target stand, each in a folder of its own.
+    stage : the stage's name.
+    made_from : a hash of all that the stage learns from; another one's checkpoint is not touched.
+    every : seconds from one to the next, at least 0.
+    note : called with a sentence where one that is there cannot be gone on from.
     """
 
-    def __init__(self, path: Path, *, made_from: str, every: float) -> None:
-        self._path, self._made_from, self._every = path, made_from, every
+    def __init__(
+        self,
+        work: Path,
+        stage: str,
+        *,
+        made_from: str,
+        every: float,
+        note: Note = lambda said: None,
+    ) -> None:
+        self._work, self._stage, self._note = work, stage, note
+        self._made_from, self._every = made_from, every
+        self.path = work / f"{stage}-{made_from[:12]}"
         self._last = time.monotonic()
+
+    def stands(self) -> bool:
+        """Whether there is one to go on from."""
+        return (self.path / folders.MANIFEST).exists()
 
     def due(self) -> bool:
         """Whether the last one is old enough."""
@@ -60,24 +85,44 @@ class Checkpoints:
         if not progress.done:  # a finished stage needs its weights alone
             parts["optimizer.npz"] = _flat(optimizer)
         said = {"made_from": self._made_from, "progress": asdict(progress)}
-        folders.write(self._path, kind=_KIND, version=_VERSION, parts=parts, meta=said)
+        folders.write(self.path, kind=_KIND, version=_VERSION, parts=parts, meta=said)
         self._last = time.monotonic()
 
     def restore(self, module: Any, optimizer: Any) -> tuple[Progress, Weights] | None:
         """Put module and optimizer where an earlier run left them; None where there is none."""
+        if not self.path.exists():
+            self._tell_of_others()
+            return None
         try:
-            folder = folders.read(self._path, kind=_KIND, version=_VERSION)
-        except NotAFolder:
+            folder = folders.read(self.path, kind=_KIND, version=_VERSION)
+            folder.verify()
+            progress = _progress(folder)
+        except (NotAFolder, Damaged, KeyError, TypeError):
+            self._note(
+                f"the checkpoint {self.path} is damaged or incomplete: it is removed, and the "
+                f"stage {self._stage} starts anew."
+            )
+            shutil.rmtree(self.path)
             return None
-        if folder.meta["made_from"] != self._made_from:
-            return None
-        folder.verify()
-        said = dict(folder.meta["progress"])
-        progress = Progress(**{**said, "curve": [Check(**check) for check in said["curve"]]})
         load(module, folder.arrays("weights.npz"))
         if not progress.done:
             _restore(optimizer, folder.arrays("optimizer.npz"))
         return progress, folder.arrays("best.npz")
+
+    def _tell_of_others(self) -> None:
+        for path in sorted(self._work.glob(f"{self._stage}-*")):
+            with contextlib.suppress(NotAFolder, KeyError, TypeError):
+                step = _progress(folders.read(path, kind=_KIND, version=_VERSION)).step
+                self._note(
+                    f"the checkpoint {path} of the stage {self._stage}, at step {step:,}, was made "
+                    "from other data, options or versions: this run starts anew. What made it can "
+                    "go on from it until a run to the same place is complete."
+                )
+
+
+def _progress(folder: folders.Folder) -> Progress:
+    said = dict(folder.meta["progress"])
+    return Progress(**{**said, "curve": [Check(**check) for check in said["curve"]]})
 
 
 def weights_of(module: Any) -> Weights:

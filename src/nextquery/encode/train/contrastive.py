@@ -23,7 +23,8 @@ def info_nce(left: Any, right: Any, copies: Any, temperature: float) -> Any:
     >>> round(float(info_nce(rows, rows, torch.zeros(2, 2, dtype=torch.bool), 1.0)), 4)
     0.3133
     """
-    scores = (left.float() @ right.float().T) / temperature
+    with torch.autocast(left.device.type, enabled=False):  # which would round cosines to 8 bits
+        scores = (left.float() @ right.float().T) / temperature
     scores = scores.masked_fill(copies, float("-inf"))
     own = torch.arange(len(left), device=scores.device)
     entropy = torch.nn.functional.cross_entropy

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from nextquery.encode.sessions import Ids, Sessions
+from nextquery.encode.train.vocabulary import CLS, SEP
 from nextquery.errors import InvalidInput
 
 _TEXTS = 1 << 15  # texts tokenised at once
@@ -92,7 +93,7 @@ def lines(
 ) -> list[NDArray[np.int32]]:
     """Half-sessions joined into lines: their queries' tokens one after another.
 
-    A half that does not fit into `longest` tokens goes on in a further line.
+    A half that does not fit into `longest` tokens goes on in a further line; every line has a word.
 
     >>> rows = [np.array([2, word, 3], np.int32) for word in (7, 8, 9)]
     >>> [line.tolist() for line in lines(rows, Sessions.of([[0, 1, 2]]), 8)]
@@ -107,5 +108,7 @@ def lines(
                 continue
             whole, ends = np.concatenate(inner), rows[half[0]]
             for at in range(0, len(whole), longest - 2):
-                made.append(np.r_[ends[:1], whole[at : at + longest - 2], ends[-1:]])
+                part = whole[at : at + longest - 2]
+                if ((part != CLS) & (part != SEP)).any():  # people write "[SEP]" too
+                    made.append(np.r_[ends[:1], part, ends[-1:]])
     return made

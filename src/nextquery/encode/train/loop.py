@@ -135,7 +135,7 @@ def _step(objective: Objective, optimizer: Any, step: int, seed: int, autocast: 
     objective.module.train()
     torch.manual_seed((seed << 32) + step)
     for group in optimizer.param_groups:
-        group["lr"] = group["rate"] * _schedule((step + 1) / objective.steps)
+        group["lr"] = group["rate"] * _schedule((step + 1) / (objective.steps + 1))  # above 0
     with autocast():
         loss = objective.loss(step)
     optimizer.zero_grad(set_to_none=True)

@@ -1,6 +1,7 @@
 """The network: a transformer, a mean, and what may stand on top of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,12 @@ from torch import nn
 
 from nextquery.encode.base import Vectors
 from nextquery.encode.sessions import Ids
+from nextquery.encode.train.checkpoints import Note
 from nextquery.encode.train.data import Tokenised
 from nextquery.encode.train.options import TrainOptions
 from nextquery.encode.train.vocabulary import PAD
 from nextquery.errors import InvalidInput
+from nextquery.folders import MANIFEST
 
 _TOKENS = 1 << 17  # read at once when nothing is learnt
 _AT_ONCE = 1 << 16  # tokens in one pass of a training step: little of it is padding
@@ -111,8 +114,17 @@ def published(options: TrainOptions, vocabulary: int) -> Any:
     return BertForMaskedLM(config)
 
 
-def pretrained(name: str, max_tokens: int) -> tuple[Any, bytes]:
-    """The transformer of a sentence-transformers model, and its tokenizer as JSON."""
+def pretrained(name: str, max_tokens: int, note: Note = lambda said: None) -> tuple[Any, bytes]:
+    """The transformer of a sentence-transformers model, and its tokenizer as JSON.
+
+    `note` is told what of the model is left out.
+    """
+    if (Path(name) / MANIFEST).exists():
+        raise InvalidInput(
+            f"cannot start from {name!r}: it is a folder that nextquery wrote, and an exported "
+            "(ONNX) encoder serves but cannot be trained on. Give the sentence-transformers model "
+            "it was made from, or leave out --start to train from scratch."
+        )
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging
 
@@ -122,9 +134,15 @@ def pretrained(name: str, max_tokens: int) -> tuple[Any, bytes]:
         backbone, tokenizer = model[0].auto_model, model.tokenizer.backend_tokenizer
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise InvalidInput(
-            f"could not start from the sentence model {name!r}: {error}. Give the path of its "
-            "folder, or the name of a model that is on this machine or can be fetched."
+            f"could not start from the sentence model {name!r}: {str(error).rstrip('. ')}. Give "
+            "the path of its folder, or the name of a model that is on this machine or can be "
+            "fetched."
         ) from error
+    if others := _left_out(list(model)[1:]):
+        note(
+            f"only the transformer of the sentence model {name!r} is taken, and the mean of its "
+            f"tokens; left out: {', '.join(others)}."
+        )
     positions = getattr(backbone.config, "max_position_embeddings", max_tokens)
     if max_tokens > positions:
         raise InvalidInput(
@@ -134,3 +152,16 @@ def pretrained(name: str, max_tokens: int) -> tuple[Any, bytes]:
     if getattr(backbone, "pooler", None) is not None:
         backbone.pooler = None  # a mean has no use for it, and it would be trained on nothing
     return backbone.float(), str(tokenizer.to_str()).encode()
+
+
+def _left_out(modules: Sequence[Any]) -> list[str]:
+    """What a sentence model does with its transformer's states, beside what we do too."""
+    names = []
+    for module in modules:
+        kind = type(module).__name__
+        if kind == "Pooling":  # releases before 6 say it by a method
+            said = getattr(module, "pooling_mode", None) or module.get_pooling_mode_str()
+            names += [f"pooling ({said})"] * (said != "mean")
+        elif kind != "Normalize":
+            names.append(kind)
+    return names

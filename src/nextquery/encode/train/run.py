@@ -4,10 +4,8 @@ import contextlib
 import functools
 import hashlib
 import json
-import platform
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from importlib import metadata
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +17,16 @@ from nextquery.encode.sessions import Sessions
 from nextquery.encode.tokens import Tokens
 from nextquery.encode.train import model as models
 from nextquery.encode.train import vocabulary
-from nextquery.encode.train.checkpoints import Checkpoints, weights_of
+from nextquery.encode.train.checkpoints import Checkpoints, Note
 from nextquery.encode.train.contrastive import Contrastive
 from nextquery.encode.train.data import Split, Tokenised, lines, tokenise
+from nextquery.encode.train.facts import data_hash, hardware, versions, weights_hash
 from nextquery.encode.train.loop import Objective, Say, Stage, train
 from nextquery.encode.train.masked import MaskedLM
 from nextquery.encode.train.options import TrainOptions
-from nextquery.errors import InvalidInput
+from nextquery.errors import InvalidInput, StorageError
 
-_NOT_LEARNT_FROM = ("checkpoint_seconds", "static")
+_NOT_LEARNT_FROM = ("checkpoint_seconds", "static", "device")  # its kind is hashed itself
 _NOT_IN_MASKED_LM = (
     "method",
     "start",
@@ -40,8 +39,6 @@ _NOT_IN_MASKED_LM = (
     "residual",
     "patience",
 )
-_VERSIONS = ("nextquery", "torch", "transformers", "sentence-transformers", "tokenizers", "numpy")
-
 Telling = Callable[[str, float | None], None]
 
 
@@ -70,6 +67,7 @@ def learn(
     work: Path,
     say: Say = lambda stage, check, steps: None,
     progress: Telling = lambda stage, done: None,
+    note: Note = lambda said: None,
 ) -> Learnt:
     """Train on distinct texts and sessions of positions in them.
 
@@ -79,13 +77,14 @@ def learn(
     work : a folder for checkpoints. A run with the same data and options goes on from them.
     say : called at each look at the held-out sessions: stage, figures, steps planned.
     progress : called with the stage of the work around the training and the share that is done.
+    note : called with a sentence about what a person should know and could not see.
     """
     device, autocast = device_for(options)
     split = Split.of(sessions, timed=timed, seed=options.seed)
     data = data_hash(texts, sessions)
     progress("vocabulary", None)
     if options.start is not None:
-        backbone, tokenizer = models.pretrained(options.start, options.max_tokens)
+        backbone, tokenizer = models.pretrained(options.start, options.max_tokens, note)
     else:
         backbone, tokenizer = None, vocabulary.learn(texts, options.vocabulary)
     rows = tokenise(tokenizer, texts, options.max_tokens)
@@ -94,8 +93,10 @@ def learn(
     held_out = np.random.default_rng([options.seed, 5])
     validation = Validation(np.arange(len(texts)), split.validation, held_out)
     start = None if backbone is None else weights_hash(backbone)
-    made_from = [data, hashlib.sha256(tokenizer).hexdigest(), start, _versions(), device.type]
-    run = _Run(options, work, made_from, validation, autocast, say)
+    parts = [data_hash((), part) for part in split]  # which sessions judge is part of a training
+    words = hashlib.sha256(tokenizer).hexdigest()
+    made_from = [data, parts, words, start, versions(), device.type]
+    run = _Run(options, work, made_from, validation, autocast, say, note)
     stages: list[Stage] = []
     if backbone is None:
         mlm = models.published(options, Tokens(tokenizer).size).to(device)
@@ -111,6 +112,7 @@ def learn(
         objective = Contrastive(reader, split.training, options)
         objective.prepare()
         stages.append(run.stage(objective, reader, ()))
+        _compare(stages, note)
     exact = models.Reader(reader.model, tokenised, contextlib.nullcontext)
     report = {
         "method": options.method,
@@ -126,8 +128,8 @@ def learn(
         "vocabulary": Tokens(tokenizer).size,
         "parameters": sum(weight.numel() for weight in reader.model.parameters()),
         "dim": reader.model.dim,
-        "versions": _versions(),
-        "hardware": _hardware(device),
+        "versions": versions(),
+        "hardware": hardware(device),
         "k": validation.k,
         "stages": [asdict(stage) for stage in stages],
         "floors": {"model": round(1 - validation.recall(exact), 4)},
@@ -146,6 +148,8 @@ class _Run:
     validation: Validation
     autocast: Any
     say: Say
+    note: Note
+    checkpoints: list[Checkpoints] = field(default_factory=list)
 
     def stage(self, objective: Objective, reader: models.Reader, ignored: Sequence[str]) -> Stage:
         """Train one stage, from its checkpoint where there is one made from the same."""
@@ -154,35 +158,30 @@ class _Run:
             del used[name]
         said = json.dumps([self.made_from, used], sort_keys=True)
         checkpoints = Checkpoints(
-            self.work / objective.name,
+            self.work,
+            objective.name,
             made_from=hashlib.sha256(said.encode()).hexdigest(),
             every=self.options.checkpoint_seconds,
+            note=self.note,
         )
-        return train(
-            objective,
-            floor=lambda: round(1 - self.validation.recall(reader), 6),
-            checkpoints=checkpoints,
-            options=self.options,
-            autocast=self.autocast,
-            say=self.say,
-        )
-
-
-def data_hash(texts: Sequence[str], sessions: Sessions) -> str:
-    """A name for what is learnt from, the same for the same texts and sessions alone."""
-    digest = hashlib.sha256()
-    for text in texts:
-        digest.update(text.encode() + b"\n")
-    digest.update(sessions.arms.astype("<i8").tobytes() + sessions.offsets.astype("<i8").tobytes())
-    return digest.hexdigest()
-
-
-def weights_hash(model: Any) -> str:
-    """A name for the weights that a training starts from."""
-    digest = hashlib.sha256()
-    for name, values in sorted(weights_of(model).items()):
-        digest.update(name.encode() + values.tobytes())
-    return digest.hexdigest()
+        self.checkpoints.append(checkpoints)
+        try:
+            return train(
+                objective,
+                floor=lambda: round(1 - self.validation.recall(reader), 6),
+                checkpoints=checkpoints,
+                options=self.options,
+                autocast=self.autocast,
+                say=self.say,
+            )
+        except StorageError as error:
+            stands = (
+                f"The training stands at its last checkpoint in {self.work}; the same command "
+                "goes on from there."
+                if any(one.stands() for one in self.checkpoints)
+                else "There is no checkpoint to go on from: the same command starts anew."
+            )
+            raise StorageError(f"{error} {stands}") from error
 
 
 def device_for(options: TrainOptions) -> tuple[Any, Any]:
@@ -207,17 +206,12 @@ def _pad(tokenizer: bytes) -> int:
     return int(said.get("pad_id", vocabulary.PAD))
 
 
-def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {"python": platform.python_version()}
-    for name in _VERSIONS:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = None
-    return found
-
-
-def _hardware(device: Any) -> str:
-    if device.type == "cuda":
-        return str(torch.cuda.get_device_name(device))
-    return f"CPU ({torch.get_num_threads()} of torch's threads)"
+def _compare(stages: Sequence[Stage], note: Note) -> None:
+    """Say when training on sessions has lost what words had taught."""
+    words, sessions = stages[0].curve[-1].floor, min(look.floor for look in stages[-1].curve)
+    if len(stages) > 1 and sessions > words:
+        note(
+            f"the contrastive stage reached the floor {sessions:.3f}, which is worse than the "
+            f"{words:.3f} that masked-LM ended with: --method bert is better here, or try more "
+            "--steps, a larger --dim or another --rate."
+        )

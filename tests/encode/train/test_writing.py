@@ -1,0 +1,111 @@
+"""The folder of a training is the old one or the new one, whatever happens at its last write."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nextquery import folders
+from nextquery.encode import Encoder
+from nextquery.errors import NotAFolder, StorageError
+from nextquery.train import _write, train
+from nextquery.working import work_on
+from tests.encode.train.world import SMALL, Whole, log_file
+
+TINY = replace(SMALL, epochs=1, checks=1)
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    found = sorted(folder.rglob("*"))
+    return {str(f.relative_to(folder)): f.read_bytes() if f.is_file() else None for f in found}
+
+
+def full(*_: Any, **__: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("older", [True, False])
+def test_a_disk_that_is_full_at_the_last_file_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool
+) -> None:
+    log, out = log_file(tmp_path / "log.tsv"), tmp_path / "encoder"
+    if older:
+        train(log, out, TINY)
+    before = contents(out)
+
+    def fill(stage: str, done: float | None) -> None:
+        if (stage, done) == ("distil", 1.0):
+            monkeypatch.setattr(np, "save", full)  # the table is the only array to come
+
+    other = replace(TINY, seed=1)
+    with pytest.raises(StorageError, match="No space left") as raised:
+        train(log, out, other, progress=fill)
+    assert "untouched" in str(raised.value)
+    assert "The training itself is done" in str(raised.value)
+    assert contents(out) == before
+    assert out.exists() == older
+    monkeypatch.undo()
+    looks: list[Any] = []
+    report = train(log, out, other, say=lambda *look: looks.append(look))
+    assert not looks  # nothing was trained again
+    assert report["options"]["seed"] == 1
+    assert sorted(os.listdir(tmp_path)) == ["encoder", "log.tsv"]
+
+
+@pytest.mark.parametrize("older", [True, False])
+def test_a_kill_at_any_rename_can_be_repeated(
+    contrastive: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool
+) -> None:
+    """And an older encoder stays whole; a killed process tidies nothing up."""
+    made, report = contrastive.made, {**contrastive.made.report, "out": "encoder", "hold_out": 0}
+    rename, died = os.replace, 0
+    for left in range(20):
+        out = tmp_path / str(left)
+        if older:
+            _write(out, made, {**report, "old": True})
+
+        def dying(one: Path, two: Path) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise KeyboardInterrupt
+            rename(one, two)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", dying)
+            patch.setattr(folders, "_sweep", lambda root, keep: None)
+            patch.setattr(folders, "unmake", lambda new: None)
+            try:
+                _write(out, made, report)
+                break
+            except KeyboardInterrupt:
+                died += 1
+        if older:
+            folders.read(out, kind="nextquery encoder", version=1).verify()
+        _write(out, made, report)
+        for folder in (out, out / "static"):
+            Encoder.load(folder)
+            assert not [name for name in os.listdir(folder) if name.endswith(".tmp")]
+    assert died >= 7  # three data files, two manifests, card and report
+
+
+def test_a_table_that_is_not_made_goes_with_the_old_encoder(
+    contrastive: Whole, tmp_path: Path
+) -> None:
+    made, report = contrastive.made, {**contrastive.made.report, "out": "encoder", "hold_out": 0}
+    _write(tmp_path, made, report)
+    _write(tmp_path, replace(made, static=None), report)
+    assert not (tmp_path / "static").exists()
+
+
+def test_refused_before_anything_is_read(tmp_path: Path) -> None:
+    out = tmp_path / "encoder"
+    with work_on(out), pytest.raises(StorageError, match="another process writes"):
+        train(tmp_path / "nowhere.tsv", out, TINY)
+    (out / "static").mkdir(parents=True)
+    (out / "static" / "index.html").touch()
+    with pytest.raises(NotAFolder, match=r"holds other files \('index.html'"):
+        train(tmp_path / "nowhere.tsv", out, TINY)
