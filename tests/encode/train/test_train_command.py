@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from nextquery import ArmPool, folders
+from nextquery.cli import app
 from nextquery.encode import Encoder
 from nextquery.encode.train.checkpoints import Checkpoints, Progress, weights_of
 from tests.encode.train.world import SAME, log_file
@@ -165,19 +166,20 @@ def test_mistakes_are_answered_in_words(
 
 
 def test_into_the_folder_where_one_stands_beside_the_work_of_other_options(
-    log: Path, tmp_path: Path
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
     module = torch.nn.Linear(2, 2)
     other = Checkpoints(tmp_path / ".here.work", "masked-lm", made_from="other", every=0)
     optimizer = torch.optim.AdamW(module.parameters())
     other.save(Progress(step=7), module, optimizer, weights_of(module))
     (tmp_path / "here").mkdir()
-    command = (str(log), "--out", ".", *SAME, "--epochs", "1", "--no-static", "--json")
-    code, said, errors = told(train(*command, cwd=tmp_path / "here"))
-    assert code == 0, errors
-    assert "note: the checkpoint" in errors
-    assert "at step 7, was made from other data, options or versions" in errors
-    assert json.loads(said)["out"] == "."
+    monkeypatch.chdir(tmp_path / "here")
+    options = [*SAME, "--epochs", "1", "--no-static", "--json"]
+    app(["train", str(log), "--out", ".", *options], standalone_mode=False)
+    said = capfd.readouterr()
+    assert "note: the checkpoint" in said.err
+    assert "at step 7, was made from other data, options or versions" in said.err
+    assert json.loads(said.out)["out"] == "."
     Encoder.load(tmp_path / "here")
     assert os.listdir(tmp_path) == ["here"]
 

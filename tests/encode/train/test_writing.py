@@ -29,11 +29,12 @@ def full(*_: Any, **__: Any) -> None:
 
 @pytest.mark.parametrize("older", [True, False])
 def test_a_disk_that_is_full_at_the_last_file_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool
+    contrastive: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool
 ) -> None:
     log, out = log_file(tmp_path / "log.tsv"), tmp_path / "encoder"
     if older:
-        train(log, out, TINY)
+        made = contrastive.made
+        _write(out, made, {**made.report, "out": "encoder", "hold_out": 0})
     before = contents(out)
 
     def fill(stage: str, done: float | None) -> None:
