@@ -79,8 +79,8 @@ class View(NamedTuple):
 class Shard:
     """The actor. It runs tasks, functions of a `Part`, where the rows are.
 
-    Nothing is loaded before the first task: an error of the files is then an answer, and not one
-    more death of the actor.
+    Nothing is loaded before the first task or ping: an error of the files is then an answer, and
+    not one more death of the actor.
     """
 
     def __init__(self, share: Share, threads: int | None = None, sharing: int = 1) -> None:

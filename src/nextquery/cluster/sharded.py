@@ -136,9 +136,8 @@ class ShardedPool(ArmPool):
             for i in shards.actors
         }
         sent = shards.send(calls)
-        here = questions.scan(
-            self._mine(removed), anchors, bands, hidden[-1], epsilon
-        )  # while the shards work
+        mine = self._mine(removed)
+        here = questions.scan(mine, anchors, bands, hidden[-1], epsilon)  # while the shards work
         answers, away = shards.gather(sent)
         missing = self._missing(away, removed)
         parts = [*((int(bounds[i]), answers[i]) for i in sorted(answers)), (stored, here)]

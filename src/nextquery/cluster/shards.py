@@ -252,6 +252,7 @@ class Shards:
         try:
             problem: str = ray.get(ping)
         except _LOST:
+            self._unable.pop(number, None)  # whatever it said, it is another matter now
             return False
         if problem:
             self._unable[number] = problem

@@ -70,10 +70,10 @@ def prefetch(run: Path, folder: Path) -> bool:
                 axes.annotate(
                     f"m = {row['m']}" if row["m"] == "1" else row["m"],
                     (x, y),
-                    xytext=(-4, 5),
+                    xytext=(0, 5),
                     textcoords="offset points",
                     fontsize=7,
-                    ha="right",
+                    ha="center",
                     color=colour,
                 )
     axes.set_xlim(right=1.0)
