@@ -8,9 +8,10 @@ the GPU may hold nothing but torch, transformers, tokenizers and onnxruntime:
     python -m benchmarks.encoder_comparison --data DIR --start MODEL --out ROWS.jsonl
     python -m benchmarks.encoder_tables ROWS.jsonl
 
-It writes one line per encoder and split as soon as it is known, leaves out those that the file
-has, and with --work also goes on inside an interrupted training. --ship packs the encoders in
-pieces of at most 15 MB, for a way back that takes no larger files.
+It writes one line per encoder and split as soon as it is known, with the rank of the best later
+query for every anchor, so that encoders can be compared anchor by anchor. It leaves out those that
+the file has, and with --work also goes on inside an interrupted training. --ship packs the encoders
+in pieces of at most 15 MB, for a way back that takes no larger files.
 """
 
 import argparse
@@ -212,6 +213,7 @@ def run(args: argparse.Namespace) -> None:
                 "all": floors(best),
                 "unseen_anchors": int(unseen.sum()),
                 "unseen": floors(best[unseen]),
+                "ranks": best.tolist(),
                 **one.facts,
             }
             if kind == "plain":
@@ -220,6 +222,7 @@ def run(args: argparse.Namespace) -> None:
                     "anchors": len(asked),
                     "arms": len(one.vectors),
                     "all": floors(asked),
+                    "ranks": asked.tolist(),
                 }
                 with one_core():
                     row |= cost(one.encoder(), sample[: None if name in CPU else args.timed_slow])

@@ -1,6 +1,6 @@
 """Queries per second on one core, of every encoder that docs/encoders.md compares.
 
-    python -m benchmarks.encoder_speed --data DIR --start MODEL
+    python -m benchmarks.encoder_speed --data DIR --start MODEL --out SPEED.jsonl
 
 Speed depends on the shape of a model, not on what its weights have learnt: those that a GPU trains
 are measured at random weights, with the vocabulary of the log, served as `nextquery train` would
@@ -9,6 +9,7 @@ wrote.
 """
 
 import argparse
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,7 @@ def main() -> None:
         "--timed", type=int, default=600, help="texts; tables read fifty times more"
     )
     parser.add_argument("--times", type=int, default=3, help="the median of so many is told")
+    parser.add_argument("--out", type=Path, default=Path("SPEED.jsonl"))
     args = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     data = Data(args.data)
@@ -84,6 +86,8 @@ def main() -> None:
                 costs = [cost(encoder, sample[:count]) for _ in range(args.times)]
             speed, size = median(c["queries_per_s"] for c in costs), costs[0]["megabytes"]
             print(f"| {name} | {encoder.dim} | {speed:,.0f} | {size:.1f} |", flush=True)
+            with open(args.out, "a", encoding="utf-8") as file:
+                file.write(json.dumps({"encoder": name, "queries_per_s": round(speed, 1)}) + "\n")
 
 
 if __name__ == "__main__":

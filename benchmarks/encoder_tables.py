@@ -1,49 +1,118 @@
 """The tables of docs/encoders.md from the rows that encoder_comparison.py wrote.
 
-python -m benchmarks.encoder_tables ROWS.jsonl
+    python -m benchmarks.encoder_tables docs/figures/encoders.jsonl
+
+prints every table that docs/encoders.md takes from these rows. Further lines may say how fast an
+encoder is (those of encoder_speed.py): where both do, these count.
 """
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.encoder_floors import KS
+from nextquery.replay.metrics import difference
+
+BEST = "contrastive-residual"
+Row = dict[str, Any]
 
 
-def table(rows: Sequence[dict[str, Any]]) -> None:
-    """Markdown from the result file alone."""
-
-    def cells(part: dict[str, list[float]], ks: Sequence[int]) -> str:
-        return " | ".join("{:.3f} ({:.3f}–{:.3f})".format(*part[str(k)]) for k in ks)
-
-    head = " | ".join(f"@{k}" for k in KS)
-    print(f"| encoder | split | {head} | unseen @250 |\n|---|---|" + "---|" * (len(KS) + 1))
+def floors(rows: Sequence[Row]) -> Iterator[str]:
+    """Floors of every encoder and split."""
+    yield from _head("encoder", "split", *(f"@{k}" for k in KS), "unseen @250")
     for row in rows:
-        unseen = cells(row["unseen"], (250,)) if row["split"] == "plain" else "all are"
-        print(f"| {row['encoder']} | {row['split']} | {cells(row['all'], KS)} | {unseen} |")
-    plain = [row for row in rows if row["split"] == "plain"]
-    print(f"\n| encoder | {head} |\n|---|" + "---|" * len(KS))
-    for row in plain:
-        print(f"| {row['encoder']} | {cells(row['other']['all'], KS)} |")
-    print("\n| encoder | dim | trained in, s | on | queries/s, one core | on disk, MB |")
-    print("|---|---|---|---|---|---|")
-    for row in plain:
-        print(
-            f"| {row['encoder']} | {row['dim']} | {row['fit_s']:.0f} | {row['hardware']} "
-            f"| {row['queries_per_s']:,.0f} | {row['megabytes']:.1f} |"
+        unseen = _cells(row["unseen"], (250,)) if row["split"] == "plain" else "all are"
+        yield f"| {row['encoder']} | {row['split']} | {_cells(row['all'], KS)} | {unseen} |"
+
+
+def paired(rows: Sequence[Row]) -> Iterator[str]:
+    """The best encoder's floors minus those of the others, over the same anchors."""
+    yield from _head(f"{BEST} minus", "split", *(f"@{k}" for k in KS))
+    best = {row["split"]: row for row in rows if row["encoder"] == BEST}
+    for row in rows:
+        if row["encoder"] == BEST or row["split"] not in best:
+            continue
+        cells = (_difference(best[row["split"]]["ranks"], row["ranks"], k) for k in KS)
+        yield f"| {row['encoder']} | {row['split']} | " + " | ".join(cells) + " |"
+
+
+def other_sessions(rows: Sequence[Row]) -> Iterator[str]:
+    """Floors of the sessions that no encoder learnt from, in the pool of everything."""
+    yield from _head("encoder", *(f"@{k}" for k in KS))
+    for row in rows:
+        if row["split"] == "plain":
+            yield f"| {row['encoder']} | {_cells(row['other']['all'], KS)} |"
+
+
+def costs(rows: Sequence[Row], speeds: dict[str, float]) -> Iterator[str]:
+    """Speed, size and time to train."""
+    titles = ("dim", "queries/s, one core", "on disk, MB", "trained in, s (plain; leak-free)", "on")
+    yield from _head("encoder", *titles)
+    for row in rows:
+        if row["split"] != "plain":
+            continue
+        same = [one for one in rows if one["encoder"] == row["encoder"]]
+        spent = {one["split"]: f"{one['fit_s']:,.0f}" for one in same}
+        trained = f"{spent['plain']}; {spent.get('leak-free', '–')}" if row["fit_s"] else "–"
+        speed = speeds.get(row["encoder"], row["queries_per_s"])
+        yield (
+            f"| {row['encoder']} | {row['dim']} | {speed:,.0f} | {row['megabytes']:.1f} "
+            f"| {trained} | {row['hardware'] if row['fit_s'] else '–'} |"
         )
-    print("\n| encoder | split | stage | steps | tokens/s | GPU memory, MB | perplexity |")
-    print("|---|---|---|---|---|---|---|")
+
+
+def trainings(rows: Sequence[Row]) -> Iterator[str]:
+    """What each stage on the GPU did."""
+    titles = ("tokens/s", "GPU memory, MB", "held-out perplexity", "floor@250, validation")
+    yield from _head("encoder", "split", "stage", "steps", *titles)
     for row in rows:
         for stage in row.get("training", {}).get("stages", []):
-            guess = stage["curve"][-1]["perplexity"]
-            print(
+            curve = stage["curve"]
+            guess = ""
+            if curve[-1]["perplexity"] is not None:
+                guess = f"{curve[0]['perplexity']:,.0f} → {curve[-1]['perplexity']:.1f}"
+            kept = curve[-1] if stage["name"] == "masked-lm" else min(curve, key=_floor)
+            yield (
                 f"| {row['encoder']} | {row['split']} | {stage['name']} | {stage['steps']:,} "
                 f"| {stage['tokens_per_second']:,.0f} | {stage['memory_mb'] or 0:,.0f} "
-                f"| {'–' if guess is None else f'{guess:.1f}'} |"
+                f"| {guess} | {curve[0]['floor']:.3f} → {kept['floor']:.3f} |"
             )
+
+
+def tables(lines: Iterable[str]) -> list[list[str]]:
+    """Every table, as lines of Markdown."""
+    read = [json.loads(line) for line in lines]
+    rows = [row for row in read if "split" in row]
+    speeds = {row["encoder"]: row["queries_per_s"] for row in read if "split" not in row}
+    made: list[Callable[[Sequence[Row]], Iterator[str]]] = [floors, paired, other_sessions]
+    return [
+        *(list(table(rows)) for table in made),
+        list(costs(rows, speeds)),
+        list(trainings(rows)),
+    ]
+
+
+def _head(*titles: str) -> Iterator[str]:
+    yield "| " + " | ".join(titles) + " |"
+    yield "|" + "---|" * len(titles)
+
+
+def _floor(look: dict[str, Any]) -> float:
+    return float(look["floor"])
+
+
+def _cells(part: dict[str, list[float]], ks: Sequence[int]) -> str:
+    return " | ".join("{:.3f} ({:.3f}–{:.3f})".format(*part[str(k)]) for k in ks)
+
+
+def _difference(ours: Sequence[int], theirs: Sequence[int], k: int) -> str:
+    missed, also = ((np.array(ranks) >= k).astype(np.float64) for ranks in (ours, theirs))
+    said = "{:+.3f} [{:+.3f}, {:+.3f}]".format(*difference(missed, also))
+    return said.replace("-", "−")
 
 
 def main() -> None:
@@ -51,7 +120,7 @@ def main() -> None:
     parser.add_argument("rows", type=Path, nargs="+")
     files = parser.parse_args().rows
     lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-    table([json.loads(line) for line in lines])
+    print("\n\n".join("\n".join(table) for table in tables(lines)))
 
 
 if __name__ == "__main__":
