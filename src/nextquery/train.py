@@ -66,7 +66,7 @@ def train(
     whole_number(hold_out, "hold_out", at_least=0)
     installed("bert", "torch", "transformers", "sentence_transformers", "onnx", "onnxruntime")
     from nextquery.encode.train.finish import finish  # torch: only who trains pays
-    from nextquery.encode.train.run import device_for, learn
+    from nextquery.encode.train.run import device_for, learn, room_on_gpu
 
     device_for(options)  # says now if there is no such device
     with work_on(target) as work:
@@ -79,13 +79,14 @@ def train(
         timed = bool(np.isfinite(np.asarray(origin.session_times)).all())
         try:
             watched: Any = {"progress": progress, "say": say, "note": note}
-            learnt = learn(own, sessions, options, timed=timed, work=work, **watched)
+            with room_on_gpu(options):
+                learnt = learn(own, sessions, options, timed=timed, work=work, **watched)
+                made = finish(learnt, own, progress=progress)
         except (InvalidInput, StorageError):
             nothing_learnt = set(os.listdir(work)) <= {PREPARED, LOCK}
             if nothing_learnt:  # keep none of the log
                 shutil.rmtree(work, ignore_errors=True)
             raise
-        made = finish(learnt, own, progress=progress)
         report = {**made.report, "hold_out": origin.sessions.size - kept, "out": str(target)}
         try:
             _write(target, made, report)

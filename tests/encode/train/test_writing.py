@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from nextquery import folders
 from nextquery.encode import Encoder
-from nextquery.errors import NotAFolder, StorageError
+from nextquery.encode.train.masked import MaskedLM
+from nextquery.errors import InvalidInput, NotAFolder, StorageError
 from nextquery.train import _write, train
 from nextquery.working import work_on
 from tests.encode.train.world import SMALL, Whole, log_file
@@ -110,3 +112,29 @@ def test_refused_before_anything_is_read(tmp_path: Path) -> None:
     (out / "static" / "index.html").touch()
     with pytest.raises(NotAFolder, match=r"holds other files \('index.html'"):
         train(tmp_path / "nowhere.tsv", out, TINY)
+
+
+def test_a_gpu_without_memory_is_said_and_the_same_command_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, out, options = log_file(tmp_path / "log.tsv"), tmp_path / "encoder", TINY
+    whole = MaskedLM.loss
+    said = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.50 GiB free. Process 7 …"
+
+    def crowded(self: MaskedLM, step: int) -> Any:
+        if step == 5:
+            raise torch.OutOfMemoryError(said)
+        return whole(self, step)
+
+    monkeypatch.setattr(MaskedLM, "loss", crowded)
+    with pytest.raises(InvalidInput, match=r"Tried to allocate 2\.00 GiB") as raised:
+        train(log, out, options)
+    for part in ("--batch-tokens", "--pairs", "--device cpu", "1.50 GiB free"):
+        assert part in str(raised.value)
+    assert "Process 7" not in str(raised.value)
+    assert not out.exists()
+    monkeypatch.undo()
+    looks: list[Any] = []
+    train(log, out, options, say=lambda stage, check, steps: looks.append(check.step))
+    assert looks[0] > 0  # the first look, at step 0, was before
+    assert sorted(os.listdir(tmp_path)) == ["encoder", "log.tsv"]

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -199,6 +199,21 @@ def device_for(options: TrainOptions) -> tuple[Any, Any]:
     if not half:
         return device, contextlib.nullcontext
     return device, functools.partial(torch.autocast, device.type, torch.bfloat16)
+
+
+@contextlib.contextmanager
+def room_on_gpu(options: TrainOptions) -> Iterator[None]:
+    """Say what to do where the GPU's memory does not suffice."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        wanted = ". ".join(str(error).split(". ")[:3])  # then follow all processes on the GPU
+        raise InvalidInput(
+            f"the GPU's memory does not suffice: {wanted}. End other work on it and give the same "
+            "command, which goes on from its last checkpoint (if it has one); or take less at a "
+            f"time (--pairs is {options.pairs}, --batch-tokens {options.batch_tokens}) or --device "
+            "cpu, which start anew."
+        ) from error
 
 
 def _pad(tokenizer: bytes) -> int:
