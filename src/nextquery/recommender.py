@@ -19,7 +19,7 @@ from nextquery.encode.base import Encoder
 from nextquery.errors import InvalidInput
 from nextquery.params import class_named, generator_from, generator_state
 from nextquery.policies.base import Context, Policy
-from nextquery.select.base import Selector
+from nextquery.select.base import Selector, refuse_partial
 from nextquery.select.schedule import Bump, Power, Schedule
 from nextquery.session import Place, Session
 from nextquery.vectors import unit_rows
@@ -175,6 +175,7 @@ class Recommender:
         hidden = [self.hidden(step.now, step.history) for step in steps]
         successes = 0
         many = self.selector.select_many(self.pool, matrix, hidden, self.rng)
+        refuse_partial(max((one.missing for one in many), default=0))  # it stays in the policy
         for candidates, step in zip(many, steps, strict=True):
             context = Context(step.now.vector, step.history, step.trial)
             shown = self.policy.choose(candidates, context, self.rng)

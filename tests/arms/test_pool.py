@@ -186,6 +186,7 @@ def test_a_bad_addition_adds_nothing(pool: nq.ArmPool) -> None:
         (lambda p: p.nearest(np.ones(8), 3, exclude=[0.5]), "whole numbers"),
         (lambda p: p.nearest(np.ones((2, 8)), 3, exclude=[1]), "one sequence of ids per anchor"),
         (lambda p: p.nearest(np.ones(8), 3, at_least=np.nan), "received NaN"),
+        (lambda p: p.nearest(np.ones((2, 8)), 3, below=[0, 1, 1]), "3 of them for 2 anchors"),
         (lambda p: p.remove([-1]), "no arm -1"),
         (lambda p: p.remove(3), r"Wrap it: \[3\]"),
         (lambda p: p.index_of(3), "is a text; received 3"),

@@ -14,12 +14,12 @@ from nextquery.cluster.connection import alive_nodes
 
 
 @contextmanager
-def second_node(cluster: str, *, cpus: int = 1) -> Iterator["subprocess.Popen[bytes]"]:
+def second_node(cluster: str, *further: str, cpus: int = 1) -> Iterator["subprocess.Popen[bytes]"]:
     """A node that joined the cluster here, as another machine would; it is killed at the end."""
     command = [str(Path(sys.executable).parent / "ray"), "start", "--address", cluster, "--block"]
     options = ["--num-cpus", str(cpus), "--object-store-memory", str(80 << 20)]
     with subprocess.Popen(
-        command + options, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*command, *options, *further], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as node:
         try:
             while nodes_alive() < 2:
@@ -28,6 +28,8 @@ def second_node(cluster: str, *, cpus: int = 1) -> Iterator["subprocess.Popen[by
             yield node
         finally:
             kill(node.pid)
+            while nodes_alive() > 1:  # Ray notices it after a while; the next test should not
+                time.sleep(0.1)
 
 
 def nodes_alive() -> int:

@@ -10,6 +10,7 @@ import pytest
 import ray
 
 from nextquery.cluster import connect
+from nextquery.cluster.connection import say_if_nothing_computes
 from nextquery.errors import InvalidInput
 
 
@@ -84,7 +85,7 @@ def test_a_ray_that_ran_here_and_is_gone(tmp_path: Path) -> None:
     assert "ClusterUnavailable no Ray answers at 127.0.0.1:1" in done.stdout, done.stderr
 
 
-def test_after_a_shutdown_nothing_is_asked_of_any_ray(cluster: str) -> None:
+def test_after_a_shutdown_nothing_is_asked_of_any_ray(cluster: str, tmp_path: Path) -> None:
     """Ray would join what it finds; and a name of the last one is no name of the next."""
     code = (
         "import sys, numpy, ray\n"
@@ -97,19 +98,43 @@ def test_after_a_shutdown_nothing_is_asked_of_any_ray(cluster: str) -> None:
         "for ask in (lambda: pool.nearest(rows[0], 2), lambda: greedi(pool, rows[0], 2)):\n"
         "    try: ask()\n"
         "    except ClusterUnavailable as e: print('told', 'Open the pool again' in str(e))\n"
+        "pool.add(['late'], rows[:1])\n"
+        "pool.save(sys.argv[2])  # what was added here is not lost\n"
+        "connect(sys.argv[1])  # the same Ray, but the shards ended with the first connection\n"
+        "try: pool.nearest(rows[0], 2)\n"
+        "except ClusterUnavailable as e: print('told', 'Open the pool again' in str(e))\n"
         "pool.close()\n"
+        "with RayArmPool.open(sys.argv[2], shards=2) as again:\n"
+        "    print('told', again.nearest(rows[0], 2)[0].tolist() == [0, 8])\n"
+        "ray.shutdown()\n"
         "connect('local', cpus=1)\n"
         "try: connect(sys.argv[1])\n"
         "except InvalidInput as e: print('told', 'cannot join' in str(e))\n"
     )
-    command = [sys.executable, "-c", code, cluster]
+    command = [sys.executable, "-c", code, cluster, str(tmp_path / "pool")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    assert done.stdout.split() == ["told", "True"] * 3, done.stderr
+    assert done.stdout.split() == ["told", "True"] * 5, done.stderr
 
 
 @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:99999", ":6379"])
 def test_an_address_that_is_none(address: str) -> None:
     assert "host:port" in joining(address).stdout
+
+
+def test_an_empty_address_is_no_wish_for_a_ray_of_ones_own(cluster: str) -> None:
+    """It is a variable that was not set."""
+    with pytest.raises(InvalidInput, match="the cluster's address is empty"):
+        connect("")
+
+
+def test_a_cluster_without_cpus_is_said(
+    cluster: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    say_if_nothing_computes()
+    assert caplog.text == ""
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"memory": 1e9})
+    say_if_nothing_computes()
+    assert "has a CPU for tasks: waiting for one. Start workers" in caplog.text
 
 
 def test_what_ray_says_is_no_answer(

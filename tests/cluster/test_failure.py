@@ -169,7 +169,9 @@ def test_saved_anew_replaced_and_lost_files(cluster: str, tmp_path: Path) -> Non
         same(wanted, pool.nearest(ANCHORS, 9))
         folder = pool._folder
         assert folder is not None
-        nq.ArmPool.from_vectors(TEXTS, -vectors()).save(tmp_path)
+        swapped = vectors()
+        swapped[[7, 8]] = swapped[[8, 7]]
+        nq.ArmPool.from_vectors(TEXTS, swapped).save(tmp_path)
         os.kill(pid_of(pool, 0), signal.SIGKILL)
         with pytest.raises(ClusterUnavailable, match="is not the one that was opened"):
             pool.nearest(ANCHORS, 9)
@@ -177,7 +179,7 @@ def test_saved_anew_replaced_and_lost_files(cluster: str, tmp_path: Path) -> Non
         assert until(lambda: "on a path that every node" in str(refused(pool)))
         assert pool.answering() == [False]
     with pytest.raises(StorageError, match="cannot read arms 0 to 59"):
-        Shards(folder, vectors(), np.array([0, ARMS]), deadline=9, threads=1)
+        Shards(folder, np.array([0, ARMS]), deadline=9, threads=1)
 
 
 def test_a_shard_that_cannot_read_its_rows_is_away(cluster: str, tmp_path: Path) -> None:
@@ -264,3 +266,48 @@ def test_copies_come_and_go_in_several_threads(cluster: str) -> None:
 
         with ThreadPoolExecutor(3) as threads:
             list(threads.map(play, range(3)))
+
+
+def test_a_threshold_counts_the_shard_that_fell_between_its_two_looks(
+    hasty: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert until(lambda: not hasty.there.nearest(ANCHORS, 1).missing)
+    looked, pid = RayArmPool.scan, pid_of(hasty.there, 1)
+    looks: list[Any] = []
+
+    def falls(pool: RayArmPool, *args: Any, **options: Any) -> Any:
+        looks.append(args)
+        if len(looks) == 2:
+            os.kill(pid, signal.SIGSTOP)
+        return looked(pool, *args, **options)
+
+    monkeypatch.setattr(RayArmPool, "scan", falls)
+    try:
+        found = nq.PreferenceThreshold(0.0).select(hasty.there, ANCHORS[0])
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert len(looks) == 2
+    assert found.missing == len(HELD)
+    assert len(found) == ARMS - len(HELD)
+
+
+def test_nobody_learns_from_a_part_of_the_arms(hasty: Pair) -> None:
+    """A suggestion may be partial and say so; what a model learnt stays, and says nothing."""
+    assert until(lambda: not hasty.there.nearest(ANCHORS, 1).missing)
+    policy = nq.LinUCB()
+    asked = nq.Recommender(hasty.there, nq.MaxUtility(9), policy)
+    asked.warm_start([[3, 4]])
+    before = {name: np.copy(value) for name, value in policy.state().items()}
+    with away(hasty.there), pytest.raises(ClusterUnavailable, match="20 arms cannot be reached"):
+        asked.warm_start([[0, 1, 2]])
+    after = policy.state()
+    assert all(np.array_equal(after[name], value) for name, value in before.items())
+
+
+def test_a_path_behind_a_link_is_given_as_it_is(cluster: str, tmp_path: Path) -> None:
+    """Other machines may have the same name and no such link."""
+    nq.ArmPool.from_vectors(TEXTS, vectors()).save(tmp_path / "real")
+    (tmp_path / "name").symlink_to(tmp_path / "real")
+    with RayArmPool.open(tmp_path / "name", shards=1) as pool:
+        assert pool._folder is not None
+        assert pool._folder.path == tmp_path / "name"

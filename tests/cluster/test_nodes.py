@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 
+from nextquery.cluster.layout import nodes_with_room
 from tests.cluster.nodes import kill, second_node
 from tests.cluster.worlds import DIM, pair, same
 
@@ -26,4 +27,14 @@ def test_a_lost_node(cluster: str) -> None:
         same(wanted, both.there.nearest(ANCHORS, 15))
         (left,) = {shard.node for shard in both.there.whereabouts()}
         assert left in there
+        both.there.close()
+
+
+def test_a_node_without_memory_to_offer_gets_no_shard(cluster: str) -> None:
+    """So one keeps them from the head, or from a small machine that only asks."""
+    with second_node(cluster, "--memory", "1000"):
+        both = pair(shards=4)
+        assert len(nodes_with_room()) == 1
+        (held,) = {shard.node for shard in both.there.whereabouts()}
+        assert held == nodes_with_room()[0]["NodeID"]
         both.there.close()

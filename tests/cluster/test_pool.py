@@ -171,7 +171,8 @@ def folder(path: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("change", ["nothing", "both"])
 def test_saved_byte_for_byte(whole: Pair, tmp_path: Path, change: str) -> None:
-    both = whole.copy()
+    whole.here.save(tmp_path / "before")  # opened, as that on the cluster is
+    both = Pair(nq.ArmPool.open(tmp_path / "before"), whole.there.copy())
     if change == "both":
         both.remove([4])
         both.add(["ñandú"], np.ones((1, DIM)))
@@ -275,3 +276,18 @@ def test_shards_search_on_processors(whole: Pair) -> None:
         whole.there.nearest(np.ones(DIM), 1, device="cuda")
     with pytest.raises(InvalidInput, match="device must be"):
         whole.there.nearest(np.ones(DIM), 1, device="quantum")
+
+
+def test_bounds_for_all_anchors_and_empty_sets(cluster: str) -> None:
+    both = pair(shards=2)
+    anchors = np.random.default_rng(1).normal(size=(1030, DIM))  # more than one request
+    same(*(pool.nearest(anchors, 3, at_least=[0.3]) for pool in both))
+    several: list[list[Any]] = [[[1, 2], []], [[], []], []]
+    for sets in several:
+        wanted, got = (pool.rows_of(sets) for pool in both)
+        assert len(wanted) == len(got)
+        assert all(np.array_equal(*rows) for rows in zip(wanted, got, strict=True))
+    for pool in both:
+        with pytest.raises(InvalidInput, match="2 of them for 1030 anchors"):
+            pool.nearest(anchors, 3, at_least=[0.1, 0.2])
+    both.there.close()

@@ -27,7 +27,7 @@ def problem_in(
     """What the nodes are told, of a pool saved there."""
     one.save(path)
     problem = Problem(
-        share=Share.of(folders.read(path, kind=KIND, version=VERSION), one.vectors, 0, len(one)),
+        share=Share(folders.read(path, kind=KIND, version=VERSION), 0, len(one)),
         added=one.vectors[:0],
         ground=None,
         hidden=NO_IDS,

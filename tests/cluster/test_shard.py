@@ -13,6 +13,7 @@ from nextquery import folders
 from nextquery.arms.pool import KIND, VERSION
 from nextquery.arms.rows import Part
 from nextquery.cluster.shard import Shard, Share, View
+from nextquery.errors import StorageError
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def shard(tmp_path: Path) -> Iterator[Shard]:
     nq.ArmPool.from_vectors(list("abcdef"), np.eye(6)).save(tmp_path)
     folder = folders.read(tmp_path, kind=KIND, version=VERSION)
     with threadpool_limits(1, user_api="blas"):  # a shard sets it; afterwards it is as before
-        yield Shard(Share.of(folder, folder.array("vectors.npy"), 2, 5))
+        yield Shard(Share(folder, 2, 5))
 
 
 def seen(part: Part) -> Any:
@@ -39,3 +40,38 @@ def test_views_are_told_kept_and_forgotten(shard: Shard) -> None:
     assert shard.do(seen, View(1, 0)) == ((2, [2, 3, 4], []),)  # an older request is late
     assert shard.do(seen, View(2, 2, forget=(1,))) == ((2, [2, 3, 4], [0, 2]),)
     assert shard.do(seen, View(1, 1)) is None
+
+
+def test_a_grown_pool_has_the_rows_and_another_pool_has_not(tmp_path: Path) -> None:
+    """However often it was saved since; and whatever small part of it is another."""
+    rows = np.random.default_rng(0).normal(size=(300, 4))
+    texts = [f"q{i}" for i in range(300)]
+    nq.ArmPool.from_vectors(texts, rows).save(tmp_path)
+    share = Share(folders.read(tmp_path, kind=KIND, version=VERSION), 100, 200)
+    wanted = share.load().whole()
+    for text in ("one more", "and another"):
+        grown = nq.ArmPool.open(tmp_path)
+        grown.remove([3])
+        grown.add([text], rows[:1])
+        grown.save(tmp_path)
+        nq.ArmPool.open(tmp_path).save(tmp_path)  # as it is
+        assert not share.folder.file("vectors.npy").exists()
+        assert np.array_equal(share.load().whole(), wanted)
+    kept = nq.ArmPool.from_vectors(texts, rows)  # never opened, saved again and again
+    kept.save(tmp_path)
+    for text in ("one more", "and another"):
+        kept.add([text], rows[:1])
+        kept.save(tmp_path)
+        last = Share(folders.read(tmp_path, kind=KIND, version=VERSION), 100, 200)
+        for known in (share, last):
+            assert np.array_equal(known.load().whole(), wanted)
+    kept.add(["the last"], rows[:1])
+    kept.save(tmp_path)
+    assert np.array_equal(last.load().whole(), wanted)
+    rows[[150, 151]] = rows[[151, 150]]
+    nq.ArmPool.from_vectors([*texts, "more"], np.vstack([rows, rows[:1]])).save(tmp_path)
+    with pytest.raises(StorageError, match="is not the one that was opened"):
+        share.load()
+    next(tmp_path.glob("vectors-*")).write_bytes(b"")
+    with pytest.raises(StorageError, match="cannot read arms 100 to 199"):
+        share.load()

@@ -85,6 +85,7 @@ class ArmPool:
         vectors, codes = folder.array("vectors.npy"), Codes.open(folder)
         pool = cls(Texts.of(folder), vectors, removed, origin=origin, codes=codes)
         pool._folder = folder
+        storage.remember(pool._rows, folder)
         return pool
 
     def copy(self) -> Self:
@@ -101,13 +102,15 @@ class ArmPool:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the pool to a folder; a kill at any moment leaves the older state whole."""
-        folders.write(path, kind=KIND, version=VERSION, parts=self.parts(), meta=self.meta())
+        new = folders.write(path, kind=KIND, version=VERSION, parts=self.parts(), meta=self.meta())
+        storage.remember(self._rows, new)
 
     def meta(self) -> dict[str, Any]:
         """What a manifest says of the pool."""
         encoder = storage.encoder_meta(self._folder, self._encoder)
         log = None if self.origin is None else self.origin.meta()
-        return {"arms": len(self), "dim": self.dim, "encoder": encoder, "log": log}
+        grown = storage.lineage(self._folder, self._rows)
+        return {"arms": len(self), "dim": self.dim, "encoder": encoder, "log": log, **grown}
 
     def parts(self) -> dict[str, folders.Part]:
         """What a folder keeps of the pool; files that stand unchanged are named, not read."""

@@ -24,6 +24,7 @@ class Rows:
         self.stored = stored
         self._codes, self._asked, self._lock = codes, 0, threading.Lock()
         self.added = 0  # rows since then
+        self.saved: list[tuple[int, str]] = []  # so many of the first rows are a file's (SHA-256)
         self._buffer = np.empty((0, stored.shape[1]), np.float32)  # with room for more
 
     def __len__(self) -> int:
@@ -60,6 +61,7 @@ class Rows:
         """The same rows, the stored part shared; what is added to one is not in the other."""
         twin = Rows(self.stored, self._codes)
         twin.append(self._buffer[: self.added])
+        twin.saved = list(self.saved)
         return twin
 
     def segments(self) -> list[Vectors]:

@@ -39,6 +39,17 @@ class Band(NamedTuple):
             raise InvalidInput("at_least and below must be numbers; received NaN.")
         return band
 
+    def bounds(self, anchors: int) -> tuple[Floats, Floats]:
+        """Both bounds of every anchor, given one for all of them or one for each."""
+        low, high = (np.asarray(end, np.float64) for end in (self.low, self.high))
+        for given in (low, high):
+            if given.shape not in ((), (1,), (anchors,)):
+                raise InvalidInput(
+                    "at_least and below are one number, or one for each anchor; received "
+                    f"{given.size} of them for {anchors} anchors."
+                )
+        return np.broadcast_to(low, anchors), np.broadcast_to(high, anchors)
+
 
 class Found(NamedTuple):
     """Arms in order (−similarity, id), with their similarities.
@@ -99,10 +110,7 @@ class Search:
     @classmethod
     def of(cls, band: Band, part: slice, of: int, chunk: Asked) -> "Search":
         """The search of a band, whose bounds are one for all anchors or one for each."""
-        low, high = (
-            np.array(np.broadcast_to(np.asarray(end, np.float64), of)[part])  # one kind for kernels
-            for end in (band.low, band.high)
-        )
+        low, high = (np.array(end[part]) for end in band.bounds(of))  # one kind for kernels
         return cls(None if band.k is None else min(band.k, chunk.blocks.count), low, high, chunk)
 
     def alone(self) -> "Search":

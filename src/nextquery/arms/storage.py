@@ -11,6 +11,8 @@ from nextquery.arms.texts import Texts
 from nextquery.encode.base import Encoder
 from nextquery.folders import Folder, Part
 
+_LINEAGE = "vectors_begin_with"
+
 
 def arms_parts(folder: Folder | None, texts: Texts, rows: Rows) -> dict[str, Part]:
     """Texts, vectors and their copy: files they lie in or, after additions, their content."""
@@ -21,6 +23,25 @@ def arms_parts(folder: Folder | None, texts: Texts, rows: Rows) -> dict[str, Par
     vectors = np.ascontiguousarray(rows.whole())
     coded_parts = codes.Codes.of(vectors).parts() if len(vectors) >= codes.SMALLEST else {}
     return {"vectors.npy": vectors, **texts.parts(), **coded_parts}
+
+
+def remember(rows: Rows, folder: Folder) -> None:
+    """That these rows begin with the folder's: they were read from it, or written to it."""
+    file = folder.files["vectors.npy"]["sha256"]
+    rows.saved.append((len(folder.array("vectors.npy")), str(file)))
+
+
+def lineage(folder: Folder | None, rows: Rows) -> dict[str, list[str]]:
+    """For a manifest: the SHA-256 of every older file whose rows ours begins with, oldest first."""
+    older = [] if folder is None else list(folder.meta.get(_LINEAGE, []))
+    older += [file for count, file in rows.saved if count < len(rows) and file not in older]
+    return {_LINEAGE: older} if older else {}
+
+
+def begins_with(folder: Folder, older: Folder) -> bool:
+    """Whether the vectors of a folder are those of an older state of it, and perhaps more."""
+    file = older.files["vectors.npy"]["sha256"]
+    return file == folder.files["vectors.npy"]["sha256"] or file in folder.meta.get(_LINEAGE, [])
 
 
 def log_parts(

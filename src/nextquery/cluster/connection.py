@@ -41,6 +41,10 @@ def connect(address: str | None = None, *, cpus: int | None = None) -> str:
         one that ``RAY_ADDRESS`` names, or else a local one that ends with this process.
     cpus : how many tasks a local Ray runs at once; as many as there are cores by default.
     """
+    if address == "":
+        raise InvalidInput(
+            "the cluster's address is empty. Give host:port of its head node, auto, or local."
+        )
     if ray.is_initialized():
         return _joined(address)
     _names.clear()  # they were those of a connection that has ended
@@ -67,9 +71,24 @@ def connected_to() -> str | None:
     return str(ray.get_runtime_context().gcs_address) if ray.is_initialized() else None
 
 
+def this_connection() -> str | None:
+    """A name for the time since this process joined; its actors end with it."""
+    return str(ray.get_runtime_context().get_job_id()) if ray.is_initialized() else None
+
+
 def alive_nodes() -> list[dict[str, Any]]:
     """The nodes of the cluster that are up."""
     return [node for node in ray.nodes() if node["Alive"]]
+
+
+def say_if_nothing_computes() -> None:
+    """Ray lets tasks wait for a machine that has a CPU; people should know what they wait for."""
+    if ray.cluster_resources().get("CPU", 0) < 1:
+        _LOGGER.warning(
+            "no machine of the cluster at %s has a CPU for tasks: waiting for one. Start workers, "
+            "or a node with --num-cpus above 0.",
+            connected_to(),
+        )
 
 
 def _joined(wanted: str | None) -> str:

@@ -17,7 +17,7 @@ import ray
 from numpy.typing import NDArray
 
 from nextquery.checks import installed
-from nextquery.cluster.connection import connect
+from nextquery.cluster.connection import connect, say_if_nothing_computes
 from nextquery.cluster.reach import check_reach
 from nextquery.encoding import Hand, Plan
 from nextquery.errors import ClusterUnavailable, NextqueryError
@@ -37,6 +37,7 @@ def on_ray(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
     installed("cluster", "pandas", "pyarrow")
     connect()
     check_reach(plan.out, [folder.path / MANIFEST for folder in (plan.texts, plan.encoder)])
+    say_if_nothing_computes()
     with _quietly() as data:
         numbers = data.from_items(list(missing), override_num_blocks=len(missing))
         numbers.context.enable_progress_bars = numbers.context.print_on_execution_start = False

@@ -13,11 +13,13 @@ from nextquery.arms.ids import NO_IDS, checked_ids
 from nextquery.arms.kernels import Ids, Vectors
 from nextquery.arms.rows import Part
 from nextquery.checks import number, one_of, whole_number
+from nextquery.cluster.connection import say_if_nothing_computes
 from nextquery.cluster.pool import RayArmPool
 from nextquery.cluster.problem import Problem
 from nextquery.cluster.shard import Share
 from nextquery.errors import ClusterUnavailable, InvalidInput
 from nextquery.select import MaxUtility
+from nextquery.select.base import refuse_partial
 from nextquery.select.max_utility import UTILITIES
 
 _TRIES = 5  # how often Ray starts a task again whose process or machine fell
@@ -92,7 +94,7 @@ def greedi(
     if shortlist is not None:
         whole_number(shortlist, "shortlist", at_least=k)
         near = selector.select(pool, anchor[0], exclude=excluded, k=shortlist)
-        _refuse_partial(near.missing)
+        refuse_partial(near.missing)
         ground = np.sort(near.arms)
     problem = Problem(
         share=_everything(pool),
@@ -120,6 +122,7 @@ def _rounds(
 ) -> list[int]:
     """Both rounds of Algorithm 3; the second, too, on a node, for it may need all arms."""
     bounds = [*pool._shards.bounds.tolist(), problem.rows]
+    say_if_nothing_computes()
     shared = ray.put(problem)
     if isinstance(partitions, str):
         one_of(partitions, "partitions", ["shards"])
@@ -159,14 +162,14 @@ def _given(pool: RayArmPool, ground_set: Iterable[int], excluded: Ids) -> Ids:
 
 def _everything(pool: RayArmPool) -> Share:
     assert pool._folder is not None
-    return Share.of(pool._folder, pool._rows.stored, 0, len(pool._rows.stored))
+    return Share(pool._folder, 0, len(pool._rows.stored))
 
 
 def _mass(pool: RayArmPool, anchor: Vectors, excluded: Ids, epsilon: float) -> preference.Mass:
     """The sums over the whole pool, which preferences need whatever the ground set is."""
     _, sums = pool.scan(anchor, [], exclude=[excluded], epsilon=epsilon)
     assert sums is not None
-    _refuse_partial(sums.missing)
+    refuse_partial(sums.missing)
     return preference.Mass(float(sums.total[0]), float(sums.similar[0]), pool.count(excluded))
 
 
@@ -176,17 +179,9 @@ def _peak(pool: RayArmPool, problem: Problem, selector: MaxUtility, excluded: Id
         similarities = pool.score(problem.ground, problem.anchor)
     else:
         first = selector.select(pool, problem.anchor, exclude=excluded, k=1)
-        _refuse_partial(first.missing)
+        refuse_partial(first.missing)
         similarities = first.similarities
     return float(problem.preferences_of(similarities).max(initial=0.0))
-
-
-def _refuse_partial(missing: int) -> None:
-    if missing:
-        raise ClusterUnavailable(
-            f"{missing} arms cannot be reached now, and the best of the others is not the answer. "
-            "Ray restarts their shards where it can: look at `ray status` and ask again."
-        )
 
 
 def _call_off(sent: Sequence[Any]) -> None:

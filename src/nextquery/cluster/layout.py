@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import ray
@@ -11,7 +11,9 @@ import ray
 from nextquery.arms.kernels import Ids
 from nextquery.checks import number, one_of, whole_number
 from nextquery.cluster.connection import alive_nodes
-from nextquery.errors import InvalidInput
+from nextquery.errors import ClusterUnavailable, InvalidInput
+
+ROOM = 1 << 20  # bytes that a shard asks for: Ray spreads only actors that ask for something
 
 
 class Layout(TypedDict, total=False):
@@ -54,7 +56,7 @@ class Plan(NamedTuple):
 def _bounds(rows: int, given: Sequence[int] | None, count: int | None) -> Ids:
     """Where shards begin and end; by default there is one on each machine."""
     if given is None:
-        machines = len({node["NodeManagerAddress"] for node in alive_nodes()})
+        machines = len({node["NodeManagerAddress"] for node in nodes_with_room()})
         shards = machines if count is None else whole_number(count, "shards", at_least=1)
         return np.linspace(0, rows, shards + 1).astype(np.int64)
     bounds = np.asarray(given)
@@ -67,6 +69,17 @@ def _bounds(rows: int, given: Sequence[int] | None, count: int | None) -> Ids:
             f"{given!r} and shards={count!r}."
         )
     return bounds.astype(np.int64)
+
+
+def nodes_with_room() -> list[dict[str, Any]]:
+    """The nodes that Ray may place a shard on."""
+    there = [node for node in alive_nodes() if node["Resources"].get("memory", 0) >= ROOM]
+    if not there:
+        raise ClusterUnavailable(
+            f"no node of the cluster offers Ray {ROOM} bytes of memory, which a shard asks for. "
+            "Start a node without --memory, or with more."
+        )
+    return there
 
 
 def scratch_folder() -> Path:

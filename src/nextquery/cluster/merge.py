@@ -1,4 +1,4 @@
-"""From the answers of the shards to the answer of the pool, and from a request to theirs."""
+"""From the answers of the shards to the answer of the pool, and what each of them must hide."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nextquery.arms import kernels
 from nextquery.arms.kernels import Floats, Ids
-from nextquery.arms.search import Band, Found
+from nextquery.arms.search import Found
 from nextquery.compiled import compiled
 
 
@@ -59,12 +59,6 @@ class Hidden(NamedTuple):
         if not len(self.counts):
             return [self.ids] * anchors
         return np.split(self.ids, np.cumsum(self.counts)[:-1])
-
-
-def band_for(band: Band, part: slice) -> Band:
-    """A band for some of the anchors, where its bounds differ from one to the next."""
-    low, high = (np.asarray(end, float) for end in (band.low, band.high))
-    return Band(band.k, low[part] if low.ndim else low, high[part] if high.ndim else high)
 
 
 def merged(parts: Sequence[tuple[int, Flat]], k: int | None, missing: int = 0) -> list[Found]:

@@ -84,11 +84,11 @@ class RayArmPool(ShardedPool):
 
     @classmethod
     def _on_cluster(cls, folder: folders.Folder, plan: Plan, scratch: Path | None = None) -> Self:
-        whole = folders.Folder(folder.path.resolve(), folder.meta, folder.files)
+        # Not resolved: links may lie elsewhere on other nodes.
+        whole = folders.Folder(folder.path.absolute(), folder.meta, folder.files)
         pool = super().of(whole)
         shards = Shards(
             whole,
-            pool._rows.stored,
             plan.bounds,
             deadline=plan.deadline,
             threads=plan.threads,

@@ -5,7 +5,6 @@ not depend on how many shards there are, and an actor that comes back, here or o
 loads its part again from the path that all nodes reach.
 """
 
-import hashlib
 import os
 import socket
 from collections.abc import Callable
@@ -16,49 +15,43 @@ import numpy as np
 from nextquery import folders
 from nextquery.arms.codes import Codes
 from nextquery.arms.ids import NO_IDS
-from nextquery.arms.kernels import Ids, Vectors
+from nextquery.arms.kernels import Ids
 from nextquery.arms.rows import Part, Rows
 from nextquery.arms.scan import scan_rows
 from nextquery.arms.search import Band
+from nextquery.arms.storage import begins_with
 from nextquery.errors import StorageError
-
-_SAMPLED = 64  # rows by which a part is known again
 
 
 class Share(NamedTuple):
-    """Which rows of which folder a shard answers for, and what a sample of them says."""
+    """Which rows of which folder a shard answers for."""
 
     folder: folders.Folder
     first: int
     last: int
-    sample: str
-
-    @classmethod
-    def of(cls, folder: folders.Folder, vectors: Vectors, first: int, last: int) -> "Share":
-        """The share of the rows from `first` up to `last`."""
-        return cls(folder, first, last, _sample(vectors[first:last]))
 
     def load(self) -> Rows:
         """The rows, mapped: what is never read costs no memory.
 
-        Files are named after their content. Where ours is gone the pool was saved anew, and rows
-        that were there before are the same in the new file; a sample tells whether that is so.
+        Files are named after their content. Where ours is gone the pool was saved anew, and the
+        new manifest says whether its rows begin with ours.
         """
         try:
             there = self.folder.file("vectors.npy").exists()
             folder = self.folder if there else folders.newest(self.folder)
+            same = begins_with(folder, self.folder)
             vectors = folder.array("vectors.npy")[self.first : self.last]
             codes = Codes.open(folder)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, EOFError, ValueError, KeyError) as error:
             raise StorageError(
                 f"{socket.gethostname()} cannot read arms {self.first} to {self.last - 1} of the "
                 f"pool {self.folder.path}: {error} Put the pool on a path that every node of the "
                 "cluster reaches under the same name."
             ) from error
-        if len(vectors) != self.last - self.first or _sample(vectors) != self.sample:
+        if not same or len(vectors) != self.last - self.first:
             raise StorageError(
                 f"the pool {self.folder.path}, as {socket.gethostname()} sees it, is not the one "
-                "that was opened: arms have other vectors. Open the pool again."
+                "that was opened, with or without further arms. Open the pool again."
             )
         return Rows(vectors, None if codes is None else codes.cut(self.first, self.last))
 
@@ -133,9 +126,3 @@ def warm_up() -> None:
     coded = Rows(rows, Codes.of(rows))
     for few, epsilon in (1, None), (1, 0.5), (2, 0.5):
         scan_rows(coded, NO_IDS, rows[:few], [Band(1)], exclude=[NO_IDS] * few, epsilon=epsilon)
-
-
-def _sample(rows: Vectors) -> str:
-    places = np.unique(np.linspace(0, max(0, len(rows) - 1), _SAMPLED).astype(np.int64))
-    some = np.ascontiguousarray(rows[places[places < len(rows)]])
-    return hashlib.sha256(some.tobytes()).hexdigest()

@@ -9,6 +9,7 @@ import ray
 from numpy.typing import ArrayLike
 
 from nextquery.arms import gpu
+from nextquery.arms.ids import NO_IDS
 from nextquery.arms.kernels import Floats, Ids, Vectors
 from nextquery.arms.pool import ArmPool
 from nextquery.arms.rows import Part, Rows
@@ -16,7 +17,7 @@ from nextquery.arms.scan import Sums
 from nextquery.arms.search import Band, Found
 from nextquery.cluster import questions
 from nextquery.cluster.calls import Call, Sent
-from nextquery.cluster.merge import Hidden, band_for, merged
+from nextquery.cluster.merge import Hidden, merged
 from nextquery.cluster.shards import Shards, Whereabouts
 from nextquery.errors import InvalidInput
 
@@ -37,15 +38,19 @@ class ShardedPool(ArmPool):
 
     @property
     def _shards(self) -> Shards:
-        if not self._left.alive:
-            raise InvalidInput("this RayArmPool is closed. Open it again with RayArmPool.open.")
+        self._refuse_closed()
         self._resident.check()
         return self._resident
+
+    def _refuse_closed(self) -> None:
+        if not self._left.alive:
+            raise InvalidInput("this RayArmPool is closed. Open it again with RayArmPool.open.")
 
     @property
     def rows_in_all(self) -> int:
         """How many ids were ever given, removed ones included."""
-        return int(self._shards.bounds[-1]) + self._rows.added
+        self._refuse_closed()  # and no more: what was added here can be saved without a cluster
+        return len(self._rows)
 
     def whereabouts(self) -> list[Whereabouts]:
         """For every shard that holds arms: which ones, on what node, in what process."""
@@ -68,7 +73,8 @@ class ShardedPool(ArmPool):
         """The vectors of several sets of arms, asked for together."""
         if not sets:
             return []
-        return np.split(self.rows(np.concatenate(sets)), np.cumsum([len(s) for s in sets])[:-1])
+        together = np.concatenate([ids if len(ids) else NO_IDS for ids in sets])
+        return np.split(self.rows(together), np.cumsum([len(s) for s in sets])[:-1])
 
     def score(self, ids: Iterable[int], vector: ArrayLike) -> Floats:
         """The exact similarities of a few arms with one anchor."""
@@ -88,13 +94,17 @@ class ShardedPool(ArmPool):
     ) -> tuple[list[list[Found]], Sums | None]:
         """The pass behind `nearest` and every selection, on all shards at once."""
         hidden = self.excluded(exclude, len(anchors))
+        ends = [band.bounds(len(anchors)) for band in bands]
         most = sum(band.k for band in bands if band.k is not None)
         step = max(1, min(_TOGETHER, _ANSWER // max(1, most)))
         found: list[list[Found]] = []
         sums = Sums(np.zeros(len(anchors)), np.zeros(len(anchors)))
         for start in range(0, len(anchors), step):
             part = slice(start, min(start + step, len(anchors)))
-            now = [band_for(band, part) for band in bands]
+            now = [
+                Band(band.k, low[part], high[part])
+                for band, (low, high) in zip(bands, ends, strict=True)
+            ]
             rows, totals, missing = self._scan(anchors[part], now, hidden[part], epsilon)
             found += rows
             if totals is not None:

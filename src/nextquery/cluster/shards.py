@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import ray
 from ray import exceptions
 
-from nextquery.arms.kernels import Ids, Vectors
+from nextquery.arms.kernels import Ids
 from nextquery.arms.rows import Part
 from nextquery.cluster.calls import Call, Fell, Sent
-from nextquery.cluster.connection import alive_nodes, connected_to
+from nextquery.cluster.connection import connected_to, this_connection
+from nextquery.cluster.layout import ROOM, nodes_with_room
 from nextquery.cluster.shard import Shard, Share, View, warm_up
 from nextquery.errors import ClusterUnavailable, InvalidInput, StorageError
 from nextquery.folders import Folder
@@ -30,7 +31,6 @@ _LOST = (  # what an actor, its worker or its machine says by dying
     exceptions.OutOfMemoryError,
     exceptions.RpcError,
 )
-_NEXT_TO_NOTHING = 1 << 20  # bytes: Ray spreads only actors that ask for something
 _PAUSE = 0.05  # seconds before a call is sent again
 _STARTING = 120.0  # seconds for actors to start at all
 _RESPONSE = 5.0  # seconds in which an actor that lives answers a ping, or fewer by the deadline
@@ -54,7 +54,7 @@ class Shards:
 
     Parameters
     ----------
-    folder, vectors : an opened pool folder, and its rows.
+    folder : an opened pool folder.
     bounds : where shards begin and end, rising from 0 to the number of rows.
     deadline : seconds after which a shard that does not answer is away.
     threads : threads of each shard; by default it shares its machine's cores with the others there.
@@ -64,7 +64,6 @@ class Shards:
     def __init__(
         self,
         folder: Folder,
-        vectors: Vectors,
         bounds: Ids,
         *,
         deadline: float,
@@ -72,21 +71,21 @@ class Shards:
         scratch: Path | None = None,
     ) -> None:
         self.bounds, self.deadline = bounds, deadline
-        self._cluster = connected_to()
+        self._joined = connected_to(), this_connection()
         self._clean = weakref.finalize(self, shutil.rmtree, scratch, True) if scratch else None
         ranges = itertools.pairwise(bounds.tolist())
-        shares = [Share.of(folder, vectors, *ends) for ends in ranges]
+        shares = [Share(folder, *ends) for ends in ranges]
         held = [number for number, share in enumerate(shares) if share.first < share.last]
         kind = ray.remote(
             num_cpus=0,
-            memory=_NEXT_TO_NOTHING,
+            memory=ROOM,
             max_restarts=-1,
             max_task_retries=0,
             scheduling_strategy="SPREAD",
             concurrency_groups={"health": 1},
         )(Shard)
         warm_up()  # compiled once here, and not by all shards of this machine at the same time
-        sharing = max(1, -(-len(held) // len(alive_nodes())))
+        sharing = max(1, -(-len(held) // len(nodes_with_room())))
         self.actors = {i: kind.remote(shares[i], threads, sharing) for i in held}
         self._stopped = False
         self._away: dict[int, Any] = {}  # a ping under way for each of them
@@ -100,9 +99,9 @@ class Shards:
         """Raise where nobody can be asked; Ray itself would join any cluster it finds, or hang."""
         if self._stopped:
             raise InvalidInput("this RayArmPool is closed. Open it again with RayArmPool.open.")
-        if connected_to() != self._cluster:
+        if (connected_to(), this_connection()) != self._joined:
             raise ClusterUnavailable(
-                f"this pool's shards are on the Ray at {self._cluster}, from which this process "
+                f"this pool's shards are on the Ray at {self._joined[0]}, from which this process "
                 "has been disconnected since (ray.shutdown). Open the pool again."
             )
 
@@ -125,7 +124,7 @@ class Shards:
         if self._views:
             return
         self._stopped = True  # before the actors go: threads that still ask are told
-        if connected_to() == self._cluster:
+        if (connected_to(), this_connection()) == self._joined:
             for actor in self.actors.values():
                 ray.kill(actor, no_restart=True)
         self.actors = {}

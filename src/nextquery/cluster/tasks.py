@@ -7,7 +7,7 @@ from typing import Any
 
 import ray
 
-from nextquery.cluster.connection import connect
+from nextquery.cluster.connection import connect, say_if_nothing_computes
 from nextquery.cluster.reach import check_reach
 from nextquery.errors import ClusterUnavailable, NextqueryError
 
@@ -40,6 +40,7 @@ class TasksOnRay:
         connect()
         if not self._checked:
             check_reach(self._writes, self._reads)
+            say_if_nothing_computes()
             self._checked = True
         sent = ray.put(function)  # once, however many values there are
         call = ray.remote(_call).options(

@@ -14,11 +14,20 @@ from nextquery.arms.pool import ArmPool
 from nextquery.arms.scan import Sums
 from nextquery.arms.search import Band, Found
 from nextquery.checks import number, one_of, whole_number
-from nextquery.errors import InvalidInput
+from nextquery.errors import ClusterUnavailable, InvalidInput
 from nextquery.params import params_of
 
 Floats = NDArray[np.float64]
 LEAST_POSITIVE = np.nextafter(0.0, 1.0)
+
+
+def refuse_partial(missing: int) -> None:
+    """Raise where some arms could not be looked at, for what must not come from a part of them."""
+    if missing:
+        raise ClusterUnavailable(
+            f"{missing} arms cannot be reached now, and the best of the others is not the answer. "
+            "Ray restarts their shards where it can: look at `ray status` and ask again."
+        )
 
 
 @dataclass(frozen=True, eq=False)

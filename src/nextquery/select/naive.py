@@ -48,7 +48,7 @@ class PreferenceThreshold(Selector):
         above = [max(self.epsilon, self._reach(mass, similar=True)) for mass in masses]
         under = [self._reach(mass, similar=False) for mass in masses]
         bands = [Band(None, low=above), Band(None, low=under, high=self.epsilon)]
-        per_band, _ = request.scan(bands, self.epsilon)
+        per_band, again = request.scan(bands, self.epsilon)
         picked = []
         for i, (similar, dissimilar) in enumerate(per_band):
             ids = np.concatenate([similar.ids, dissimilar.ids])
@@ -56,7 +56,7 @@ class PreferenceThreshold(Selector):
             bound = self.times_uniform / max(masses[i].arms, 1)
             passes = self._preferences(similarities, masses[i]) >= bound
             picked.append(request.not_kept(i, Found(ids[passes], similarities[passes])))
-        return sums, picked
+        return sums._replace(missing=max(sums.missing, again.missing)), picked
 
     def _reach(self, mass: Mass, *, similar: bool) -> float:
         """The similarity from which an arm on this side of ε may pass."""

@@ -10,6 +10,7 @@ from nextquery.arms.kernels import Ids
 from nextquery.memory import PastSessions, only_seen
 from nextquery.policies import Context, LinTS, LinUCB, MostSimilar, Policy, RandomPolicy
 from nextquery.select import Candidates, MaxUtility
+from nextquery.select.base import refuse_partial
 from nextquery.service import calibration
 from nextquery.service.arrays import Arrays, packed, to_text, under
 from nextquery.service.candidates import Recollection, plain, with_memory
@@ -105,6 +106,7 @@ class Past:
             for begin, place, new in zip(before, places.tolist(), unseen, strict=True)
         ]
         many = self.selector.select_many(seen, rows, hidden)
+        refuse_partial(max((one.missing for one in many), default=0))  # it is kept for good
         for number, (place, begin) in enumerate(zip(places.tolist(), before, strict=True)):
             history = past.arms[begin : place + 1].tolist()
             candidates = self._made(many[number], rows[number], history, begin, first_seen)
