@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import nextquery as nq
+from nextquery.encode import LsaEncoder, TunedEncoder
 from nextquery.errors import InvalidInput, NotAFolder
 from nextquery.ingest import ingest
 from nextquery.logs import LogOptions
@@ -188,3 +189,25 @@ def test_a_log_that_nothing_can_place_is_refused(tmp_path: Path) -> None:
     log.write_text("user_id\tsession_id\ttime\tquery\n" + "\n".join(rows) + "\n")
     with pytest.raises(InvalidInput, match="--encoder lsa"):
         ingest(log, tmp_path / "pool", LogOptions(skip=("non-ascii",)), encoder="static")
+
+
+@pytest.mark.parametrize("sessions", [100, 1_100])
+def test_auto_in_a_script_that_the_token_vectors_do_not_know(tmp_path: Path, sessions: int) -> None:
+    """Amharic, say: n-grams of its characters tell the queries apart, whatever the size."""
+    rng = np.random.default_rng(0)
+    words = ["".join(chr(0x1208 + c) for c in rng.integers(0, 60, 5)) for _ in range(60)]
+    rows = ["session_id\tquery"]
+    for session in range(sessions):
+        theirs = rng.choice(words, 6, replace=False)
+        rows += [f"{session}\t{' '.join(rng.permutation(theirs)[:3])}" for _ in range(5)]
+    (tmp_path / "log.tsv").write_text("\n".join([*rows, ""]), encoding="utf-8")
+    options = LogOptions(session="session_id", query="query", skip=("non-ascii",))
+    made = ingest(tmp_path / "log.tsv", tmp_path / "pool", options)
+    assert isinstance(made.pool.encoder, LsaEncoder)
+    assert made.pool.vectors.any(axis=1).all()
+
+
+def test_tuning_says_when_it_knows_no_word() -> None:
+    texts = [f"{chr(0x1208 + i)}{chr(0x1209 + i)}" for i in range(40)]
+    with pytest.raises(InvalidInput, match=r"in 0 of 20 sessions, .* Use the encoder lsa"):
+        TunedEncoder(steps=1).fit(texts, [[2 * s, 2 * s + 1] for s in range(20)])

@@ -10,11 +10,13 @@ import numpy as np
 from nextquery.errors import InvalidInput
 
 
-def whole_number(value: Any, name: str, *, at_least: int) -> int:
-    """`value` as a whole number of at least `at_least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < at_least:
+def whole_number(value: Any, name: str, *, at_least: int, at_most: int | None = None) -> int:
+    """`value` as a whole number of at least `at_least` and, if given, at most `at_most`."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < at_least or (at_most is not None and value > at_most):
+        most = "" if at_most is None else f" and at most {at_most}"
         raise InvalidInput(
-            f"{name} must be a whole number of at least {at_least}; received {value!r}."
+            f"{name} must be a whole number of at least {at_least}{most}; received {value!r}."
         )
     return int(value)
 

@@ -27,7 +27,7 @@ from nextquery.arms.pool import KIND, ArmPool
 from nextquery.arms.texts import TextColumn, Texts, checked
 from nextquery.checks import one_of, whole_number
 from nextquery.encode import ENCODERS, Encoder, Sessions, encoder_by_name
-from nextquery.encode.auto import AUTO
+from nextquery.encode.auto import AUTO, share_known
 from nextquery.encode.base import KIND as ENCODER
 from nextquery.encode.base import VERSION as ENCODER_VERSION
 from nextquery.encoding import BLOCK, EncodeBlocks, Plan, in_this_process, planned
@@ -149,9 +149,10 @@ def _fitted(
     if (Path(name) / folders.MANIFEST).exists():
         return folders.read(name, kind=ENCODER, version=ENCODER_VERSION), False
     sessions = origin.sessions.take(np.arange(origin.sessions.size - origin.held_out))
-    encoder = encoder_by_name(
-        name, n_sessions=sessions.size, n_texts=len(texts), profile=options.profile
-    )
+    about: dict[str, Any] = {"profile": options.profile}
+    if name == AUTO and options.profile == "text":
+        about["known"] = share_known(texts)
+    encoder = encoder_by_name(name, n_sessions=sessions.size, n_texts=len(texts), **about)
     params = json.dumps(encoder.get_params(), sort_keys=True)
     made_from = f"{made_from} {origin.held_out} {encoder.name} {params}"
     folder = _finished(work / "fitted", _FITTED, made_from)

@@ -19,7 +19,7 @@ from nextquery.checks import installed, whole_number
 from nextquery.encode.base import KIND
 from nextquery.encode.train.card import model_card
 from nextquery.encode.train.options import TrainOptions
-from nextquery.errors import InvalidInput, StorageError
+from nextquery.errors import StorageError
 from nextquery.ingest import PREPARED, fingerprint, prepared
 from nextquery.locks import LOCK
 from nextquery.logs import LogOptions
@@ -66,7 +66,7 @@ def train(
     whole_number(hold_out, "hold_out", at_least=0)
     installed("bert", "torch", "transformers", "sentence_transformers", "onnx", "onnxruntime")
     from nextquery.encode.train.finish import finish  # torch: only who trains pays
-    from nextquery.encode.train.run import device_for, learn, room_on_gpu
+    from nextquery.encode.train.run import device_for, enough_memory, learn
 
     device_for(options)  # says now if there is no such device
     with work_on(target) as work:
@@ -79,10 +79,10 @@ def train(
         timed = bool(np.isfinite(np.asarray(origin.session_times)).all())
         try:
             watched: Any = {"progress": progress, "say": say, "note": note}
-            with room_on_gpu(options):
+            with enough_memory(options):
                 learnt = learn(own, sessions, options, timed=timed, work=work, **watched)
                 made = finish(learnt, own, progress=progress)
-        except (InvalidInput, StorageError):
+        except Exception:
             nothing_learnt = set(os.listdir(work)) <= {PREPARED, LOCK}
             if nothing_learnt:  # keep none of the log
                 shutil.rmtree(work, ignore_errors=True)

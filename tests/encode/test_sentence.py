@@ -35,3 +35,12 @@ class TestWithAModelOfWords:
     def test_refuses_an_unknown_reduction(self) -> None:
         with pytest.raises(InvalidInput, match="reduce must be one of sessions, texts, none"):
             SentenceEncoder(reduce="umap")
+
+
+def test_a_folder_is_found_again_from_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert SentenceEncoder("model").model == str(tmp_path / "model")
+    assert SentenceEncoder("another").model == "another"

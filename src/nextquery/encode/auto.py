@@ -1,13 +1,17 @@
 """Which encoder: by name, or by what the log can teach."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from nextquery.checks import one_of, whole_number
+import numpy as np
+
+from nextquery.checks import number, one_of, whole_number
 from nextquery.encode.base import Encoder
 from nextquery.encode.lsa import LsaEncoder
 from nextquery.encode.projection import ProjectedEncoder
 from nextquery.encode.sentence import SentenceEncoder
 from nextquery.encode.static import StaticEncoder
+from nextquery.encode.tokens import pretrained
 from nextquery.encode.tuned import TunedEncoder
 from nextquery.errors import InvalidInput
 
@@ -25,20 +29,23 @@ ENCODERS: dict[str, type[Encoder]] = {encoder.name: encoder for encoder in _OURS
 # level; tuning costs nothing with 1,000 and gains with 3,000.
 _ENOUGH_TO_TUNE = 1_000
 _ENOUGH_TO_PROJECT = 300
+_ENOUGH_KNOWN = 0.5  # of the texts: without a known word they have no vector at all
+_LOOKED_AT = 2_000  # texts
 
 
-def choose(n_sessions: int, n_texts: int, *, profile: str = "text") -> Encoder:
+def choose(n_sessions: int, n_texts: int, *, profile: str = "text", known: float = 1.0) -> Encoder:
     """The encoder that a log of this size supports.
 
     Tuned from a thousand sessions on, projected from three hundred, else static: none
-    of them needs torch or a GPU. SQL has no use for token vectors of prose: its profile gets LSA
-    over character n-grams.
+    of them needs torch or a GPU. SQL has no use for token vectors of prose, and neither has a
+    script that they do not know: both get LSA over character n-grams.
 
     Parameters
     ----------
     n_sessions : sessions of two or more queries, at least 0.
     n_texts : distinct texts, at least 0.
     profile : ``text`` or ``sql``.
+    known : the share of texts of which the token vectors know a word, see `share_known`.
 
     >>> [choose(n, 5 * n).name for n in (20, 300, 5_000)]
     ['static', 'projected', 'tuned']
@@ -47,11 +54,22 @@ def choose(n_sessions: int, n_texts: int, *, profile: str = "text") -> Encoder:
     """
     sessions = whole_number(n_sessions, "n_sessions", at_least=0)
     whole_number(n_texts, "n_texts", at_least=0)
-    if one_of(profile, "profile", ("text", "sql")) == "sql":
+    number(known, "known", low=0, high=1)
+    if one_of(profile, "profile", ("text", "sql")) == "sql" or known < _ENOUGH_KNOWN:
         return LsaEncoder(analyzer="char")
     if sessions >= _ENOUGH_TO_TUNE:
         return TunedEncoder()
     return ProjectedEncoder() if sessions >= _ENOUGH_TO_PROJECT else StaticEncoder()
+
+
+def share_known(texts: Sequence[str]) -> float:
+    """The share of some texts of which the token vectors know a word.
+
+    >>> share_known(["deep learning", "ሰላም"])
+    0.5
+    """
+    some = [texts[i] for i in range(0, len(texts), max(1, len(texts) // _LOOKED_AT))]
+    return float((np.diff(pretrained()[0].bags(some).indptr) > 0).mean()) if some else 1.0
 
 
 def encoder_by_name(
@@ -60,6 +78,7 @@ def encoder_by_name(
     n_sessions: int | None = None,
     n_texts: int | None = None,
     profile: str = "text",
+    known: float = 1.0,
     **options: Any,
 ) -> Encoder:
     """An encoder by its name, with its own options; ``auto`` chooses by the size of the log.
@@ -77,7 +96,7 @@ def encoder_by_name(
                 f"received n_sessions={n_sessions!r}, n_texts={n_texts!r} and options "
                 f"{sorted(options)}. Give both sizes, or name one of {', '.join(ENCODERS)}."
             )
-        return choose(n_sessions, n_texts, profile=profile)
+        return choose(n_sessions, n_texts, profile=profile, known=known)
     try:
         return ENCODERS[name](**options)
     except TypeError as error:

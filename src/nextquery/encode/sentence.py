@@ -46,7 +46,8 @@ class SentenceEncoder(Encoder):
         reduce: str = "sessions",
         batch: int = 64,
     ) -> None:
-        self.model = os.fspath(model)
+        # A folder is found again from anywhere; a name is one of the hub's.
+        self.model = os.path.abspath(model) if os.path.isdir(model) else os.fspath(model)
         self.dim = whole_number(dim, "dim", at_least=1)
         self.reduce = one_of(reduce, "reduce", ("sessions", "texts", "none"))
         self.batch = whole_number(batch, "batch", at_least=1)
@@ -105,7 +106,7 @@ class SentenceEncoder(Encoder):
                 ) from error
             try:
                 self._model = SentenceTransformer(self.model)
-            except (OSError, ValueError) as error:
+            except Exception as error:  # whatever is wrong with its files, and whoever reads them
                 raise InvalidInput(
                     f"could not load the sentence model {self.model!r}: {error}. Give the path of "
                     "its folder, or the name of a model that is on this machine or can be fetched."

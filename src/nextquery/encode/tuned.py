@@ -91,6 +91,11 @@ class TunedEncoder(Encoder):
         bags = table.tokens.bags(texts)
         usable = told.where(np.diff(bags.indptr) > 0).distinct()
         usable = usable.take(np.flatnonzero(usable.lengths >= 2))
+        if usable.size < _FEWEST <= told.size:
+            raise InvalidInput(
+                f"the token vectors know words of two queries in {usable.size} of {told.size} "
+                f"sessions, and tuning needs {_FEWEST}. Use the encoder lsa for this script."
+            )
         if usable.size < _FEWEST:
             raise InvalidInput(
                 f"tuning needs at least {_FEWEST} sessions of 2 or more different queries; "

@@ -10,8 +10,10 @@ import torch
 
 from nextquery.encode import Encoder, Sessions, TrainedEncoder
 from nextquery.encode.train import TrainOptions, loop, vocabulary
+from nextquery.encode.train import finish as finish_module
 from nextquery.encode.train.data import tokenise
-from nextquery.encode.train.model import pretrained, published
+from nextquery.encode.train.export import served
+from nextquery.encode.train.model import QueryModel, positions, pretrained, published
 from nextquery.encode.train.run import learn
 from nextquery.errors import InvalidInput
 from tests.encode.train.world import SMALL, Whole, World, trained
@@ -238,14 +240,81 @@ def test_a_stage_that_did_harm_is_named(bert: Whole, topics: World, work: Path) 
 
 
 @pytest.mark.parametrize("wordless", [slice(None), slice(0, 8, 1), slice(-8, None)])
-def test_sessions_without_a_word_are_refused(tmp_path: Path, wordless: slice) -> None:
-    """Of all texts, of those that are learnt from, of those that judge."""
+def test_queries_without_a_word_teach_and_judge_nothing(tmp_path: Path, wordless: slice) -> None:
+    """All texts, those of most sessions, those of the four newest."""
     texts = [f"{name * 3} food" for name in "abcdefghijklmnop"]
     texts[wordless] = [("[SEP]" * i, "\x01" * i)[i % 2] for i in range(len(texts[wordless]))]
     old = [[2 * (s % 4), 2 * (s % 4) + 1] for s in range(36)]
     sessions = Sessions.of([*old, *[[8 + 2 * s, 9 + 2 * s] for s in range(4)]])
-    with pytest.raises(InvalidInput, match="no words to learn from: no query of the"):
+    if wordless == slice(-8, None):
+        data = learn(texts, sessions, replace(SMALL, epochs=1), timed=True, work=tmp_path).report
+        assert data["data"]["training_sessions"] + data["data"]["validation_sessions"] == 36
+        return
+    with pytest.raises(InvalidInput, match="no words to learn from: the vocabulary knows a word"):
         learn(texts, sessions, SMALL, timed=True, work=tmp_path)
+
+
+def test_a_start_that_knows_no_word_of_the_log_is_refused(odd: World, tmp_path: Path) -> None:
+    start = sentence_model(tmp_path / "model", odd.texts)
+    letters = set("".join(odd.texts)) - {" "}
+    another_script = {ord(letter): chr(0x1200 + ord(letter)) for letter in letters}
+    texts = [text.translate(another_script) for text in odd.texts]
+    options = replace(SMALL, method="contrastive", start=start)
+    with pytest.raises(InvalidInput, match=r"knows a word in 0 of \d+ queries.*from scratch"):
+        learn(texts, odd.sessions, options, timed=True, work=tmp_path / "work")
+
+
+def test_a_start_whose_files_are_damaged_is_refused(odd: World, tmp_path: Path) -> None:
+    start = sentence_model(tmp_path / "model", odd.texts)
+    weights = tmp_path / "model" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:5_000])
+    options = replace(SMALL, method="contrastive", start=start)
+    with pytest.raises(InvalidInput, match=r"could not start from the sentence model .*Give the"):
+        learn(*odd, options, timed=True, work=tmp_path / "work")
+
+
+def test_positions_that_begin_after_padding_hold_fewer_tokens() -> None:
+    from transformers import RobertaConfig, RobertaModel
+
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = RobertaConfig(vocab_size=9, intermediate_size=8, max_position_embeddings=20, **sizes)
+    assert positions(RobertaModel(config), 64) == 18
+    assert positions(published(SMALL, 400).bert, 64) == SMALL.max_line
+
+
+def weights_of_export(encoder: TrainedEncoder) -> dict[str, Any]:
+    import onnx
+
+    graph = onnx.load_from_string(encoder.parts()["encoder_model.onnx"]).graph
+    return {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer}
+
+
+def test_a_projection_is_exported_as_it_is(topics: World) -> None:
+    """It takes away what texts share, which of long and similar ones is nearly all they have."""
+    model = QueryModel(published(replace(SMALL, hidden=128), 400).bert)
+    model.project(np.random.default_rng(0).normal(size=(128, 16)), np.ones(128))
+    encoder = served(model, vocabulary.learn(topics.texts, 400), max_tokens=64)
+    kept = {name: one for name, one in weights_of_export(encoder).items() if "projection" in name}
+    (matrix,) = (one for one in kept.values() if one.size == 128 * 16)
+    wanted = model.projection.weight.detach().numpy()
+    assert matrix.dtype == np.float32
+    assert np.array_equal(np.sort(matrix, axis=None), np.sort(wanted, axis=None))
+
+
+def test_an_export_that_is_too_coarse_is_made_in_full_precision(
+    contrastive: Whole, odd: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = {one.dtype.name for one in weights_of_export(contrastive.made.encoder).values()}
+    assert "float16" in stored
+    agree = finish_module._agreement
+    said = iter([0.9])
+    monkeypatch.setattr(finish_module, "_agreement", lambda *rows: next(said, None) or agree(*rows))
+    again = finish_module.finish(contrastive.learnt, odd.texts)
+    assert "float16" not in {one.dtype.name for one in weights_of_export(again.encoder).values()}
+    assert again.report["onnx_worst_cosine"] > 1 - 1e-5
+    said = iter([0.9, 0.9])
+    with pytest.raises(InvalidInput, match=r"cosine 0\.900000, allowed are 0\.999"):
+        finish_module.finish(contrastive.learnt, odd.texts)
 
 
 def test_starts_from_a_sentence_model_with_a_residual(odd: World, tmp_path: Path) -> None:
@@ -291,7 +360,7 @@ def test_queries_of_one_word_can_be_learnt(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_explodes_is_named(topics: World, tmp_path: Path) -> None:
-    wild = replace(SMALL, mlm_rate=1e30, epochs=2)
+    wild = replace(SMALL, mlm_rate=1e6, epochs=2)
     with pytest.raises(InvalidInput, match=r"the loss of the stage masked-lm is (nan|inf).*rate"):
         learn(*topics, wild, timed=True, work=tmp_path)
 
@@ -312,6 +381,10 @@ def test_a_gpu_that_is_not_there_is_refused(topics: World, tmp_path: Path) -> No
         ({"pairs": 1}, "pairs must be a whole number of at least 2"),
         ({"rate": -1.0}, "rate must be a number above 0"),
         ({"device": "tpu"}, "device must be one of auto, cpu, cuda"),
+        ({"vocabulary": 10**22}, "vocabulary must be .* and at most 10000000; received"),
+        ({"hidden": 10**8, "heads": 1}, "hidden must be .* and at most 65536; received"),
+        ({"mlm_rate": 1e40}, "mlm_rate must be .* at most 1e"),
+        ({"seed": 1 << 32}, "seed must be .* at most 4294967295; received"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:

@@ -136,7 +136,7 @@ def without_torch(*arguments: str) -> str:
         (["{log}", "--out", "{tmp}/e", "--method", "gpt"], 3, "bert, contrastive"),
         (["{log}", "--out", "{tmp}/e", "--hidden", "10"], 3, "multiple of heads"),
         (["{log}", "--out", "{tmp}/e", "--start", "x"], 3, "--method contrastive"),
-        (["{log}", "--out", "{tmp}/e", "--seed", "4294967296"], 3, "seed must be below 2³²"),
+        (["{log}", "--out", "{tmp}/e", "--seed", "4294967296"], 3, "and at most 4294967295"),
         (
             ["{log}", "--out", "{tmp}/e", "--method", "contrastive", "--hidden", "64"],
             3,

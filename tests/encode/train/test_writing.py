@@ -129,7 +129,7 @@ def test_a_gpu_without_memory_is_said_and_the_same_command_goes_on(
     monkeypatch.setattr(MaskedLM, "loss", crowded)
     with pytest.raises(InvalidInput, match=r"Tried to allocate 2\.00 GiB") as raised:
         train(log, out, options)
-    for part in ("--batch-tokens", "--pairs", "--device cpu", "1.50 GiB free"):
+    for part in ("memory of the GPU", "--batch-tokens", "--pairs", "--device cpu", "1.50 GiB free"):
         assert part in str(raised.value)
     assert "Process 7" not in str(raised.value)
     assert not out.exists()
@@ -138,3 +138,22 @@ def test_a_gpu_without_memory_is_said_and_the_same_command_goes_on(
     train(log, out, options, say=lambda stage, check, steps: looks.append(check.step))
     assert looks[0] > 0  # the first look, at step 0, was before
     assert sorted(os.listdir(tmp_path)) == ["encoder", "log.tsv"]
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), InvalidInput),
+        (RuntimeError("index 66 is out of bounds"), RuntimeError),
+    ],
+)
+def test_whatever_fails_before_anything_is_learnt_leaves_nothing_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: Exception, told: type[Exception]
+) -> None:
+    def failing(*_: Any, **__: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr("nextquery.encode.train.run.learn", failing)
+    with pytest.raises(told, match=r"memory does not suffice|out of bounds"):
+        train(log_file(tmp_path / "log.tsv"), tmp_path / "encoder", TINY)
+    assert os.listdir(tmp_path) == ["log.tsv"]

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from nextquery.encode.sessions import Ids, Sessions
+from nextquery.encode.tokens import meaningless
 from nextquery.encode.train.vocabulary import CLS, SEP
 from nextquery.errors import InvalidInput
 
@@ -25,8 +26,7 @@ class Split(NamedTuple):
     @classmethod
     def of(cls, sessions: Sessions, *, timed: bool, seed: int) -> Self:
         """A tenth held out, 2,000 at most: the newest where sessions are in order of time."""
-        usable = sessions.distinct()
-        usable = usable.take(np.flatnonzero(usable.lengths >= 2))
+        usable = _usable(sessions)
         if usable.size < FEWEST:
             raise InvalidInput(
                 f"training needs at least {FEWEST} sessions of 2 or more different queries; "
@@ -86,6 +86,31 @@ def tokenise(json: bytes, texts: Sequence[str], longest: int) -> list[NDArray[np
         read = tokenizer.encode_batch_fast(list(texts[at : at + _TEXTS]))
         rows += [np.array(one.ids, np.int32) for one in read]
     return rows
+
+
+def with_words(sessions: Sessions, rows: Sequence[NDArray[np.int32]], tokenizer: bytes) -> Sessions:
+    """Sessions without the queries of which the vocabulary knows no word."""
+    from tokenizers import Tokenizer
+
+    nothing = np.array(sorted(meaningless(Tokenizer.from_buffer(tokenizer))))
+    whose = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    word = ~np.isin(np.concatenate([np.empty(0, np.int32), *rows]), nothing)
+    known: NDArray[np.bool_] = np.bincount(whose[word], minlength=len(rows)) > 0
+    left = sessions.where(known)
+    if _usable(left).size < FEWEST:
+        raise InvalidInput(
+            f"no words to learn from: the vocabulary knows a word in {known.sum()} of {len(rows)} "
+            f"queries, which leaves fewer than {FEWEST} sessions. Start from a model that knows "
+            "the language of the log or from scratch, give a longer log, or see with `nextquery "
+            "stats` what the cleaning left of it."
+        )
+    return left
+
+
+def _usable(sessions: Sessions) -> Sessions:
+    """Those of two or more different queries, each of them once."""
+    distinct = sessions.distinct()
+    return distinct.take(np.flatnonzero(distinct.lengths >= 2))
 
 
 def lines(

@@ -14,6 +14,7 @@ from nextquery.encode.train.model import QueryModel
 from nextquery.encode.trained import TrainedEncoder
 
 _SMALL = 1_024  # numbers: smaller weights (biases, scales) stay as they are
+_EXACT = "projection"  # what texts share cancels there, and rounding does not
 
 
 class _Served(nn.Module):  # type: ignore[misc]
@@ -27,13 +28,19 @@ class _Served(nn.Module):  # type: ignore[misc]
         return self.model(ids, torch.ones_like(ids))
 
 
-def served(model: QueryModel, tokenizer: bytes, *, max_tokens: int) -> TrainedEncoder:
+def served(
+    model: QueryModel, tokenizer: bytes, *, max_tokens: int, half: bool = True
+) -> TrainedEncoder:
     """The encoder that serves: onnxruntime reads it, torch is not needed."""
-    return TrainedEncoder(dim=model.dim, max_tokens=max_tokens).holding(to_onnx(model), tokenizer)
+    encoder = TrainedEncoder(dim=model.dim, max_tokens=max_tokens)
+    return encoder.holding(to_onnx(model, half=half), tokenizer)
 
 
-def to_onnx(model: QueryModel) -> bytes:
-    """The model as an ONNX file: token ids of texts of one length in, unit rows out."""
+def to_onnx(model: QueryModel, *, half: bool = True) -> bytes:
+    """The model as an ONNX file: token ids of texts of one length in, unit rows out.
+
+    With `half`, large weights are stored in half precision.
+    """
     model = model.eval().cpu()
     model.backbone.set_attn_implementation("eager")  # plain products, which every runtime has
     sizes = {"ids": {0: torch.export.Dim("texts"), 1: torch.export.Dim("tokens", min=3)}}
@@ -47,33 +54,38 @@ def to_onnx(model: QueryModel) -> bytes:
             dynamic_shapes=sizes,
             verbose=False,
         )
-    return _halved(program.model_proto)
+    proto = program.model_proto
+    _tidy(proto, _halved(proto.graph) if half else [])
+    return bytes(proto.SerializeToString(deterministic=True))
 
 
-def _halved(proto: Any) -> bytes:
-    """Large weights in float16, cast back when the file is loaded: half the size, ~1e-7 in cosine.
-
-    Traces of the export (paths of this machine) are left out.
-    """
+def _halved(graph: Any) -> list[Any]:
+    """Large weights in float16: half the size, ~1e-7 in cosine. Returns what casts them back."""
     from onnx import TensorProto, helper, numpy_helper
 
-    graph, casts = proto.graph, []
+    casts = []
     for weight in graph.initializer:
-        if weight.data_type != TensorProto.FLOAT or np.prod(weight.dims) < _SMALL:
+        small = np.prod(weight.dims) < _SMALL or _EXACT in weight.name
+        if weight.data_type != TensorProto.FLOAT or small:
             continue
         half = numpy_helper.to_array(weight).astype(np.float16)
         casts.append(
             helper.make_node("Cast", [f"{weight.name}.half"], [weight.name], to=TensorProto.FLOAT)
         )
         weight.CopyFrom(numpy_helper.from_array(half, f"{weight.name}.half"))
-    nodes = [*casts, *graph.node]
+    return casts
+
+
+def _tidy(proto: Any, first: list[Any]) -> None:
+    """Put nodes first, and leave out the traces of the export (paths of this machine)."""
+    graph = proto.graph
+    nodes = [*first, *graph.node]
     for node in nodes:
         del node.metadata_props[:]
         node.doc_string = ""
     del graph.node[:]
     graph.node.extend(nodes)
     del graph.value_info[:], graph.metadata_props[:], proto.metadata_props[:]
-    return bytes(proto.SerializeToString(deterministic=True))
 
 
 @contextlib.contextmanager

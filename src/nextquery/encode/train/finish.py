@@ -40,10 +40,7 @@ def finish(
     """Export the model, see that the export agrees with it, and distil it into a token table."""
     progress("export", None)
     sample = np.unique(np.linspace(0, len(texts) - 1, _COMPARED).astype(np.int64))
-    before, device = learnt.reader.of(sample), learnt.reader.texts.device
-    encoder = served(learnt.model, learnt.tokenizer, max_tokens=learnt.options.max_tokens)
-    learnt.model.to(device)
-    worst = _agreement(before, encoder.encode([texts[i] for i in sample]))
+    encoder, worst = _exported(learnt, sample, [texts[i] for i in sample])
     progress("export", 1.0)
     floors, static = dict(learnt.report["floors"]), None
     word_pieces = json.loads(learnt.tokenizer)["model"]["type"] == "WordPiece"
@@ -66,14 +63,26 @@ class _ByText:
         return self._encoder.encode([self._texts[i] for i in positions])
 
 
+def _exported(learnt: Learnt, places: Ids, texts: list[str]) -> tuple[TrainedEncoder, float]:
+    """The encoder that serves, and the least cosine between its vectors and the model's.
+
+    In half precision, or where that is too coarse for these texts, in full.
+    """
+    before, device = learnt.reader.of(places), learnt.reader.texts.device
+    longest = learnt.options.max_tokens
+    for half in (True, False):
+        encoder = served(learnt.model, learnt.tokenizer, max_tokens=longest, half=half)
+        learnt.model.to(device)
+        worst = _agreement(before, encoder.encode(texts))
+        if worst >= 1 - _AGREE:  # one that is no number is not
+            return encoder, round(worst, 7)
+    raise InvalidInput(
+        f"the exported encoder differs from the trained one: cosine {worst:.6f}, allowed are "
+        f"{1 - _AGREE} and more. Please report it with the versions of torch and onnxruntime."
+    )
+
+
 def _agreement(before: Vectors, after: Vectors) -> float:
     """The least cosine between a text's two vectors, over texts that have one."""
     placed = after.any(axis=1)
-    cosines = np.einsum("ij,ij->i", before[placed], after[placed])
-    worst = float(cosines.min(initial=1.0))
-    if not worst >= 1 - _AGREE:  # nor is one that is no number
-        raise InvalidInput(
-            f"the exported encoder differs from the trained one: cosine {worst:.6f}, allowed are "
-            f"{1 - _AGREE} and more. Please report it with the versions of torch and onnxruntime."
-        )
-    return round(worst, 7)
+    return float(np.einsum("ij,ij->i", before[placed], after[placed]).min(initial=1.0))

@@ -11,7 +11,6 @@ from nextquery.encode.sessions import Ids
 from nextquery.encode.train.data import Tokenised
 from nextquery.encode.train.options import TrainOptions
 from nextquery.encode.train.vocabulary import CLS, MASK, SEP
-from nextquery.errors import InvalidInput
 
 _FEWEST_STEPS = 16  # in an epoch, where there are lines enough: a small log needs steps too
 _JITTER = 4  # tokens by which lengths are blurred, so that batches differ between epochs
@@ -34,12 +33,6 @@ class MaskedLM:
         self, module: Any, lines: Tokenised, held_out: Tokenised, options: TrainOptions
     ) -> None:
         self.module, self._lines, self._held_out, self._options = module, lines, held_out, options
-        for name, part in (("training", lines), ("held-out", held_out)):
-            if not len(part.lengths):
-                raise InvalidInput(
-                    f"no words to learn from: no query of the {name} sessions has a word. Give a "
-                    "longer log, or see with `nextquery stats` what the cleaning left of it."
-                )
         total, count = int(lines.lengths.sum()), len(lines.lengths)
         self._batches = max(-(-total // options.batch_tokens), min(_FEWEST_STEPS, count))
         self.steps = self._batches * options.epochs

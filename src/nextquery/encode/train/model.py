@@ -132,7 +132,7 @@ def pretrained(name: str, max_tokens: int, note: Note = lambda said: None) -> tu
     try:
         model: Any = SentenceTransformer(name, device="cpu")
         backbone, tokenizer = model[0].auto_model, model.tokenizer.backend_tokenizer
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+    except Exception as error:  # whatever is wrong with its files, and whoever reads them
         raise InvalidInput(
             f"could not start from the sentence model {name!r}: {str(error).rstrip('. ')}. Give "
             "the path of its folder, or the name of a model that is on this machine or can be "
@@ -143,15 +143,23 @@ def pretrained(name: str, max_tokens: int, note: Note = lambda said: None) -> tu
             f"only the transformer of the sentence model {name!r} is taken, and the mean of its "
             f"tokens; left out: {', '.join(others)}."
         )
-    positions = getattr(backbone.config, "max_position_embeddings", max_tokens)
-    if max_tokens > positions:
+    longest = positions(backbone, max_tokens)
+    if max_tokens > longest:
         raise InvalidInput(
-            f"the sentence model {name!r} reads at most {positions} tokens; received max_tokens "
-            f"{max_tokens}. Give --max-tokens {positions} or fewer."
+            f"the sentence model {name!r} reads at most {longest} tokens; received max_tokens "
+            f"{max_tokens}. Give --max-tokens {longest} or fewer."
         )
     if getattr(backbone, "pooler", None) is not None:
         backbone.pooler = None  # a mean has no use for it, and it would be trained on nothing
     return backbone.float(), str(tokenizer.to_str()).encode()
+
+
+def positions(backbone: Any, otherwise: int) -> int:
+    """How many tokens it can read; those of the kind of RoBERTa begin to count after padding."""
+    places = getattr(getattr(backbone, "embeddings", None), "position_embeddings", None)
+    before = getattr(places, "padding_idx", None)
+    said = getattr(backbone.config, "max_position_embeddings", otherwise)
+    return int(said - (0 if before is None else before + 1))
 
 
 def _left_out(modules: Sequence[Any]) -> list[str]:

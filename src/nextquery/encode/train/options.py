@@ -9,23 +9,25 @@ from nextquery.errors import InvalidInput
 METHODS = ("bert", "contrastive")
 DEVICES = ("auto", "cpu", "cuda")
 PRECISIONS = ("auto", "float32", "bfloat16")
-_AT_LEAST = {
-    "dim": 1,
-    "vocabulary": 100,
-    "layers": 1,
-    "hidden": 1,
-    "heads": 1,
-    "intermediate": 1,
-    "epochs": 1,
-    "batch_tokens": 16,
-    "max_tokens": 4,
-    "max_line": 8,
-    "steps": 1,
-    "pairs": 2,
-    "checks": 1,
-    "patience": 1,
-    "seed": 0,
+_WIDEST, _MOST = 1 << 16, 10**9
+_BETWEEN = {  # at the upper end mistyped, not meant: far beyond what a machine holds
+    "dim": (1, _WIDEST),
+    "vocabulary": (100, 10**7),
+    "layers": (1, 1_000),
+    "hidden": (1, _WIDEST),
+    "heads": (1, _WIDEST),
+    "intermediate": (1, _WIDEST),
+    "epochs": (1, _MOST),
+    "batch_tokens": (16, _MOST),
+    "max_tokens": (4, _WIDEST),
+    "max_line": (8, _WIDEST),
+    "steps": (1, _MOST),
+    "pairs": (2, _MOST),
+    "checks": (1, _MOST),
+    "patience": (1, _MOST),
+    "seed": (0, (1 << 32) - 1),  # torch takes it with the number of a step beside it
 }
+_FASTEST = 1e6
 
 
 @dataclass(frozen=True)
@@ -91,15 +93,15 @@ class TrainOptions:
         one_of(self.method, "method", METHODS)
         one_of(self.device, "device", DEVICES)
         one_of(self.precision, "precision", PRECISIONS)
-        for name, least in _AT_LEAST.items():
-            whole_number(getattr(self, name), name, at_least=least)
+        for name, (least, most) in _BETWEEN.items():
+            whole_number(getattr(self, name), name, at_least=least, at_most=most)
         number(self.mask, "mask", low=0, high=0.9, above_low=True)
         number(self.temperature, "temperature", low=0.01, high=1)
-        number(self.mlm_rate, "mlm_rate", low=0, above_low=True)
-        number(self.weight_decay, "weight_decay", low=0)
+        number(self.mlm_rate, "mlm_rate", low=0, high=_FASTEST, above_low=True)
+        number(self.weight_decay, "weight_decay", low=0, high=_FASTEST)
         number(self.checkpoint_seconds, "checkpoint_seconds", low=0)
         if self.rate is not None:
-            number(self.rate, "rate", low=0, above_low=True)
+            number(self.rate, "rate", low=0, high=_FASTEST, above_low=True)
         self._fit_together()
 
     def _fit_together(self) -> None:
@@ -113,9 +115,6 @@ class TrainOptions:
                 "start and residual belong to the method contrastive; received method bert. "
                 "Use --method contrastive, or leave them out."
             )
-
-        if self.seed >= 1 << 32:  # torch takes it with the number of a step beside it
-            raise InvalidInput(f"seed must be below 2³²; received {self.seed}.")
         scratch = self.start is None and self.method == "contrastive"
         if scratch and self.dim > self.hidden:
             raise InvalidInput(

@@ -19,7 +19,7 @@ from nextquery.encode.train import model as models
 from nextquery.encode.train import vocabulary
 from nextquery.encode.train.checkpoints import Checkpoints, Note
 from nextquery.encode.train.contrastive import Contrastive
-from nextquery.encode.train.data import Split, Tokenised, lines, tokenise
+from nextquery.encode.train.data import Split, Tokenised, lines, tokenise, with_words
 from nextquery.encode.train.facts import data_hash, hardware, versions, weights_hash
 from nextquery.encode.train.loop import Objective, Say, Stage, train
 from nextquery.encode.train.masked import MaskedLM
@@ -80,7 +80,7 @@ def learn(
     note : called with a sentence about what a person should know and could not see.
     """
     device, autocast = device_for(options)
-    split = Split.of(sessions, timed=timed, seed=options.seed)
+    Split.of(sessions, timed=timed, seed=options.seed)  # says now if there are too few
     data = data_hash(texts, sessions)
     progress("vocabulary", None)
     if options.start is not None:
@@ -88,6 +88,8 @@ def learn(
     else:
         backbone, tokenizer = None, vocabulary.learn(texts, options.vocabulary)
     rows = tokenise(tokenizer, texts, options.max_tokens)
+    spoken = with_words(sessions, rows, tokenizer)
+    split = Split.of(spoken, timed=timed, seed=options.seed)
     tokenised = Tokenised(rows, device, pad=_pad(tokenizer))
     progress("vocabulary", 1.0)
     held_out = np.random.default_rng([options.seed, 5])
@@ -202,17 +204,20 @@ def device_for(options: TrainOptions) -> tuple[Any, Any]:
 
 
 @contextlib.contextmanager
-def room_on_gpu(options: TrainOptions) -> Iterator[None]:
-    """Say what to do where the GPU's memory does not suffice."""
+def enough_memory(options: TrainOptions) -> Iterator[None]:
+    """Say what to do where memory does not suffice, be it the GPU's."""
     try:
         yield
-    except torch.OutOfMemoryError as error:
+    except RuntimeError as error:
+        on_gpu = isinstance(error, torch.OutOfMemoryError)
+        if not on_gpu and "can't allocate memory" not in str(error):
+            raise
         wanted = ". ".join(str(error).split(". ")[:3])  # then follow all processes on the GPU
         raise InvalidInput(
-            f"the GPU's memory does not suffice: {wanted}. End other work on it and give the same "
-            "command, which goes on from its last checkpoint (if it has one); or take less at a "
-            f"time (--pairs is {options.pairs}, --batch-tokens {options.batch_tokens}) or --device "
-            "cpu, which start anew."
+            f"memory{' of the GPU' * on_gpu} does not suffice: {wanted}. End other work and give "
+            "the same command, which goes on from its last checkpoint (if it has one); or take "
+            f"less at a time (--pairs is {options.pairs}, --batch-tokens {options.batch_tokens}), "
+            f"a smaller model{' or --device cpu' * on_gpu}, which start anew."
         ) from error
 
 
