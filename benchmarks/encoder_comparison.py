@@ -1,7 +1,6 @@
 """Every encoder beside every other: floors, CORE inside the full pool, speed, size, training.
 
-Splits, anchors and intervals are those of encoder_floors.py; a third split, newest, trains without
-the 2,000 newest sessions and asks about them, for replays. Two steps, because the machine with
+Splits, anchors and intervals are those of encoder_floors.py. Two steps, because the machine with
 the GPU may hold nothing but torch, transformers, tokenizers and onnxruntime:
 
     python -m benchmarks.encoder_data LOG --sessions CORE --strings STRINGS --data DIR
@@ -10,17 +9,13 @@ the GPU may hold nothing but torch, transformers, tokenizers and onnxruntime:
 
 It writes one line per encoder and split as soon as it is known, with the rank of the best later
 query for every anchor, so that encoders can be compared anchor by anchor. It leaves out those that
-the file has, and with --work also goes on inside an interrupted training. --ship packs the encoders
-in pieces of at most 15 MB, for a way back that takes no larger files.
+the file has, and with --work also goes on inside an interrupted training.
 """
 
 import argparse
 import contextlib
-import io
 import json
 import os
-import tarfile
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,8 +30,7 @@ from nextquery.encode import Encoder, Sessions, encoder_by_name
 from nextquery.encode.recall import Validation
 from nextquery.encode.train import TrainOptions
 
-SPLITS = ("plain", "leak-free", "newest")
-NEWEST = 2_000  # sessions that the replays of docs/paper.md draw their anchors from
+SPLITS = ("plain", "leak-free")
 CPU = ("static", "projected", "tuned", "lsa")  # no torch; wordllama's vectors must be there
 MODEL = "pretrained"
 TRAINED: dict[str, dict[str, Any]] = {
@@ -46,18 +40,6 @@ TRAINED: dict[str, dict[str, Any]] = {
     "contrastive-pretrained": {"method": "contrastive", "start": "{model}"},
     "contrastive-residual": {"method": "contrastive", "start": "{model}", "residual": True},
 }
-PIECE = 15 << 20
-
-
-def sessions_of(data: Data, kind: str, args: argparse.Namespace) -> tuple[Sessions, Sessions]:
-    """Training and test sessions of a split."""
-    if kind != "newest":
-        return split(data.log, args.anchors, args.seed)[kind]
-    timed = data.timed.where(np.arange(len(data.wide)) < len(data.log.texts))
-    newest = timed.size - min(NEWEST, timed.size // 2)
-    test = timed.take(np.arange(newest, timed.size)).distinct()
-    test = test.take(np.flatnonzero(test.lengths >= 2))
-    return timed.take(np.arange(newest)), test
 
 
 class Rows:
@@ -158,7 +140,7 @@ def made(
             texts,
             sessions,
             chosen,
-            timed=kind == "newest",
+            timed=False,
             work=args.work / kind / ("scratch" if chosen.start is None else name),
             say=lambda stage, check, steps: print(name, kind, stage, steps, check, flush=True),
         )
@@ -168,18 +150,6 @@ def made(
     facts["wall_s"] = round(time.perf_counter() - start, 1)
     rows = gpu.vectors(model, tokenizer, chosen.max_tokens, count)
     return Made(rows, facts, lambda: served(model, tokenizer, max_tokens=chosen.max_tokens))
-
-
-def ship(encoder: Encoder, folder: Path, name: str) -> None:
-    """The encoder's folder as a tar file, in pieces."""
-    packed = io.BytesIO()
-    with tempfile.TemporaryDirectory() as saved, tarfile.open(fileobj=packed, mode="w") as tar:
-        encoder.save(saved)
-        tar.add(saved, arcname=name)
-    folder.mkdir(parents=True, exist_ok=True)
-    for at in range(0, packed.tell(), PIECE):
-        piece = packed.getvalue()[at : at + PIECE]
-        (folder / f"{name}.tar.{at // PIECE}").write_bytes(piece)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -192,7 +162,7 @@ def run(args: argparse.Namespace) -> None:
     have = {(row["encoder"], row["split"], row["seed"]) for row in map(json.loads, known)}
     began = time.perf_counter()
     for kind in args.splits:
-        train, test = sessions_of(data, kind, args)
+        train, test = split(data.log, args.anchors, args.seed)[kind]
         unseen: NDArray[np.bool_] = ~np.isin(test.arms[test.offsets[:-1]], train.arms)
         for name in args.encoders:
             if (name, kind, args.seed) in have:
@@ -226,8 +196,6 @@ def run(args: argparse.Namespace) -> None:
                 }
                 with one_core():
                     row |= cost(one.encoder(), sample[: None if name in CPU else args.timed_slow])
-            if args.ship is not None and kind == args.ship_split:
-                ship(one.encoder(), args.ship, name)
             with open(args.out, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
             print(name, kind, row["all"], row.get("other", {}).get("all"), flush=True)
@@ -235,7 +203,7 @@ def run(args: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Every encoder beside every other.")
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True, help="what encoder_data.py wrote")
     parser.add_argument("--encoders", nargs="+", default=list(TRAINED))
     parser.add_argument("--splits", nargs="+", default=list(SPLITS), choices=SPLITS)
     parser.add_argument("--start", help="folder of the pretrained sentence model")
@@ -246,8 +214,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--work", type=Path, default=Path("encoder-work"), help="checkpoints")
     parser.add_argument("--until-s", type=float, default=float("inf"), help="begin none later")
-    parser.add_argument("--ship", type=Path, help="pack the encoders here, in pieces")
-    parser.add_argument("--ship-split", default="newest", choices=SPLITS, help="those of it")
     parser.add_argument("--out", type=Path, default=Path("ROWS.jsonl"))
     run(parser.parse_args())
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from benchmarks.encoder_floors import Log, read_log, read_strings
 from nextquery.encode import Sessions
-from nextquery.logs import prepare as clean
 
 
 class Data:
@@ -24,7 +23,6 @@ class Data:
             self.wide = lines.read().split("\n")
         with np.load(folder / "sessions.npz") as arrays:
             self.other = Sessions(arrays["other_arms"], arrays["other_offsets"])
-            self.timed = Sessions(arrays["timed_arms"], arrays["timed_offsets"])
             own = Sessions(arrays["arms"], arrays["offsets"])
             self.log = Log(self.wide[: int(arrays["texts"])], own)
 
@@ -39,17 +37,12 @@ def prepare(args: argparse.Namespace) -> None:
     with lzma.open(args.data / "texts.xz", "wt", encoding="utf-8", preset=6) as file:
         file.write("\n".join(wide))
     there = np.array([place[text] for text in other.texts])[other.sessions.arms]
-    ours = clean(args.log)  # as `nextquery ingest` does it, in order of time
-    known = np.array([place.get(text, -1) for text in ours.texts])
-    timed = Sessions(ours.session_arms, ours.session_offsets).where(known >= 0)
     np.savez_compressed(
         args.data / "sessions.npz",
         arms=log.sessions.arms,
         offsets=log.sessions.offsets,
         other_arms=there,
         other_offsets=other.sessions.offsets,
-        timed_arms=known[timed.arms],
-        timed_offsets=timed.offsets,
         texts=len(log.texts),
     )
     print(f"{len(log.texts):,} texts, {log.sessions.size:,} sessions, wide pool {len(wide):,}")

@@ -1,18 +1,11 @@
-"""Floors 1 − coverage@k of every encoder: how often no policy could have been right.
+"""Floors 1 − coverage@k: how often no policy could have been right. What the comparisons share.
 
 The anchor is the first query of a held-out session; it is covered at k when any other query of its
 session is among the k nearest arms of the whole pool (its own arm left out). Two splits of the
 log's sessions: plain, and leak-free, which trains only on sessions that share no query with a test
-session. With --sessions and --strings, the encoders fitted on the plain split are also asked about
-other sessions, inside the pool of everything.
-
-    python benchmarks/encoder_floors.py LOG --sessions OTHER --strings STRINGS --out FLOORS.json
-    python benchmarks/encoder_floors.py --table FLOORS.json
+session.
 """
 
-import argparse
-import json
-import os
 import tempfile
 import time
 from itertools import groupby
@@ -26,7 +19,6 @@ from nextquery.arms import ArmPool
 from nextquery.encode import Encoder, Sessions, encoder_by_name
 
 KS = (10, 100, 250, 500)
-ENCODERS = ("static", "projected", "tuned", "lsa")
 RESAMPLES = 2_000
 CLEAN = (
     "trim(regexp_replace(lower({}), '[^\\p{{L}}\\p{{N}}]+', ' ', 'g'))"  # letters, digits, spaces
@@ -149,101 +141,3 @@ def cost(encoder: Encoder, texts: list[str]) -> dict[str, float]:
         fresh.encode(texts)
         spent = time.process_time() - start
     return {"queries_per_s": len(texts) / spent, "megabytes": size / 1e6}
-
-
-def measure(args: argparse.Namespace) -> None:
-    log = read_log(args.log)
-    others = read_log(args.sessions, shortest=2, longest=10_000) if args.sessions else None
-    wide = list(dict.fromkeys(log.texts + (others.texts if others else [])))
-    if args.strings:
-        wide = list(dict.fromkeys(wide + read_strings(args.strings)))
-    place = {text: i for i, text in enumerate(wide)}
-    results: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
-    print(f"{len(log.texts):,} texts, {log.sessions.size:,} sessions; wide pool {len(wide):,}")
-    sample = [log.texts[i] for i in np.random.default_rng(1).choice(len(log.texts), args.timed)]
-    for name in args.encoders:
-        options = {"model": args.model, "reduce": "none"} if name == "sentence" else {}
-        for kind, (train, test) in split(log, args.anchors, args.seed).items():
-            if kind not in args.splits:
-                continue
-            encoder, spent = fit(name, log, train, options)
-            kept = some_arms(log, test, args.arms, args.seed) if args.arms else None
-            pool, ids = pool_of(encoder, log.texts, kept)
-            best = ranks(pool, test, ids)
-            unseen: NDArray[np.bool_] = ~np.isin(test.arms[test.offsets[:-1]], train.arms)
-            row = {
-                "seed": args.seed,
-                "anchors": test.size,
-                "arms": len(pool),
-                "dim": encoder.dim,
-                "training_sessions": train.size,
-                "fit_s": spent,
-                "all": floors(best),
-                "unseen_anchors": int(unseen.sum()),
-                "unseen": floors(best[unseen]),
-            }
-            if kind == "plain":
-                row |= cost(encoder, sample)
-            if kind == "plain" and others is not None:
-                del pool
-                pool, ids = pool_of(encoder, wide)
-                there = ids[np.array([place[text] for text in others.texts])]
-                asked = ranks(pool, others.sessions, there)
-                row["other"] = {"anchors": len(asked), "arms": len(pool), "all": floors(asked)}
-            results.setdefault(name, {})[kind] = row
-            print(name, kind, json.dumps(row), flush=True)
-            args.out.write_text(json.dumps(results, indent=1) + "\n")
-
-
-def show(results: dict[str, Any]) -> None:
-    """Markdown from the result file alone."""
-
-    def cells(part: dict[str, list[float]], ks: tuple[int, ...]) -> str:
-        return " | ".join("{:.3f} ({:.3f}–{:.3f})".format(*part[str(k)]) for k in ks)
-
-    head = " | ".join(f"@{k}" for k in KS)
-    print(f"| encoder | split | {head} | unseen @250 |\n|---|---|" + "---|" * (len(KS) + 1))
-    for name, kinds in results.items():
-        for kind, row in kinds.items():
-            unseen = cells(row["unseen"], (250,)) if kind == "plain" else "all are"
-            print(f"| {name} | {kind} | {cells(row['all'], KS)} | {unseen} |")
-    print(f"\n| encoder | {head} |\n|---|" + "---|" * len(KS))
-    for name, kinds in results.items():
-        if "other" in kinds["plain"]:
-            print(f"| {name} | {cells(kinds['plain']['other']['all'], KS)} |")
-    print("\n| encoder | dim | fitted in, s | queries/s, one core | on disk, MB |")
-    print("|---|---|---|---|---|")
-    for name, kinds in results.items():
-        row = kinds["plain"]
-        print(
-            f"| {name} | {row['dim']} | {row['fit_s']:.0f} | {row['queries_per_s']:,.0f} "
-            f"| {row['megabytes']:.1f} |"
-        )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Floors of every encoder on a log of sessions.")
-    parser.add_argument("log", nargs="?", metavar="LOG", help="session_id, time, query (TSV)")
-    parser.add_argument("--sessions", help="other sessions, asked inside the pool of everything")
-    parser.add_argument("--strings", help="one further arm a line, for the pool of everything")
-    parser.add_argument("--encoders", nargs="+", default=list(ENCODERS))
-    parser.add_argument("--model", help="of the encoder sentence: a name or a path")
-    parser.add_argument("--anchors", type=int, default=1_000)
-    parser.add_argument("--arms", type=int, help="shrink the pool: test sessions and a sample")
-    parser.add_argument("--splits", nargs="+", default=["plain", "leak-free"])
-    parser.add_argument("--timed", type=int, default=50_000, help="texts encoded for queries/s")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("FLOORS.json"))
-    parser.add_argument("--table", type=Path, help="print the tables of a result file and stop")
-    args = parser.parse_args()
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # queries/s are those of one core
-    if args.table:
-        show(json.loads(args.table.read_text()))
-    elif args.log:
-        measure(args)
-    else:
-        parser.error("give LOG, or --table with a result file")
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,7 @@ encoder is (those of encoder_speed.py): where both do, these count.
 
 import argparse
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.encoder_floors import KS
 from nextquery.replay.metrics import difference
 
-BEST = "contrastive-residual"
+COMPARED = ("contrastive-residual", "tuned")  # the best, and the best without a GPU
 Row = dict[str, Any]
 
 
@@ -29,14 +29,14 @@ def floors(rows: Sequence[Row]) -> Iterator[str]:
         yield f"| {row['encoder']} | {row['split']} | {_cells(row['all'], KS)} | {unseen} |"
 
 
-def paired(rows: Sequence[Row]) -> Iterator[str]:
-    """The best encoder's floors minus those of the others, over the same anchors."""
-    yield from _head(f"{BEST} minus", "split", *(f"@{k}" for k in KS))
-    best = {row["split"]: row for row in rows if row["encoder"] == BEST}
+def paired(rows: Sequence[Row], ours: str) -> Iterator[str]:
+    """One encoder's floors minus those of the others, over the same anchors."""
+    yield from _head(f"{ours} minus", "split", *(f"@{k}" for k in KS))
+    own = {row["split"]: row for row in rows if row["encoder"] == ours}
     for row in rows:
-        if row["encoder"] == BEST or row["split"] not in best:
+        if row["encoder"] in COMPARED[: COMPARED.index(ours) + 1] or row["split"] not in own:
             continue
-        cells = (_difference(best[row["split"]]["ranks"], row["ranks"], k) for k in KS)
+        cells = (_difference(own[row["split"]]["ranks"], row["ranks"], k) for k in KS)
         yield f"| {row['encoder']} | {row['split']} | " + " | ".join(cells) + " |"
 
 
@@ -66,11 +66,11 @@ def costs(rows: Sequence[Row], speeds: dict[str, float]) -> Iterator[str]:
 
 
 def trainings(rows: Sequence[Row]) -> Iterator[str]:
-    """What each stage on the GPU did."""
+    """What each training on the GPU did; `contrastive` begins with what `bert` did."""
     titles = ("tokens/s", "GPU memory, MB", "held-out perplexity", "floor@250, validation")
     yield from _head("encoder", "split", "stage", "steps", *titles)
     for row in rows:
-        for stage in row.get("training", {}).get("stages", []):
+        for stage in row.get("training", {}).get("stages", [])[-1:]:
             curve = stage["curve"]
             guess = ""
             if curve[-1]["perplexity"] is not None:
@@ -88,9 +88,10 @@ def tables(lines: Iterable[str]) -> list[list[str]]:
     read = [json.loads(line) for line in lines]
     rows = [row for row in read if "split" in row]
     speeds = {row["encoder"]: row["queries_per_s"] for row in read if "split" not in row}
-    made: list[Callable[[Sequence[Row]], Iterator[str]]] = [floors, paired, other_sessions]
     return [
-        *(list(table(rows)) for table in made),
+        list(floors(rows)),
+        *(list(paired(rows, ours)) for ours in COMPARED),
+        list(other_sessions(rows)),
         list(costs(rows, speeds)),
         list(trainings(rows)),
     ]
