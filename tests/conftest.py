@@ -22,12 +22,16 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 
+_TOGETHER = ("tests/cluster", "tests/encode/train")
+
+
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Tests of one file stay in one process, and so do all that use the one Ray."""
+    """Tests of one file stay in one process, and so do all that use the one Ray or training."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "tests/cluster" if file.startswith("tests/cluster/") else file
+        together = (folder for folder in _TOGETHER if file.startswith(f"{folder}/"))
+        return next(together, file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:

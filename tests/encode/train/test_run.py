@@ -306,15 +306,17 @@ def test_an_export_that_is_too_coarse_is_made_in_full_precision(
 ) -> None:
     stored = {one.dtype.name for one in weights_of_export(contrastive.made.encoder).values()}
     assert "float16" in stored
-    agree = finish_module._agreement
-    said = iter([0.9])
+    agree, said = finish_module._agreement, iter([0.9])
     monkeypatch.setattr(finish_module, "_agreement", lambda *rows: next(said, None) or agree(*rows))
-    again = finish_module.finish(contrastive.learnt, odd.texts)
-    assert "float16" not in {one.dtype.name for one in weights_of_export(again.encoder).values()}
-    assert again.report["onnx_worst_cosine"] > 1 - 1e-5
-    said = iter([0.9, 0.9])
+    some = np.arange(20)
+    texts = [odd.texts[i] for i in some]
+    again, worst = finish_module._exported(contrastive.learnt, some, texts)
+    assert "float16" not in {one.dtype.name for one in weights_of_export(again).values()}
+    assert worst > 1 - 1e-5
+    monkeypatch.setattr(finish_module, "_agreement", lambda *rows: 0.9)
+    monkeypatch.setattr(finish_module, "served", lambda *model, **options: again)
     with pytest.raises(InvalidInput, match=r"cosine 0\.900000, allowed are 0\.999"):
-        finish_module.finish(contrastive.learnt, odd.texts)
+        finish_module._exported(contrastive.learnt, some, texts)
 
 
 def test_starts_from_a_sentence_model_with_a_residual(odd: World, tmp_path: Path) -> None:
