@@ -14,6 +14,7 @@ import ray
 import nextquery as nq
 from nextquery import replay
 from nextquery.cli import app
+from nextquery.cluster import reach
 from nextquery.cluster.reach import check_reach
 from nextquery.cluster.tasks import TasksOnRay
 from nextquery.errors import ClusterUnavailable, InvalidInput
@@ -115,20 +116,11 @@ def test_a_worker_killed_in_the_middle_of_a_piece_costs_only_time(
     assert same(here, tmp_path)
 
 
-def wait_for(look: Any, seconds: float = 200) -> Any:
-    until = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < until, "it did not come about"
-        time.sleep(0.01)
-    return found
-
-
 @pytest.fixture
 def node(cluster: str, tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
     with nodes.second_node(cluster, cpus=2) as second:
         check_reach(tmp_path)  # now a worker stands ready there
         yield second
-    wait_for(lambda: nodes.nodes_alive() == 1)
 
 
 def test_a_machine_lost_in_the_middle_of_a_replay_costs_only_time(
@@ -166,6 +158,27 @@ def test_an_error_of_a_call_is_the_error_here(cluster: str, tmp_path: Path) -> N
     with pytest.raises(InvalidInput, match="three is too many"):
         list(TasksOnRay(tmp_path)(refuse, range(5)))
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("deaths", [1, 9])
+def test_a_worker_that_dies_while_it_looks_says_nothing_about_the_folder(
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deaths: int
+) -> None:
+    look = reach._look
+
+    def dying(probe: Path, answer: Path, *more: Any) -> Any:
+        deaths_so_far = len(list(answer.parent.glob("died-*")))
+        if deaths_so_far < deaths:
+            (answer.parent / f"died-{deaths_so_far}").touch()
+            os._exit(1)
+        return look(probe, answer, *more)
+
+    monkeypatch.setattr(reach, "_look", dying)
+    if deaths == 1:
+        check_reach(tmp_path)
+        return
+    with pytest.raises(ClusterUnavailable, match=r"could not look at .*and try again"):
+        check_reach(tmp_path)
 
 
 def test_a_call_that_no_worker_survives_is_given_up(

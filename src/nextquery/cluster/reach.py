@@ -11,6 +11,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from nextquery.cluster.connection import alive_nodes
 from nextquery.errors import ClusterUnavailable, InvalidInput, StorageError
 
+_RETRIES = 3  # a worker that dies says nothing about its machine's files
 _PATIENCE = 60.0  # seconds for every machine to answer: a first worker takes some to start
 
 
@@ -33,7 +34,15 @@ def check_reach(folder: str | os.PathLike[str], reads: Iterable[Path] = ()) -> N
         answered, silent = ray.wait(list(told), num_returns=len(told), timeout=_PATIENCE)
         for answer in answered:
             node, address = told[answer]
-            problem = _problem(answer)
+            try:
+                problem = ray.get(answer)
+            except ray.exceptions.RayError as error:
+                if node not in {there["NodeID"] for there in alive_nodes()}:
+                    continue  # it left the cluster meanwhile
+                raise ClusterUnavailable(
+                    f"the machine {address} could not look at {here.absolute()}: "
+                    f"{str(error).strip().splitlines()[-1]} Look at it (ray status), and try again."
+                ) from error
             if problem is None and not _answer(probe, node).exists():
                 problem = "what it writes there is not seen here"
             if problem is not None:
@@ -60,7 +69,7 @@ def _answer(probe: Path, node: str) -> Path:
 
 def _ask(node: str, probe: Path, word: str, files: list[Path]) -> "ray.ObjectRef":
     there = NodeAffinitySchedulingStrategy(node, soft=False)
-    asked = ray.remote(_look).options(num_cpus=0, max_retries=0, scheduling_strategy=there)
+    asked = ray.remote(_look).options(num_cpus=0, max_retries=_RETRIES, scheduling_strategy=there)
     return asked.remote(probe.absolute(), _answer(probe, node).absolute(), word, files)
 
 
@@ -75,11 +84,3 @@ def _look(probe: Path, answer: Path, word: str, files: list[Path]) -> str | None
     except OSError as error:
         return f"{error.strerror} ({error.filename})"
     return None
-
-
-def _problem(answer: "ray.ObjectRef") -> str | None:
-    try:
-        said: str | None = ray.get(answer)
-    except ray.exceptions.RayError as error:
-        return f"it could not look ({str(error).strip().splitlines()[-1]})"
-    return said
