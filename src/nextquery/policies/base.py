@@ -154,6 +154,14 @@ class Policy(ABC):
         if before != after:
             self._correct(choice, before, after)
 
+    def discount(self, examples: int) -> None:
+        """Give all that was learnt so far the weight of so many examples, if it has more.
+
+        So a warm start from a long log does not drown the clicks that come after it. It concerns
+        models that all arms share; a policy without one stays as it is.
+        """
+        self._discount(whole_number(examples, "examples", at_least=0))
+
     def estimates(self, candidates: Candidates, context: Context) -> tuple[Floats, Floats] | None:
         """What is believed of every candidate: mean and width; None without a shared model."""
         return self._estimates(self._features(candidates, context)) if len(candidates) else None
@@ -210,6 +218,10 @@ class Policy(ABC):
 
     def _correct(self, choice: Choice, old: float | None, new: float | None) -> None:
         """Learn; a policy without a model has nothing to."""
+        return
+
+    def _discount(self, examples: int) -> None:
+        """Be less sure; see `discount`."""
         return
 
     def _state(self) -> State:

@@ -86,6 +86,9 @@ class LinTS(Policy):
     def _correct(self, choice: Choice, old: float | None, new: float | None) -> None:
         self._shared.replace(choice.features, old, new)
 
+    def _discount(self, examples: int) -> None:
+        self._shared.discount(examples)
+
     def _state(self) -> State:
         return self._shared.state()
 

@@ -100,6 +100,9 @@ class LinUCB(Policy):
         else:
             self._shared.replace(choice.features, old, new)
 
+    def _discount(self, examples: int) -> None:
+        self._shared.discount(examples)
+
     def _state(self) -> State:
         return (self._disjoint if self.model == "disjoint" else self._shared).state()
 

@@ -84,6 +84,18 @@ class Ridge:
         elif old is not None:
             self.learn(x, old, sign=-1)
 
+    def discount(self, examples: int) -> None:
+        """Give all that was learnt the weight of so many examples; nothing, where it has less.
+
+        A = λI + s·Σ x xᵀ and b = s·Σ r x, with s = examples/updates.
+        """
+        if examples >= self.updates:
+            return
+        share, prior = examples / self.updates, np.eye(self.b.size) * self.ridge
+        self.A, self.b = prior + share * (self.A - prior), share * self.b
+        self.updates = examples
+        self._refresh()
+
     def expect(self, d: int) -> None:
         """Take the dimension from the first example, and hold to it."""
         if self.b.size == 0 and d > 0:
@@ -97,7 +109,12 @@ class Ridge:
     def _refresh(self) -> None:
         inverse = np.linalg.inv(self.A)
         self.inverse = (inverse + inverse.T) / 2
-        self.largest = float(np.linalg.eigvalsh(self.inverse)[-1]) * (1 + ROUNDING)
+        self._bound()
+
+    def _bound(self) -> None:
+        """Take ℓ from the inverse as it is."""
+        if self.b.size:
+            self.largest = float(np.linalg.eigvalsh(self.inverse)[-1]) * (1 + ROUNDING)
 
     def _at_first(self) -> float:
         """ℓ when nothing is learnt, and so at any time: A ≥ λI."""
@@ -110,14 +127,13 @@ class Ridge:
             "inverse": self.inverse.copy(),
             "b": self.b.copy(),
             "updates": np.array(self.updates),
-            "largest": np.array(self.largest),
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on from `state`."""
         self.A, self.inverse = np.array(state["A"]), np.array(state["inverse"])
         self.b, self.updates = np.array(state["b"]), int(state["updates"])
-        self.largest = float(state["largest"])
+        self._bound()  # not kept: it follows from the inverse, and older states hold a wrong one
 
 
 def _plus_square(matrix: Floats, x: Floats, weight: float) -> Floats:

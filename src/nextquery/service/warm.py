@@ -164,7 +164,7 @@ def learnt(past: Past, progress: Progress | None = None) -> Learnt:
         steps += 1
         if progress is not None and steps % _BATCH == 0:
             progress(step.session - past.first, past.count - past.first)
-    policy = weighed(policy, past.options.warm_examples)
+    policy.discount(past.options.warm_examples)
     fitted, floor = calibrated(policy, past.steps(past.held_out, past.count))
     if progress is not None:
         progress(past.count - past.first, past.count - past.first)
@@ -181,18 +181,6 @@ def _learn(policy: Policy, step: PastStep) -> None:
     real = policy.as_choice(step.candidates, step.context, step.following)
     if real is not None:
         policy.update(real, 1.0)
-
-
-def weighed(policy: Policy, examples: int) -> Policy:
-    """The same estimates, as sure as if only so many examples had been seen."""
-    state = policy.state()
-    if "A" not in state or not 0 <= examples < int(state["updates"]):
-        return policy
-    share = examples / int(state["updates"])
-    ridge = np.eye(len(state["b"])) * policy.get_params()["ridge"]
-    weight = ridge + share * (state["A"] - ridge)
-    state |= {"A": weight, "b": share * state["b"], "inverse": np.linalg.inv(weight)}
-    return type(policy).from_state(state)
 
 
 def calibrated(policy: Policy, steps: Iterator[PastStep]) -> tuple[Arrays, float | None]:
