@@ -21,13 +21,13 @@ from nextquery.arms import ArmPool
 from nextquery.cluster import connect
 from nextquery.cluster.reach import check_reach
 from nextquery.cluster.tasks import TasksOnRay
-from nextquery.memory import PastSessions
+from nextquery.sessions import Sessions
 from tests.cluster import nodes
 
 # isort: split
 import ray  # after nextquery.cluster, which sets its mode of authentication
 
-World = tuple[ArmPool, PastSessions]
+World = tuple[ArmPool, Sessions]
 
 
 class Watched:
@@ -72,7 +72,7 @@ def world(arms: int = 2000, sessions: int = 300) -> World:
     pool = ArmPool.from_vectors(texts, rng.normal(size=(arms, 32)))
     asked = rng.integers(arms, size=(sessions, 5))
     offsets = np.arange(sessions + 1) * 5
-    return pool, PastSessions(asked.ravel(), offsets, np.arange(sessions, dtype=np.float64) * 60)
+    return pool, Sessions(asked.ravel(), offsets, np.arange(sessions, dtype=np.float64) * 60)
 
 
 def one_run(folder: Path, data: World, grid: replay.Options, whom: str, node_pid: int) -> Watched:

@@ -75,7 +75,7 @@ def saved_encoder(folder: Path, copy: Path) -> str:
 def distilled(teacher: str, out: Path, hold_out: int) -> Path:
     """The token table that comes nearest to a pool's vectors of what was asked before."""
     pool = ArmPool.open(out / f"{teacher}-pool")
-    sessions, encoder = replay.PastSessions.of_pool(pool), pool.encoder
+    sessions, encoder = replay.sessions_of(pool), pool.encoder
     assert isinstance(encoder, TrainedEncoder), f"{teacher} is no trained encoder"
     asked = np.unique(sessions.arms[: sessions.offsets[-1 - hold_out]])
     tokens = Tokens(bytes(encoder.parts()["encoder_tokenizer.json"]))  # type: ignore[arg-type]
@@ -94,9 +94,9 @@ def replayed(label: str, folder: str, part: Path, args: argparse.Namespace) -> N
         encoder = saved_encoder(Path(folder), args.out / f"{label}-encoder")
     start = time.perf_counter()
     made = ingest(part, args.out / f"{label}-pool", encoder=encoder, hold_out=args.hold_out)
-    pool, sessions = made.pool, replay.PastSessions.of_pool(made.pool)
+    pool, sessions = made.pool, replay.sessions_of(made.pool)
     spent = time.perf_counter() - start
-    size = f"{len(pool):,} arms, {len(sessions.times):,} sessions"
+    size = f"{len(pool):,} arms, {sessions.size:,} sessions"
     print(f"{label}: {size}, read and encoded in {spent:.0f} s", flush=True)
     options = replay.Options(
         anchors=args.anchors,

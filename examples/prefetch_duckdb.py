@@ -69,14 +69,7 @@ def without(pool: nq.ArmPool, chosen: Ids, folder: Path) -> Path:
     """The same pool, but its log lacks the chosen sessions."""
     assert pool.origin is not None
     left = np.setdiff1d(np.arange(pool.origin.sessions.size), chosen)
-    sessions = pool.origin.sessions.take(left)
-    origin = replace(
-        pool.origin,
-        session_arms=sessions.arms,
-        session_offsets=sessions.offsets,
-        session_times=np.asarray(pool.origin.session_times)[left],
-        held_out=0,
-    )
+    origin = replace(pool.origin, sessions=pool.origin.sessions.take(left), held_out=0)
     texts = [pool.texts[i] for i in range(len(pool))]
     made = nq.ArmPool.from_vectors(texts, pool.vectors, origin=origin, encoder=pool.encoder)
     made.save(folder)

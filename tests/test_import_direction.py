@@ -12,6 +12,7 @@ ORDER = [
     {"locks", "disk"},
     {"params", "folders", "vectors", "compiled", "utility_loops", "client"},
     {"working"},
+    {"sessions"},
     {"logs"},
     {"encode"},
     {"arms"},

@@ -48,9 +48,9 @@ def test_the_pool_holds_what_the_log_said(tmp_path: Path) -> None:
     assert origin.k_anonymous
     assert origin.sessions.size == 30
     assert set(origin.user_counts.tolist()) == {5}
-    first = [pool.texts[arm] for arm in origin.session_arms[:6].tolist()]
+    first = [pool.texts[arm] for arm in origin.sessions.arms[:6].tolist()]
     assert first == ["cat food", "cat house", "cat vet", "cat toys", "cat training", "cat names"]
-    assert np.all(np.diff(origin.session_times) >= 0)
+    assert np.all(np.diff(origin.sessions.times) >= 0)
     assert done.report["pool"]["arms"] == 36
     assert pool.encoder is not None
     assert np.array_equal(pool.encoder.encode([pool.texts[3]])[0], pool.vectors[3])
@@ -171,7 +171,7 @@ def test_queries_that_no_encoder_can_place_are_no_arms(tmp_path: Path) -> None:
     pool = nq.ArmPool.open(tmp_path / "pool")
     assert len(pool) == 34
     assert pool.origin is not None
-    assert pool.origin.session_arms.max() == 33
+    assert pool.origin.sessions.arms.max() == 33
     assert pool.origin.sessions.lengths.min() == 4
     for arm, shown in enumerate(pool.origin.shown):
         assert shown.lower() == pool.texts[arm]

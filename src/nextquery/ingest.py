@@ -123,9 +123,7 @@ def prepared(
         done.shown,
         done.session_counts,
         done.user_counts,
-        done.session_arms,
-        done.session_offsets,
-        done.session_times,
+        done.sessions,
         done.k_anonymous,
         done.report.to_dict(),
     )
@@ -200,9 +198,7 @@ def _pool(plan: Plan, texts: TextColumn, origin: Origin, encoder: Encoder) -> Ar
         shown=[origin.shown[i] for i in kept.tolist()],
         session_counts=np.asarray(origin.session_counts)[kept],
         user_counts=np.asarray(origin.user_counts)[kept],
-        session_arms=sessions.arms,
-        session_offsets=sessions.offsets,
-        session_times=np.asarray(origin.session_times)[stay],
+        sessions=sessions,
         held_out=int((stay >= origin.sessions.size - origin.held_out).sum()),
         report=report,
     )
@@ -217,7 +213,7 @@ def _without(origin: Origin, placed: NDArray[np.bool_]) -> tuple[Sessions, NDArr
     stay = np.flatnonzero(sessions.lengths >= 2)
     sessions = sessions.take(stay)
     ids = np.cumsum(placed) - 1
-    return Sessions(ids[sessions.arms].astype(np.int64), sessions.offsets), stay
+    return sessions._replace(arms=ids[sessions.arms].astype(np.int64)), stay
 
 
 def _finished(path: Path, kind: str, made_from: str) -> folders.Folder | None:

@@ -76,7 +76,7 @@ def train(
         seen, arms = np.unique(sessions.arms, return_inverse=True)
         sessions = sessions._replace(arms=arms.astype(np.int64))
         own = [texts[i] for i in seen.tolist()]
-        timed = bool(np.isfinite(np.asarray(origin.session_times)).all())
+        timed = bool(np.isfinite(np.asarray(origin.sessions.times)).all())
         try:
             watched: Any = {"progress": progress, "say": say, "note": note}
             with enough_memory(options):

@@ -5,6 +5,7 @@ import numpy as np
 
 import nextquery as nq
 from nextquery.arms.origin import Origin
+from nextquery.sessions import Sessions
 
 
 def origin() -> Origin:
@@ -12,9 +13,7 @@ def origin() -> Origin:
         ["Cats!", "Dogs"],
         np.array([2, 1]),
         np.array([2, 1]),
-        np.array([0, 1]),
-        np.array([0, 2]),
-        np.array([np.nan]),
+        Sessions(np.array([0, 1]), np.array([0, 2]), np.array([np.nan])),
         False,
         {"options": {"profile": "text", "skip": ["lower-case"], "max_chars": 50}},
         held_out=1,
@@ -34,7 +33,7 @@ def test_a_pool_keeps_its_log(tmp_path: Path) -> None:
     assert again.origin is not None
     assert not again.origin.k_anonymous
     assert again.origin.sessions.arms.tolist() == [0, 1]
-    assert np.isnan(again.origin.session_times[0])
+    assert np.isnan(again.origin.sessions.times[0])
     assert again.origin.held_out == 1
 
 

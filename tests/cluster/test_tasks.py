@@ -19,12 +19,12 @@ from nextquery.cluster.reach import check_reach
 from nextquery.cluster.tasks import TasksOnRay
 from nextquery.errors import ClusterUnavailable, InvalidInput
 from nextquery.ingest import ingest
-from nextquery.memory import PastSessions
+from nextquery.sessions import Sessions
 from tests.cluster import nodes
 from tests.logs_for_tests import pets
 from tests.replay.worlds import small_world
 
-World = tuple[nq.ArmPool, PastSessions]
+World = tuple[nq.ArmPool, Sessions]
 GRID = replay.Options(
     anchors=8,
     rounds=20,

@@ -34,9 +34,9 @@ def fields(prepared: Prepared) -> list[object]:
         list(prepared.shown),
         prepared.session_counts.tolist(),
         prepared.user_counts.tolist(),
-        prepared.session_arms.tolist(),
-        prepared.session_offsets.tolist(),
-        prepared.session_times.tolist(),
+        prepared.sessions.arms.tolist(),
+        prepared.sessions.offsets.tolist(),
+        prepared.sessions.times.tolist(),
     ]
 
 
@@ -50,13 +50,13 @@ def test_the_same_log_gives_the_same_bytes_on_any_number_of_threads(write: Write
 def test_the_shape_of_what_is_prepared(write: Write) -> None:
     prepared = prepare(messy(write), LogOptions(min_queries=2))
     assert len(set(prepared.texts)) == len(prepared.texts) == len(prepared.shown)
-    assert prepared.session_offsets[0] == 0
-    assert prepared.session_offsets[-1] == len(prepared.session_arms)
-    assert (np.diff(prepared.session_offsets) >= 2).all()
-    assert (np.diff(prepared.session_times) >= 0).all()
-    assert prepared.session_arms.dtype == prepared.session_offsets.dtype == np.int64
+    assert prepared.sessions.offsets[0] == 0
+    assert prepared.sessions.offsets[-1] == len(prepared.sessions.arms)
+    assert (np.diff(prepared.sessions.offsets) >= 2).all()
+    assert (np.diff(prepared.sessions.times) >= 0).all()
+    assert prepared.sessions.arms.dtype == prepared.sessions.offsets.dtype == np.int64
     assert prepared.session_counts.dtype == prepared.user_counts.dtype == np.int64
-    assert set(prepared.session_arms.tolist()) <= set(range(len(prepared.texts)))
+    assert set(prepared.sessions.arms.tolist()) <= set(range(len(prepared.texts)))
     assert (prepared.user_counts >= 2).all()
     assert prepared.report.privacy is not None
     assert prepared.report.privacy.arms == len(prepared.texts)

@@ -166,7 +166,7 @@ def test_evidence_for_anonymity_comes_from_the_whole_log(write: Write) -> None:
     rows += [("bob", f"s{q}", 99, q) for q in COMMON]  # sessions of one query
     prepared = prepare(write(rows, header="user\tsession\ttime\tquery"))
     assert prepared.texts == COMMON
-    assert len(prepared.session_offsets) == 2
+    assert len(prepared.sessions.offsets) == 2
 
 
 def test_the_blocklist_is_compared_after_cleaning(write: Write, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_the_blocklist_is_compared_after_cleaning(write: Write, tmp_path: Path) 
     blocklist.write_text("\ufeffBETA!\n\n  gamma \nnot there\n", encoding="utf-8")
     prepared = prepare(planted(write, {}), LogOptions(blocklist=blocklist))
     assert prepared.texts == ["alpha", "delta", "epsilon"]
-    assert [session.tolist() for session in prepared.sessions()] == [[0, 1, 2]] * 3
+    assert [session.tolist() for session in prepared.sessions.lists()] == [[0, 1, 2]] * 3
     with pytest.raises(InvalidInput, match="cannot read the blocklist"):
         prepare(planted(write, {}), LogOptions(blocklist=tmp_path / "missing"))
 
@@ -186,7 +186,7 @@ def test_what_a_removed_query_leaves_behind(write: Write) -> None:
     path = write([(s, 10 * s + i, q) for s, qs in enumerate((ann, bob)) for i, q in enumerate(qs)])
     prepared = prepare(path)
     assert prepared.texts == ["tea", "cup", "pot"]
-    assert [session.tolist() for session in prepared.sessions()] == [[0, 1]]
+    assert [session.tolist() for session in prepared.sessions.lists()] == [[0, 1]]
     assert prepared.report.to_dict()["privacy"]["rows_merged"] == 1
     assert prepared.report.to_dict()["privacy"]["rows_in_sessions_too_short"] == 1
 

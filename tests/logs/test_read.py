@@ -51,8 +51,8 @@ def test_every_format_and_compression_gives_the_same(
             )
     prepared = prepare(path)
     assert prepared.texts == ["a x", "b", "c", "d"]
-    assert prepared.session_arms.tolist() == [0, 1, 2, 3] * 2
-    assert prepared.session_times.tolist() == [1714557600.0, 1714644000.0]
+    assert prepared.sessions.arms.tolist() == [0, 1, 2, 3] * 2
+    assert prepared.sessions.times.tolist() == [1714557600.0, 1714644000.0]
     assert prepared.report.malformed.rows == 0
 
 
@@ -96,7 +96,7 @@ def test_columns_are_mapped_by_options(write: Write) -> None:
 )  # fmt: skip
 def test_times_as_logs_write_them(write: Write, clock: str) -> None:
     prepared = prepare(write([(1, clock, q) for q in "abcd"]))
-    assert prepared.session_times.tolist() == [1714557600.0]
+    assert prepared.sessions.times.tolist() == [1714557600.0]
 
 
 def test_bom_crlf_quotes_and_blank_lines(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ ANY = {"min_queries": 1, "max_queries": 1000, "min_users": 1}
 
 def sessions(path: Path, **options: object) -> list[list[str]]:
     prepared = prepare(path, LogOptions(**{**ANY, **options}))  # type: ignore[arg-type]
-    return [[prepared.texts[arm] for arm in session] for session in prepared.sessions()]
+    return [[prepared.texts[arm] for arm in session] for session in prepared.sessions.lists()]
 
 
 def test_sessions_by_id_are_ordered_by_time(write: Write) -> None:
@@ -54,7 +54,7 @@ def test_sessions_of_four_to_fifty_queries_stay(write: Write) -> None:
     lengths = {1: 3, 2: 4, 3: 50, 4: 51}
     rows = [(s, i, f"q{s} x{i}") for s, n in lengths.items() for i in range(n)]
     path = write(rows)
-    assert np.diff(prepare(path).session_offsets).tolist() == [4, 50]
+    assert np.diff(prepare(path).sessions.offsets).tolist() == [4, 50]
     report = stats_of(path)
     assert report.removed["session-length"] == 3 + 51
     assert dict(report.table2()) == {
@@ -79,7 +79,7 @@ def test_without_times_the_order_of_the_file_counts(write: Write) -> None:
     path = write([(2, "b"), (1, "a"), (2, "c"), (1, "d")], header="session\tquery")
     prepared = prepare(path, LogOptions(min_queries=2))
     assert prepared.texts == ["b", "a", "c", "d"]
-    assert np.isnan(prepared.session_times).all()
+    assert np.isnan(prepared.sessions.times).all()
     assert sessions(path) == [["b", "c"], ["a", "d"]]
 
 

@@ -34,7 +34,7 @@ def test_ubi_queries_are_cut_by_client_and_gap(tmp_path: Path) -> None:
     minutes = [0, 5, 10, 15, 50, 51, 52, 53]
     records = [ubi_query(m, f"q{'abcdefgh'[i]}") for i, m in enumerate(minutes)]
     prepared = prepare(write_lines(tmp_path / "ubi.jsonl", records), ONE)
-    assert [len(session) for session in prepared.sessions()] == [4, 4]
+    assert [len(session) for session in prepared.sessions.lists()] == [4, 4]
 
 
 def test_ubi_sessions_come_from_queries_or_from_events(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_ubi_sessions_come_from_queries_or_from_events(tmp_path: Path) -> None:
         records.append(ubi_query(n, text, **({"session_id": session} if n < 4 else {})))
         records += [ubi_event(n, session_id=session)] * 2
     prepared = prepare(write_lines(tmp_path / "ubi.jsonl", records), ONE)
-    texts = [[prepared.texts[arm] for arm in session] for session in prepared.sessions()]
+    texts = [[prepared.texts[arm] for arm in session] for session in prepared.sessions.lists()]
     assert texts == [["a", "c", "e", "g"], ["b", "d", "f", "h"]]
     assert prepared.report.original == 8
     assert prepared.report.malformed.rows == 0
@@ -84,7 +84,7 @@ def test_records_of_ir_datasets() -> None:
     assert prepared.shown == ["A!", "B!", "C!", "D!"]
     assert prepared.user_counts.tolist() == [2] * 4
     assert prepared.k_anonymous
-    assert prepared.session_times[0] == 1141196400.0
+    assert prepared.sessions.times[0] == 1141196400.0
 
 
 def test_records_that_are_none_are_refused() -> None:

@@ -5,16 +5,17 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from nextquery.memory import PastSessions, SessionMemory
+from nextquery.memory import SessionMemory
+from nextquery.sessions import Sessions
 from tests.replay.worlds import small_world
 
 
 @pytest.fixture
-def past() -> PastSessions:
+def past() -> Sessions:
     return small_world(sessions=60, arms=20)[1]
 
 
-def test_support_and_counts(past: PastSessions) -> None:
+def test_support_and_counts(past: Sessions) -> None:
     memory = SessionMemory(past, arms=20)
     for before in (0, 7, 100, len(past.arms)):
         counted = Counter(past.arms[:before].tolist())
@@ -23,12 +24,12 @@ def test_support_and_counts(past: PastSessions) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 2])
-def test_followers_are_those_of_earlier_sessions(past: PastSessions, length: int) -> None:
+def test_followers_are_those_of_earlier_sessions(past: Sessions, length: int) -> None:
     memory = SessionMemory(past, arms=20)
     before = int(past.offsets[40])
     seen: dict[tuple[int, ...], Counter[int]] = {}
     for session in range(40):
-        queries = past.of(session).tolist()
+        queries = past.of_number(session).tolist()
         for end in range(length, len(queries)):
             context = tuple(queries[end - length : end])
             seen.setdefault(context, Counter())[queries[end]] += 1
@@ -38,7 +39,7 @@ def test_followers_are_those_of_earlier_sessions(past: PastSessions, length: int
 
 
 def test_together_counts_neighbours_by_distance() -> None:
-    past = PastSessions(np.array([1, 2, 3, 1]), np.array([0, 3, 4]), np.zeros(2))
+    past = Sessions(np.array([1, 2, 3, 1]), np.array([0, 3, 4]), np.zeros(2))
     memory = SessionMemory(past, arms=5)
     assert memory.together([1], before=3) == {2: 1.0, 3: 0.5}
     assert memory.together([1, 3], before=3) == {2: 2.0, 3: 0.5, 1: 0.5}

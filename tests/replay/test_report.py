@@ -9,12 +9,12 @@ import pytest
 
 from nextquery import replay
 from nextquery.errors import InvalidInput, NotAFolder
-from nextquery.memory import PastSessions
 from nextquery.replay.curves import read_curves
 from nextquery.replay.describe import THRESHOLDS, arms_above
 from nextquery.replay.drawing import apart
 from nextquery.replay.metrics import bands, difference
-from nextquery.replay.sessions import checked, draw_anchors
+from nextquery.replay.sessions import draw_anchors, sessions_of
+from nextquery.sessions import Sessions
 from tests.replay.worlds import small_world
 
 FIGURES = ("figure-1", "figure-2", "figure-3", "figure-4", "prefetch")
@@ -110,17 +110,17 @@ def test_sessions_are_checked() -> None:
         "rise from 0": past._replace(offsets=past.offsets[::-1]),
         "one number per session": past._replace(times=past.times[1:]),
         "ids from 0": past._replace(arms=past.arms + 100),
-        "whole numbers": PastSessions(*(past.times, past.offsets, past.times)),  # type: ignore[arg-type]
+        "whole numbers": Sessions(*(past.times, past.offsets, past.times)),  # type: ignore[arg-type]
     }
     for answer, sessions in wrong.items():
         with pytest.raises(InvalidInput, match=answer):
-            checked(sessions, pool)
+            Sessions.of(sessions, pool.rows_in_all)
     with pytest.raises(InvalidInput, match="not made from a log"):
-        PastSessions.of_pool(pool)
+        sessions_of(pool)
 
 
 def test_sessions_in_order_of_time() -> None:
-    past = PastSessions(np.array([1, 2, 3, 4, 5]), np.array([0, 2, 5]), np.array([9.0, 3.0]))
+    past = Sessions(np.array([1, 2, 3, 4, 5]), np.array([0, 2, 5]), np.array([9.0, 3.0]))
     ordered = past.in_order_of_time()
     assert ordered.arms.tolist() == [3, 4, 5, 1, 2]
     assert ordered.offsets.tolist() == [0, 3, 5]

@@ -10,25 +10,24 @@ import pytest
 import nextquery as nq
 from nextquery import replay
 from nextquery.errors import InvalidInput
-from nextquery.memory import PastSessions, SessionMemory
+from nextquery.memory import SessionMemory
 from nextquery.replay import stream
 from nextquery.replay.rankers import NGram, Popularity, Step
 from nextquery.replay.results import read_rows
 from nextquery.replay.stream_results import COLUMNS, rows_of
 from nextquery.replay.work import begin
+from nextquery.sessions import Sessions
 from tests.replay.worlds import small_world
 
 OPTIONS = replay.StreamOptions(sessions=20, warm=8, k=15)
 
 
-def circles(sessions: int = 80, topics: int = 12) -> tuple[nq.ArmPool, PastSessions]:
+def circles(sessions: int = 80, topics: int = 12) -> tuple[nq.ArmPool, Sessions]:
     """After query i everyone asks i + 1; all queries are equally far from each other."""
     pool = nq.ArmPool.from_vectors([f"q{i}" for i in range(topics)], np.eye(topics) + 0.1)
     starts = np.random.default_rng(0).integers(topics, size=sessions)
     arms = (starts[:, None] + np.arange(4)).ravel() % topics
-    return pool, PastSessions(
-        arms, np.arange(sessions + 1) * 4, np.arange(sessions, dtype=np.float64)
-    )
+    return pool, Sessions(arms, np.arange(sessions + 1) * 4, np.arange(sessions, dtype=np.float64))
 
 
 def hits(out: Path) -> dict[str, float]:
@@ -124,7 +123,7 @@ def step(history: list[int], before: int, arms: int = 5) -> Step:
 def test_the_longest_memory_decides() -> None:
     """After (1, 2) came 4; after 2 alone mostly 3."""
     row = np.array([0, 2, 3, 0, 2, 3, 1, 2, 4])
-    past = PastSessions(row, np.array([0, 3, 6, 9]), np.zeros(3))
+    past = Sessions(row, np.array([0, 3, 6, 9]), np.zeros(3))
     ranker = NGram(SessionMemory(past, arms=5))
     assert ranker.rank(step([1, 2], before=9), 5).tolist() == [4, 3]
     assert ranker.rank(step([2], before=9), 5).tolist() == [3, 4]
@@ -132,7 +131,7 @@ def test_the_longest_memory_decides() -> None:
 
 
 def test_popularity_counts_what_came_before() -> None:
-    past = PastSessions(np.array([0, 1, 1, 2, 2, 2]), np.array([0, 3, 6]), np.zeros(2))
+    past = Sessions(np.array([0, 1, 1, 2, 2, 2]), np.array([0, 3, 6]), np.zeros(2))
     ranker = Popularity(SessionMemory(past, arms=5))
     assert ranker.rank(step([3], before=3), 5).tolist() == [1, 0]
     assert ranker.rank(step([2], before=6), 5).tolist() == [1, 0]

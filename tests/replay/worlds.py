@@ -3,12 +3,10 @@
 import numpy as np
 
 import nextquery as nq
-from nextquery.memory import PastSessions
+from nextquery.sessions import Sessions
 
 
-def small_world(
-    sessions: int = 30, arms: int = 60, dim: int = 6
-) -> tuple[nq.ArmPool, PastSessions]:
+def small_world(sessions: int = 30, arms: int = 60, dim: int = 6) -> tuple[nq.ArmPool, Sessions]:
     """A pool and sessions of three to six different arms, all near the first one."""
     rng = np.random.default_rng(7)
     pool = nq.ArmPool.from_vectors([f"q{i}" for i in range(arms)], rng.normal(size=(arms, dim)))
@@ -20,4 +18,4 @@ def small_world(
         chosen.append(np.concatenate([[first], others]))
     offsets = np.concatenate([[0], np.cumsum([len(session) for session in chosen])])
     times = np.arange(sessions, dtype=np.float64) * 60
-    return pool, PastSessions(np.concatenate(chosen), offsets, times)
+    return pool, Sessions(np.concatenate(chosen), offsets, times)

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nextquery.memory import PastSessions, SessionMemory
+from nextquery.memory import SessionMemory
 from nextquery.service.answering import Visit
 from nextquery.service.answers import Decision
 from nextquery.service.candidates import Recollection
 from nextquery.service.live_memory import LiveMemory
 from nextquery.service.requests import Asked
 from nextquery.service.store import Store
+from nextquery.sessions import Sessions
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS
 
@@ -112,7 +113,7 @@ def test_live_memory_counts_as_the_past_does(rng: np.random.Generator) -> None:
             live.add(arm, session[:at])
     row = np.concatenate([np.array(s) for s in sessions])
     offsets = np.cumsum([0, *map(len, sessions)])
-    past = SessionMemory(PastSessions(row, offsets, np.arange(40.0)), arms=12)
+    past = SessionMemory(Sessions(row, offsets, np.arange(40.0)), arms=12)
     assert np.array_equal(live.support(np.arange(12)), past.support(np.arange(12), len(row)))
     for history in ([3], [1, 2], [4, 5, 6]):
         recalled = live.recall(history, most=10_000, earlier=10_000)

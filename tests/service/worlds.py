@@ -13,6 +13,7 @@ from nextquery.service.engine import Engine
 from nextquery.service.items import CloseOpen
 from nextquery.service.options import EngineOptions
 from nextquery.service.store import Store
+from nextquery.sessions import Sessions
 
 TOPICS = ("cats", "stocks", "bread", "rust", "chess", "roses")
 WORDS = ("food", "price", "history", "guide", "care", "pictures", "kids", "club", "news", "shop")
@@ -34,9 +35,11 @@ def small_pool(sessions: int = 60, seed: int = 0) -> nq.ArmPool:
         [text.title() for text in TEXTS],
         counts,
         counts,
-        np.array(row, np.int64),
-        np.array(offsets, np.int64),
-        np.arange(sessions, dtype=np.float64),
+        Sessions(
+            np.array(row, np.int64),
+            np.array(offsets, np.int64),
+            np.arange(sessions, dtype=np.float64),
+        ),
         True,
     )
     return nq.ArmPool.from_vectors(TEXTS, encoder.encode(TEXTS), origin=origin, encoder=encoder)

@@ -12,17 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.arms.texts import TextColumn
-from nextquery.encode.sessions import Sessions
 from nextquery.folders import Folder, Part
 from nextquery.logs.single import Cleaned, QueryCleaner
+from nextquery.sessions import Sessions
 
-_ARRAYS = (
-    "session_counts",
-    "user_counts",
-    "session_arms",
-    "session_offsets",
-    "session_times",
-)
+_COUNTS = ("session_counts", "user_counts")
+_SESSIONS = ("session_arms", "session_offsets", "session_times")
 
 
 @dataclass(frozen=True)
@@ -32,17 +27,10 @@ class Origin:
     shown: Sequence[str]  #: the commonest original spelling of each arm
     session_counts: NDArray[np.int64]  #: in how many sessions each arm was issued
     user_counts: NDArray[np.int64]  #: by how many users (sessions stand for users without them)
-    session_arms: NDArray[np.int64]
-    session_offsets: NDArray[np.int64]
-    session_times: NDArray[np.float64]  #: unix seconds of each session's start, or NaN
+    sessions: Sessions  #: in order of time, as ids of arms; a start that nobody knows is NaN
     k_anonymous: bool
     report: Mapping[str, Any] = field(default_factory=dict)  #: what ingest did, as JSON
     held_out: int = 0  #: from so many of the newest sessions the encoder has not learnt
-
-    @property
-    def sessions(self) -> Sessions:
-        """The sessions in order of time, as positions in the pool."""
-        return Sessions(self.session_arms, self.session_offsets)
 
     def clean(self, query: str) -> Cleaned:
         """A query as it is typed, through the rules that cleaned the log."""
@@ -64,11 +52,14 @@ class Origin:
 
     def parts(self) -> dict[str, Part]:
         """What a folder keeps of the log."""
-        arrays: dict[str, Part] = {f"log_{name}.npy": getattr(self, name) for name in _ARRAYS}
-        return {**TextColumn.of(self.shown).parts("log_shown"), **arrays}
+        counts: dict[str, Part] = {f"log_{name}.npy": getattr(self, name) for name in _COUNTS}
+        named = zip(_SESSIONS, self.sessions, strict=True)
+        sessions: dict[str, Part] = {f"log_{name}.npy": array for name, array in named}
+        return {**TextColumn.of(self.shown).parts("log_shown"), **counts, **sessions}
 
     @classmethod
     def of(cls, folder: Folder, meta: Mapping[str, Any]) -> "Origin":
         """The log in an opened folder, memory-mapped."""
-        arrays: dict[str, Any] = {name: folder.array(f"log_{name}.npy") for name in _ARRAYS}
-        return cls(TextColumn.open(folder, "log_shown"), **arrays, **meta)
+        counts: dict[str, Any] = {name: folder.array(f"log_{name}.npy") for name in _COUNTS}
+        sessions = Sessions(*(folder.array(f"log_{name}.npy") for name in _SESSIONS))
+        return cls(TextColumn.open(folder, "log_shown"), **counts, sessions=sessions, **meta)

@@ -77,7 +77,7 @@ def _followers(pool: "nextquery.ArmPool", arm: int | None) -> list[list[int]]:
     origin = pool.origin
     if arm is None or origin is None:
         return []
-    arms, offsets = np.asarray(origin.session_arms), np.asarray(origin.session_offsets)
+    arms, offsets = np.asarray(origin.sessions.arms), np.asarray(origin.sessions.offsets)
     places = np.flatnonzero(arms[:-1] == arm) + 1
     places = places[~np.isin(places, offsets)]  # the first of another session did not follow
     return [[arm, int(arms[place])] for place in places]

@@ -61,7 +61,7 @@ def replay(
     one_of(protocol, "protocol", ("anchored", "stream"))
     refuse_both(cluster, processes)
     pool = nq.ArmPool.open(pool_folder)
-    past = experiments.PastSessions.of_pool(pool)
+    past = experiments.sessions_of(pool)
     how: dict[str, Any] = {"processes": processes}
     how["each"] = tasks_on(cluster, writes=to, reads=pool_folder)
     with Stages() as stages, notes_aside():

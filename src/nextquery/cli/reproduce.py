@@ -49,7 +49,7 @@ def reproduce(
         pool = ArmPool.open(folder)
         page = replay.reproduce(
             pool,
-            replay.PastSessions.of_pool(pool),
+            replay.sessions_of(pool),
             to,
             anchors=anchors,
             rounds=rounds,

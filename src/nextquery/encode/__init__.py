@@ -5,10 +5,10 @@ from nextquery.encode.base import Encoder
 from nextquery.encode.lsa import LsaEncoder
 from nextquery.encode.projection import ProjectedEncoder
 from nextquery.encode.sentence import SentenceEncoder
-from nextquery.encode.sessions import Sessions
 from nextquery.encode.static import StaticEncoder
 from nextquery.encode.trained import TrainedEncoder
 from nextquery.encode.tuned import TunedEncoder
+from nextquery.sessions import Sessions
 
 __all__ = [
     "ENCODERS",

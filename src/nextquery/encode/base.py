@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery import folders
-from nextquery.encode.sessions import AnySessions
 from nextquery.errors import InvalidInput
 from nextquery.params import class_named, params_of
+from nextquery.sessions import AnySessions
 
 KIND, VERSION = "nextquery encoder", 1
 Vectors = NDArray[np.float32]

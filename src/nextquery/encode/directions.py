@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.encode.sessions import Ids, Sessions
 from nextquery.errors import InvalidInput
+from nextquery.sessions import Ids, Sessions
 
 Matrix = NDArray[np.float64]
 Reader = Callable[[Ids], NDArray[np.float32]]

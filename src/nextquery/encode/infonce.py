@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.encode.sessions import Ids
+from nextquery.sessions import Ids
 
 Floats = NDArray[np.floating]
 

@@ -9,8 +9,8 @@ import numpy as np
 from nextquery import folders
 from nextquery.checks import one_of, whole_number
 from nextquery.encode.base import Encoder, Vectors, fitted
-from nextquery.encode.sessions import AnySessions
 from nextquery.errors import InvalidInput
+from nextquery.sessions import AnySessions
 from nextquery.vectors import unit_rows
 
 

@@ -10,11 +10,11 @@ from nextquery import folders
 from nextquery.checks import number, whole_number
 from nextquery.encode.base import Encoder, Vectors, fitted
 from nextquery.encode.directions import Scatter, discriminant, product_by_row
-from nextquery.encode.sessions import AnySessions, Sessions
 from nextquery.encode.static import StaticEncoder
 from nextquery.encode.table import TokenTable
 from nextquery.errors import InvalidInput
 from nextquery.params import class_named
+from nextquery.sessions import AnySessions, Sessions
 from nextquery.vectors import unit_rows
 
 _MATRIX, _BASE = "encoder_projection.npy", "encoder_base_"

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.encode.base import Vectors
-from nextquery.encode.sessions import Ids, Sessions
+from nextquery.sessions import Ids, Sessions
 
 _POOL = 100_000  # texts to search among: enough to rank, few enough to do it every few steps
 _K = 250

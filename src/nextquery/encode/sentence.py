@@ -11,8 +11,8 @@ from nextquery import folders
 from nextquery.checks import one_of, whole_number
 from nextquery.encode.base import Encoder, Vectors, fitted
 from nextquery.encode.directions import Scatter, discriminant, principal, product_by_row
-from nextquery.encode.sessions import AnySessions, Sessions
 from nextquery.errors import InvalidInput
+from nextquery.sessions import AnySessions, Sessions
 from nextquery.vectors import unit_rows
 
 _MATRIX = "encoder_projection.npy"

@@ -11,10 +11,10 @@ from nextquery import folders
 from nextquery.checks import whole_number
 from nextquery.encode.base import Encoder, Vectors, fitted
 from nextquery.encode.directions import principal
-from nextquery.encode.sessions import AnySessions
 from nextquery.encode.table import TokenTable
 from nextquery.encode.tokens import pretrained
 from nextquery.errors import InvalidInput
+from nextquery.sessions import AnySessions
 
 _ROWS = 1 << 15
 _VOCABULARY_COUNTS_AS = 100  # texts: with few of its own a log leans on the vocabulary's directions

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from nextquery import folders
 from nextquery.checks import installed, whole_number
 from nextquery.encode.base import Encoder, Vectors, fitted
-from nextquery.encode.sessions import AnySessions
 from nextquery.encode.tokens import meaningless
 from nextquery.errors import InvalidInput
+from nextquery.sessions import AnySessions
 from nextquery.vectors import unit_rows
 
 _MODEL, _TOKENIZER = "encoder_model.onnx", "encoder_tokenizer.json"

@@ -12,9 +12,9 @@ from nextquery.encode.base import Encoder, Vectors, fitted
 from nextquery.encode.infonce import Adam, Step, copies_in, info_nce
 from nextquery.encode.projection import ProjectedEncoder
 from nextquery.encode.recall import Validation
-from nextquery.encode.sessions import AnySessions, Sessions
 from nextquery.encode.table import TokenTable
 from nextquery.errors import InvalidInput
+from nextquery.sessions import AnySessions, Sessions
 
 _HELD_OUT = 2_000  # validation sessions at most
 _FEWEST = 10  # sessions: with fewer there is nothing to hold out

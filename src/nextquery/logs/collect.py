@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from nextquery.logs.engine import Engine
 from nextquery.logs.report import Report
+from nextquery.sessions import Sessions
 
 
 @dataclass(frozen=True)
@@ -16,23 +17,17 @@ class Prepared:
     """A cleaned log that holds nobody's secrets: arms, and sessions of arms.
 
     Arms are in order of their first appearance in time, then of their text. Sessions are in order
-    of their first query's time; session i is ``session_arms[offsets[i]:offsets[i + 1]]``. Session
-    and user ids are not kept.
+    of their first query's time, which is NaN when the log has none. Session and user ids are not
+    kept.
     """
 
     texts: Sequence[str]  #: the cleaned text, the key of an arm
     shown: Sequence[str]  #: its commonest original spelling, for people
     session_counts: NDArray[np.int64]  #: sessions of the whole cleaned log that issued it
     user_counts: NDArray[np.int64]  #: the same for distinct users (sessions, without users)
-    session_arms: NDArray[np.int64]
-    session_offsets: NDArray[np.int64]
-    session_times: NDArray[np.float64]  #: unix seconds; NaN when the log has no time
+    sessions: Sessions
     k_anonymous: bool
     report: Report
-
-    def sessions(self) -> list[NDArray[np.int64]]:
-        """The arms of every session."""
-        return np.split(self.session_arms, self.session_offsets[1:-1])
 
 
 def arms(engine: Engine, *, timed: bool) -> dict[str, NDArray[Any]]:

@@ -33,6 +33,7 @@ from nextquery.logs.engine import Engine, Progress, opened
 from nextquery.logs.options import LogOptions
 from nextquery.logs.report import Privacy, Report
 from nextquery.logs.rules import cleaning, rules_of
+from nextquery.sessions import Sessions
 
 STAGES = ("read", "clean", "sessions", "privacy", "collect")
 
@@ -203,9 +204,11 @@ def _protect(engine: Engine, options: LogOptions, facts: _Facts) -> Prepared:
         shown=arms["shown"].tolist(),
         session_counts=arms["sessions"].astype(np.int64),
         user_counts=arms["users"].astype(np.int64),
-        session_arms=steps["arm"].astype(np.int64),
-        session_offsets=np.append(starts, len(steps["arm"])).astype(np.int64),
-        session_times=np.asarray(times, np.float64),
+        sessions=Sessions(
+            steps["arm"].astype(np.int64),
+            np.append(starts, len(steps["arm"])).astype(np.int64),
+            np.asarray(times, np.float64),
+        ),
         k_anonymous=k_anonymous,
         report=report,
     )

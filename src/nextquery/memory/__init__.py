@@ -3,11 +3,9 @@
 from nextquery.memory.features import FEATURES, Recalled, memory_features
 from nextquery.memory.past import SessionMemory
 from nextquery.memory.seen import only_seen
-from nextquery.memory.sessions import PastSessions
 
 __all__ = [
     "FEATURES",
-    "PastSessions",
     "Recalled",
     "SessionMemory",
     "memory_features",

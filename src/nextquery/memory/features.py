@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.memory.sessions import Floats, Ids
+from nextquery.sessions import Floats, Ids
 
 FEATURES = (
     "constant",

@@ -10,7 +10,7 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.memory.sessions import Ids, PastSessions
+from nextquery.sessions import Ids, Sessions
 
 NEAR = 5  # how far apart two queries of a session may stand and still count as together
 
@@ -18,7 +18,7 @@ NEAR = 5  # how far apart two queries of a session may stand and still count as 
 class SessionMemory:
     """A searchable past.
 
-    >>> past = PastSessions(np.array([7, 8, 9, 7, 8]), np.array([0, 3, 5]), np.array([0.0, 1.0]))
+    >>> past = Sessions(np.array([7, 8, 9, 7, 8]), np.array([0, 3, 5]), np.array([0.0, 1.0]))
     >>> memory = SessionMemory(past, arms=10)
     >>> memory.support(np.array([7, 9]), before=3).tolist()
     [1, 1]
@@ -26,7 +26,7 @@ class SessionMemory:
     {8: 1.0}
     """
 
-    def __init__(self, sessions: PastSessions, arms: int) -> None:
+    def __init__(self, sessions: Sessions, arms: int) -> None:
         self.sessions = sessions
         self._row = sessions.arms
         self._places = np.argsort(self._row, kind="stable")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nextquery.arms.pool import ArmPool
-from nextquery.memory.sessions import Ids
+from nextquery.sessions import Ids
 
 
 def only_seen(pool: ArmPool, first_seen: Ids, before: Sequence[int]) -> tuple[ArmPool, list[Ids]]:

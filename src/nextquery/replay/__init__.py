@@ -1,19 +1,21 @@
 """Replay: the experiments of the paper on past sessions, and the report they end in."""
 
-from nextquery.memory import PastSessions
 from nextquery.replay.cells import Options
 from nextquery.replay.grid import run_grid
 from nextquery.replay.report import report
 from nextquery.replay.reproduce import reproduce
+from nextquery.replay.sessions import sessions_of
 from nextquery.replay.stream import StreamOptions
 from nextquery.replay.stream_results import run_stream
+from nextquery.sessions import Sessions
 
 __all__ = [
     "Options",
-    "PastSessions",
+    "Sessions",
     "StreamOptions",
     "report",
     "reproduce",
     "run_grid",
     "run_stream",
+    "sessions_of",
 ]

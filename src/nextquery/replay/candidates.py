@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.arms.pool import ArmPool
-from nextquery.memory import PastSessions
 from nextquery.replay.seeds import generator
 from nextquery.replay.sessions import Anchors, Ids
 from nextquery.select import Candidates, Selector
+from nextquery.sessions import Sessions
 
 _BATCH = 128  # anchors selected for at once: fixed, because every batch has its own generator
 _WIDE_BATCH = 8  # the same where a threshold may let half the pool in, and its vectors with it
@@ -42,13 +42,13 @@ class CandidateSets(NamedTuple):
 
 
 def select_sets(
-    pool: ArmPool, sessions: PastSessions, anchors: Anchors, selector: Selector, seed: int
+    pool: ArmPool, sessions: Sessions, anchors: Anchors, selector: Selector, seed: int
 ) -> CandidateSets:
     """The candidate set of every anchor, its own arm excluded, in batches over the pool.
 
     >>> from nextquery import MaxUtility
     >>> pool = ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [3, 1], [0, 1]])
-    >>> past = PastSessions(np.array([0, 1]), np.array([0, 2]), np.zeros(1))
+    >>> past = Sessions(np.array([0, 1]), np.array([0, 2]), np.zeros(1))
     >>> anchors = Anchors(np.array([0]), np.array([0]))
     >>> sets = select_sets(pool, past, anchors, MaxUtility(k=2), seed=0)
     >>> sets.arms.tolist(), sets.targets.tolist(), sets.floor()
@@ -65,7 +65,7 @@ def select_sets(
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
     arms = np.concatenate([np.empty(0, np.int64), *chosen])
     targets = [
-        np.isin(mine, sessions.of(session))
+        np.isin(mine, sessions.of_number(session))
         for mine, session in zip(chosen, anchors.sessions.tolist(), strict=True)
     ]
     return CandidateSets(arms, offsets, np.concatenate([np.empty(0, np.bool_), *targets]))

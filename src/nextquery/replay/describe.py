@@ -7,11 +7,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from nextquery.arms.pool import ArmPool
-from nextquery.memory import PastSessions
 from nextquery.replay.results import write_rows
 from nextquery.replay.seeds import generator
 from nextquery.replay.sessions import Ids, draw_anchors
 from nextquery.replay.work import Work
+from nextquery.sessions import Sessions
 
 THRESHOLDS = (0.25, 0.4, 0.5, 0.6)
 _SHOWN = 5  # sessions in Figure 1
@@ -55,7 +55,7 @@ def arms_above(pool: ArmPool, anchors: Ids) -> "np.ndarray[Any, np.dtype[np.int6
 def _examples(work: Work, seed: int) -> Iterator[dict[str, Any]]:
     """Five sessions of at least four queries, in the plane of their two main directions."""
     chosen = _typical(work.sessions, seed)
-    queries = [work.sessions.of(session) for session in chosen]
+    queries = [work.sessions.of_number(session) for session in chosen]
     vectors = work.pool.rows(np.concatenate(queries)).astype(np.float64)
     centred = vectors - vectors.mean(axis=0)
     _, _, directions = np.linalg.svd(centred, full_matrices=False)
@@ -70,7 +70,7 @@ def _examples(work: Work, seed: int) -> Iterator[dict[str, Any]]:
             place += 1
 
 
-def _typical(sessions: PastSessions, seed: int) -> list[int]:
+def _typical(sessions: Sessions, seed: int) -> list[int]:
     lengths = np.diff(sessions.offsets)
     long_enough = np.flatnonzero((lengths >= 4) & (lengths <= 20))
     if not len(long_enough):

@@ -16,20 +16,20 @@ import numpy as np
 
 from nextquery.arms.pool import ArmPool
 from nextquery.checks import installed
-from nextquery.memory import PastSessions
 from nextquery.replay.anchored import run_cells
 from nextquery.replay.cells import Cell, Options
 from nextquery.replay.describe import describe
 from nextquery.replay.results import COLUMNS, rows_of, write_anchors, write_json, write_rows
 from nextquery.replay.runners import Each, runner
 from nextquery.replay.work import Progress, Work, begin, default_processes
+from nextquery.sessions import Sessions
 
 _PACKAGES = ("numpy", "scipy", "numba", "pyarrow", "matplotlib")
 
 
 def run_grid(
     pool: ArmPool,
-    sessions: PastSessions,
+    sessions: Sessions,
     out: str | os.PathLike[str],
     options: Options | Sequence[Options],
     progress: Progress | None = None,

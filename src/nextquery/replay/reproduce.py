@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 from nextquery.arms.pool import ArmPool
-from nextquery.memory import PastSessions
 from nextquery.replay.cells import Options
 from nextquery.replay.grid import run_grid
 from nextquery.replay.report import report
@@ -12,6 +11,7 @@ from nextquery.replay.runners import Each
 from nextquery.replay.stream import StreamOptions
 from nextquery.replay.stream_results import run_stream
 from nextquery.replay.work import Progress
+from nextquery.sessions import Sessions
 
 ALGORITHMS = (
     *("lin-ucb-published", "lin-ucb", "lin-ucb-shared"),
@@ -21,7 +21,7 @@ ALGORITHMS = (
 
 def reproduce(
     pool: ArmPool,
-    sessions: PastSessions,
+    sessions: Sessions,
     out: str | os.PathLike[str],
     *,
     anchors: int = 300,

@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_limits
 from nextquery.arms.pool import ArmPool
 from nextquery.errors import InvalidInput, NotAFolder, StorageError
 from nextquery.folders import MANIFEST
-from nextquery.memory import PastSessions
 from nextquery.replay.work import Piece, Run, Task, Work, default_processes
+from nextquery.sessions import Sessions
 
 Each = Callable[[Callable[[Any], None], Sequence[Any]], Iterator[Any]]
 """Calls a function with each of some values, elsewhere, and yields a value when its call ended.
@@ -86,7 +86,7 @@ class Sent(NamedTuple):
     """A `Work` as it travels: the pool by the path of its vectors, which are mapped there."""
 
     vectors: Path
-    sessions: PastSessions
+    sessions: Sessions
     out: Path
     data: str
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nextquery.checks import one_of, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.memory import PastSessions, SessionMemory, only_seen
+from nextquery.memory import SessionMemory, only_seen
 from nextquery.replay.names import has_size, selector_named
 from nextquery.replay.rankers import Step
 from nextquery.replay.seeds import generator
@@ -28,6 +28,7 @@ from nextquery.replay.stream_policies import (
     ranker_named,
 )
 from nextquery.replay.work import Piece, Progress, Run, Work, do, words_of
+from nextquery.sessions import Sessions
 
 POOLS = ("seen", "all")
 LONGEST = 20  # how many recommendations are ranked at each step
@@ -101,7 +102,7 @@ class StreamOptions:
 class Steps(NamedTuple):
     """The steps of a stream: where each stands in the row of sessions, and where it is scored."""
 
-    past: PastSessions
+    past: Sessions
     session: Ids
     position: Ids
     scored_from: int  # the first session that is scored
@@ -126,7 +127,7 @@ class Steps(NamedTuple):
 def steps_of(work: Work, options: StreamOptions) -> Steps:
     """The steps of the last sessions, warm-up first."""
     past = work.sessions.in_order_of_time()
-    count = len(past.times)
+    count = past.size
     scored_from = max(0, count - options.sessions)
     begin = max(0, scored_from - options.warm)
     lengths = np.diff(past.offsets)

@@ -12,7 +12,6 @@ import numpy as np
 
 from nextquery.arms.pool import ArmPool
 from nextquery.checks import installed
-from nextquery.memory import PastSessions
 from nextquery.replay.grid import cost, update_run
 from nextquery.replay.results import write_atomically, write_rows
 from nextquery.replay.runners import Each, runner
@@ -20,6 +19,7 @@ from nextquery.replay.sessions import Ids
 from nextquery.replay.stream import Steps, StreamOptions, follow
 from nextquery.replay.stream_policies import uses_selection
 from nextquery.replay.work import Progress, begin
+from nextquery.sessions import Sessions
 
 COLUMNS = [
     *("protocol", "selection", "policy", "pool", "m", "seed", "step"),
@@ -31,7 +31,7 @@ _POINTS = 10  # how many moments of the stream are written down
 
 def run_stream(
     pool: ArmPool,
-    sessions: PastSessions,
+    sessions: Sessions,
     out: str | os.PathLike[str],
     options: StreamOptions,
     progress: Progress | None = None,

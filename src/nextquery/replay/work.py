@@ -18,8 +18,7 @@ import numpy as np
 from nextquery import folders
 from nextquery.arms.pool import ArmPool
 from nextquery.errors import NotAFolder
-from nextquery.memory import PastSessions
-from nextquery.replay.sessions import checked
+from nextquery.sessions import Sessions
 
 Progress = Callable[[int, int, str], None]
 KIND, VERSION = "nextquery replay piece", 1
@@ -37,7 +36,7 @@ class Work(NamedTuple):
     """What every process needs to know."""
 
     pool: ArmPool
-    sessions: PastSessions
+    sessions: Sessions
     out: Path
     data: str
 
@@ -68,9 +67,9 @@ class Work(NamedTuple):
         folders.write(self.folder(piece), kind=KIND, version=VERSION, parts=parts, meta=meta)
 
 
-def begin(pool: ArmPool, sessions: PastSessions, out: str | os.PathLike[str]) -> Work:
+def begin(pool: ArmPool, sessions: Sessions, out: str | os.PathLike[str]) -> Work:
     """Check the data and make the folder of a run."""
-    past = checked(sessions, pool)
+    past = Sessions.of(sessions, pool.rows_in_all)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()  # results of other data must never be taken for these

@@ -7,10 +7,11 @@ import numpy as np
 
 from nextquery.arms import ArmPool
 from nextquery.arms.kernels import Ids
-from nextquery.memory import PastSessions, Recalled, SessionMemory, memory_features
+from nextquery.memory import Recalled, SessionMemory, memory_features
 from nextquery.select import Candidates
 from nextquery.service.learner import Learner
 from nextquery.service.live_memory import LiveMemory
+from nextquery.sessions import Sessions
 
 FROM_MEMORY = 100  # arms that the memory may add to the selected ones
 _PLACES = 300  # newest places of the last query that are looked at: head queries have very many
@@ -26,7 +27,7 @@ class Recollection:
     """
 
     def __init__(
-        self, pool: ArmPool, sessions: PastSessions | None, learner: Learner | None = None
+        self, pool: ArmPool, sessions: Sessions | None, learner: Learner | None = None
     ) -> None:
         self._learner, self._nothing = learner, LiveMemory()
         self.arms = pool.rows_in_all if sessions is not None else 0

@@ -66,7 +66,7 @@ def interests(pool: ArmPool, *, users: int, seed: int) -> list[list[int]]:
         )
     count = min(len(long), max(1, users // _SHARING))
     chosen = np.random.default_rng(seed).choice(long, count, replace=False)
-    paths = [list(dict.fromkeys(past.of(int(one)).tolist())) for one in chosen]
+    paths = [list(dict.fromkeys(past.of_number(int(one)).tolist())) for one in chosen]
     return [path[: _WANTED + 1] for path in paths if len(path) > 1]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from nextquery.arms import ArmPool
 from nextquery.arms.kernels import Ids
-from nextquery.memory import PastSessions, only_seen
+from nextquery.memory import only_seen
 from nextquery.policies import Context, LinTS, LinUCB, MostSimilar, Policy, RandomPolicy
 from nextquery.select import Candidates, MaxUtility
 from nextquery.select.base import refuse_partial
@@ -15,6 +15,7 @@ from nextquery.service import calibration
 from nextquery.service.arrays import Arrays, packed, to_text, under
 from nextquery.service.candidates import Recollection, plain, with_memory
 from nextquery.service.options import MEMORY, EngineOptions
+from nextquery.sessions import Sessions
 
 _BATCH = 256  # steps selected for at once
 _SHOWN = 5  # entries of the slate that a past session is imagined to have seen
@@ -74,7 +75,7 @@ class Past:
         self.sessions = everything
         self.recollection = Recollection(pool, everything)
         self.selector = MaxUtility(k=options.k)
-        count = 0 if everything is None else max(0, len(everything.times) - reserve)
+        count = 0 if everything is None else max(0, everything.size - reserve)
         self.first = max(count // 5, count - options.warm_sessions)
         self.held_out = count - (count - self.first) // 5
         self.count = count
@@ -96,7 +97,7 @@ class Past:
             yield from self._batch(past, mine, owner[mine], first_seen)
 
     def _batch(
-        self, past: PastSessions, places: Ids, owner: Ids, first_seen: Ids
+        self, past: Sessions, places: Ids, owner: Ids, first_seen: Ids
     ) -> Iterator[PastStep]:
         before = past.offsets[owner].tolist()
         seen, unseen = only_seen(self.pool, first_seen, before)
@@ -130,13 +131,11 @@ class Past:
         )
 
 
-def newest_sessions(pool: ArmPool, most: int) -> PastSessions | None:
+def newest_sessions(pool: ArmPool, most: int) -> Sessions | None:
     """The newest sessions of the pool's log in order of time; None where there are none."""
-    if pool.origin is None or not len(pool.origin.session_times) or not most:
+    if pool.origin is None or not pool.origin.sessions.size or not most:
         return None
-    past = PastSessions.of_pool(pool).in_order_of_time()
-    count = len(past.times)
-    return past.take(np.arange(max(0, count - most), count))
+    return pool.origin.sessions.newest(most)
 
 
 def warm_start(

@@ -20,6 +20,7 @@ from nextquery.service.page_files import page_files
 from nextquery.service.percentiles import percentile
 from nextquery.service.simulation import Stage
 from nextquery.service.store import Store
+from nextquery.sessions import Sessions
 
 ASKED = {"session_id": "s", "query": "cat food"}
 
@@ -96,9 +97,8 @@ def test_simulated_users_teach_it_what_similarity_cannot_know(tmp_path: Path) ->
     paths = rng.permutation(300)[:120].reshape(20, 6)
     arms = np.tile(paths, (5, 1)).ravel()
     counts = np.bincount(arms, minlength=300)
-    origin = Origin(
-        texts, counts, counts, arms, np.arange(0, 601, 6), np.arange(100.0), k_anonymous=True
-    )
+    past = Sessions(arms, np.arange(0, 601, 6), np.arange(100.0))
+    origin = Origin(texts, counts, counts, past, k_anonymous=True)
     pool = nq.ArmPool.from_vectors(texts, rng.normal(size=(300, 16)), origin=origin)
     with (
         closing(Store.open(f"sqlite:///{tmp_path / 'own.db'}")) as store,

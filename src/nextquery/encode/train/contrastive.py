@@ -6,10 +6,10 @@ import numpy as np
 import torch
 
 from nextquery.encode.directions import Scatter, discriminant
-from nextquery.encode.sessions import Sessions
 from nextquery.encode.train.model import Reader
 from nextquery.encode.train.options import TrainOptions
 from nextquery.errors import InvalidInput
+from nextquery.sessions import Sessions
 
 _HEAD, _SHRINKAGE = 5, 0.1  # the projection learns faster than what is below it
 _RESIDUAL_RATE = 3e-3

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nextquery.encode.sessions import Ids, Sessions
 from nextquery.encode.tokens import meaningless
 from nextquery.encode.train.vocabulary import CLS, SEP
 from nextquery.errors import InvalidInput
+from nextquery.sessions import Ids, Sessions
 
 _TEXTS = 1 << 15  # texts tokenised at once
 _HELD_OUT = 2_000  # validation sessions at most

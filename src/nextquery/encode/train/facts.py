@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from nextquery.encode.sessions import Sessions
 from nextquery.encode.train.checkpoints import weights_of
+from nextquery.sessions import Sessions
 
 _VERSIONS = ("nextquery", "torch", "transformers", "sentence-transformers", "tokenizers", "numpy")
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from nextquery.encode.base import Encoder, Vectors
 from nextquery.encode.distil import distil
-from nextquery.encode.sessions import Ids
 from nextquery.encode.static import StaticEncoder
 from nextquery.encode.tokens import Tokens
 from nextquery.encode.train.export import served
 from nextquery.encode.train.run import Learnt, Telling
 from nextquery.encode.trained import TrainedEncoder
 from nextquery.errors import InvalidInput
+from nextquery.sessions import Ids
 
 _AGREE = 1e-3  # cosine by which export and model may differ
 _COMPARED = 1_000  # texts on which they are compared

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nextquery.encode.sessions import Ids
 from nextquery.encode.train.data import Tokenised
 from nextquery.encode.train.options import TrainOptions
 from nextquery.encode.train.vocabulary import CLS, MASK, SEP
+from nextquery.sessions import Ids
 
 _FEWEST_STEPS = 16  # in an epoch, where there are lines enough: a small log needs steps too
 _JITTER = 4  # tokens by which lengths are blurred, so that batches differ between epochs

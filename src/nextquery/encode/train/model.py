@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 from nextquery.encode.base import Vectors
-from nextquery.encode.sessions import Ids
 from nextquery.encode.train.checkpoints import Note
 from nextquery.encode.train.data import Tokenised
 from nextquery.encode.train.options import TrainOptions
 from nextquery.encode.train.vocabulary import PAD
 from nextquery.errors import InvalidInput
 from nextquery.folders import MANIFEST
+from nextquery.sessions import Ids
 
 _TOKENS = 1 << 17  # read at once when nothing is learnt
 _AT_ONCE = 1 << 16  # tokens in one pass of a training step: little of it is padding

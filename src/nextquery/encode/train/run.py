@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from nextquery.encode.recall import Validation
-from nextquery.encode.sessions import Sessions
 from nextquery.encode.tokens import Tokens
 from nextquery.encode.train import model as models
 from nextquery.encode.train import vocabulary
@@ -25,6 +24,7 @@ from nextquery.encode.train.loop import Objective, Say, Stage, train
 from nextquery.encode.train.masked import MaskedLM
 from nextquery.encode.train.options import TrainOptions
 from nextquery.errors import InvalidInput, StorageError
+from nextquery.sessions import Sessions
 
 _NOT_LEARNT_FROM = ("checkpoint_seconds", "static", "device")  # its kind is hashed itself
 _NOT_IN_MASKED_LM = (

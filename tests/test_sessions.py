@@ -38,8 +38,8 @@ def test_take_where_and_distinct(sessions: list[list[int]], data: st.DataObject)
 @pytest.mark.parametrize(
     ("sessions", "message"),
     [
-        ([[0, 3]], "name text 3; allowed are positions from 0 to 2"),
-        ([[-1]], "name text -1"),
+        ([[0, 3]], "name query 3; allowed are ids from 0 to 2"),
+        ([[-1]], "name query -1"),
         ([["cat"]], "whole numbers"),
         ([[0.5]], "received float64"),
         (Sessions(np.arange(3), np.array([0, 2])), "offsets must rise from 0 to 3"),

@@ -1,4 +1,4 @@
-"""Sessions as two arrays: what an encoder learns from, whatever the size of the log."""
+"""Past sessions as a few arrays, whatever the size of the log: one form for all who use them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,21 +9,46 @@ from numpy.typing import NDArray
 from nextquery.errors import InvalidInput
 
 Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+UNTIMED = np.empty(0)
 
 
 class Sessions(NamedTuple):
-    """Session s is ``arms[offsets[s]:offsets[s + 1]]``, positions in the texts, in order of time.
+    """Session s is ``arms[offsets[s]:offsets[s + 1]]``, ids of arms (or positions in texts).
 
-    Two arrays instead of a list of lists: a log of a million rows is 16 MB and no loop.
+    `times` says when each session began, in Unix seconds; it is empty where nobody knows. Arrays
+    instead of a list of lists: a log of a million rows is 16 MB and no loop.
+
+    >>> sessions = Sessions(np.array([4, 7, 1, 0]), np.array([0, 3, 4]), np.array([10.0, 5.0]))
+    >>> sessions.of_number(0).tolist(), sessions.size
+    ([4, 7, 1], 2)
     """
 
     arms: Ids
     offsets: Ids
+    times: Floats = UNTIMED
 
     @property
     def size(self) -> int:
-        """How many sessions (``len`` of a named tuple of two arrays is 2)."""
+        """How many sessions (``len`` of a named tuple is the number of its fields)."""
         return len(self.offsets) - 1
+
+    def of_number(self, session: int) -> Ids:
+        """The queries of one session, in their order."""
+        return self.arms[self.offsets[session] : self.offsets[session + 1]]
+
+    def lists(self) -> list[Ids]:
+        """The queries of every session."""
+        return np.split(self.arms, self.offsets[1:-1])[: self.size]
+
+    def in_order_of_time(self) -> "Sessions":
+        """The same sessions, earliest first; equal times keep their order."""
+        return self.take(np.argsort(self.times, kind="stable")) if len(self.times) else self
+
+    def newest(self, most: int) -> "Sessions":
+        """The last `most` sessions in order of time."""
+        ordered = self.in_order_of_time()
+        return ordered.take(np.arange(max(0, self.size - most), self.size))
 
     @property
     def lengths(self) -> Ids:
@@ -39,7 +64,8 @@ class Sessions(NamedTuple):
         lengths = self.lengths[which]
         offsets = _offsets(lengths)
         place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
-        return Sessions(self.arms[np.repeat(self.offsets[which], lengths) + place], offsets)
+        times = self.times[which] if len(self.times) else self.times
+        return Sessions(self.arms[np.repeat(self.offsets[which], lengths) + place], offsets, times)
 
     def where(self, keep: NDArray[np.bool_]) -> "Sessions":
         """Every session without the rows that `keep` (one flag per text) refuses.
@@ -49,7 +75,7 @@ class Sessions(NamedTuple):
         """
         stays = keep[self.arms]
         before = np.concatenate([[0], np.cumsum(stays)]).astype(np.int64)
-        return Sessions(self.arms[stays], before[self.offsets])
+        return Sessions(self.arms[stays], before[self.offsets], self.times)
 
     def distinct(self) -> "Sessions":
         """Every session with each query once, where it came first.
@@ -62,7 +88,7 @@ class Sessions(NamedTuple):
         _, first = np.unique(whose * width + self.arms, return_index=True)
         first.sort()
         counts = np.bincount(whose[first], minlength=self.size)
-        return Sessions(self.arms[first], _offsets(counts))
+        return Sessions(self.arms[first], _offsets(counts), self.times)
 
     def pairs(self, rng: np.random.Generator, batch: int) -> tuple[Ids, Ids]:
         """Two different queries of each of `batch` sessions (of all, where there are fewer).
@@ -83,19 +109,21 @@ class Sessions(NamedTuple):
     def of(
         cls, sessions: "Sequence[Sequence[int]] | Sessions", texts: int | None = None
     ) -> "Sessions":
-        """Sessions in any form as two arrays, checked against the number of `texts`.
+        """Sessions in any form as arrays, checked against the number of `texts` (or arms).
 
         >>> Sessions.of([[0, 1, 0], [2]]).offsets.tolist()
         [0, 3, 4]
         """
+        times = UNTIMED
         if isinstance(sessions, Sessions):
             arms, offsets = np.asarray(sessions.arms), np.asarray(sessions.offsets)
+            times = np.asarray(sessions.times, np.float64)
         else:
             offsets = _offsets(np.array([len(session) for session in sessions], np.int64))
             arms = np.array([arm for session in sessions for arm in session])
         arms = arms.astype(np.int64) if not arms.size else arms
-        _check(arms, offsets, texts)
-        return cls(arms.astype(np.int64, copy=False), offsets.astype(np.int64, copy=False))
+        _check(arms, offsets, times, texts)
+        return cls(arms.astype(np.int64, copy=False), offsets.astype(np.int64, copy=False), times)
 
 
 AnySessions = Sequence[Sequence[int]] | Sessions
@@ -105,26 +133,30 @@ def _offsets(lengths: Ids) -> Ids:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _check(arms: NDArray[np.int64], offsets: NDArray[np.int64], texts: int | None) -> None:
-    if arms.ndim != 1 or arms.dtype.kind not in "iu" or offsets.dtype.kind not in "iu":
+def _check(arms: Ids, offsets: Ids, times: Floats, texts: int | None) -> None:
+    whole = arms.dtype.kind in "iu" and offsets.dtype.kind in "iu"
+    if not whole or arms.ndim != 1 or offsets.ndim != 1:
         raise InvalidInput(
-            "sessions must hold whole numbers, the positions of their queries in the texts; "
-            f"received {arms.dtype}. Look the positions up first."
+            "sessions must hold two rows of whole numbers, the ids of their queries and the "
+            f"offsets; received {arms.dtype} of shape {arms.shape} and {offsets.dtype} of shape "
+            f"{offsets.shape}."
         )
-    if (
-        not len(offsets)
-        or offsets[0] != 0
-        or offsets[-1] != len(arms)
-        or (np.diff(offsets) < 0).any()
-    ):
+    rises = len(offsets) and offsets[0] == 0 and offsets[-1] == len(arms)
+    if not rises or (np.diff(offsets) < 0).any():
         raise InvalidInput(
-            f"offsets must rise from 0 to {len(arms)}, the number of rows; received "
-            f"{offsets[:3].tolist()} … {offsets[-1:].tolist()}."
+            f"offsets must rise from 0 to {len(arms)}, the number of queries; received "
+            f"{offsets[:3].tolist()} … {offsets[-1:].tolist()}. Session i is "
+            "arms[offsets[i]:offsets[i+1]]."
+        )
+    if times.shape not in ((0,), (len(offsets) - 1,)):
+        raise InvalidInput(
+            f"times must hold one number per session, {len(offsets) - 1}, or be empty; received "
+            f"shape {times.shape}."
         )
     outside = (arms < 0) if texts is None else (arms < 0) | (arms >= texts)
     if outside.any():
         allowed = "0 or more" if texts is None else f"from 0 to {texts - 1}"
         raise InvalidInput(
-            f"sessions name text {arms[outside][0]}; allowed are positions {allowed}. "
-            "Give the texts and the sessions of the same log."
+            f"sessions name query {arms[outside][0]}; allowed are ids {allowed}. Give the texts, "
+            "or the pool, that the sessions were made with."
         )
