@@ -13,25 +13,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nextquery as nq
+from nextquery.calibration import expected_error, probability
 from nextquery.errors import InvalidInput
-from nextquery.service.calibration import expected_error, probability
-from nextquery.service.options import EngineOptions
-from nextquery.service.warm import Past, forecast_scores, learnt
+from nextquery.policies.names import SERVED
+from nextquery.warm_start import Steps, walk
 
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "calibration.png"
 EDGES = np.array([0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 1.0000001])
 
 
 def forecasts(
-    pool: nq.ArmPool, options: EngineOptions, held_out: int, m: int
+    pool: nq.ArmPool, held_out: int, m: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]:
     """The m likeliest queries of every held-out step: said, came, and of which session."""
-    past = Past(pool, options, reserve=held_out)
-    policy, fitted, *_ = learnt(past)
+    assert pool.origin is not None
+    past = pool.origin.sessions.in_order_of_time()
+    known = past.take(np.arange(past.size - held_out))
+    memory = nq.Memory(known)
+    rec = nq.Recommender(pool, nq.MaxUtility(k=250), nq.policy(SERVED), memory=memory)
+    rec.warm_start()
+    memory.past = nq.Memory(past).past  # at every step only what came before it counts
     said, came, owner = [np.empty(0)], [np.empty(0, bool)], [np.empty(0, np.int64)]
-    for step in past.steps(past.count, past.count + held_out):
-        scores = forecast_scores(policy, step.candidates, step.context)
-        each = probability(fitted, scores)
+    for step in walk(rec.loop, Steps.of(past, known.size, past.size, pool.rows_in_all)):
+        scores = rec.loop.expected(step.candidates, step.context)
+        each = probability(rec.learnt.calibration, scores)
         best = np.lexsort((step.candidates.arms, -scores, -each))[:m]
         said.append(each[best])
         came.append(step.candidates.arms[best] == step.following)
@@ -59,7 +64,7 @@ def main(path: str, m: int = 5) -> None:
             f"{path} holds no session that its encoder has not learnt from. Make it with "
             "`nextquery ingest LOG --hold-out 500 --out POOL`."
         )
-    said, came, owner = forecasts(pool, EngineOptions(), held_out, m)
+    said, came, owner = forecasts(pool, held_out, m)
     samples = resampled(owner)
     errors = [expected_error(said[rows], came[rows]) for rows in samples]
     low, high = np.quantile(errors, [0.025, 0.975])

@@ -100,7 +100,7 @@ def test_a_query_never_seen_is_encoded_and_becomes_an_arm_if_wanted(encoder: Any
     session = rec.start("cat and dog")
     assert rec.pool.index_of("cat and dog") == 40
     assert all(choice.arm != 40 for choice in session.recommend(10))
-    assert len(rec.start("zzz qqq").recommend(3)) == 3  # no known word: no preference, by id
+    assert rec.start("zzz qqq").recommend(3) == []  # no known word: nothing to go by
     assert rec.pool.index_of("zzz qqq") is None
 
 
@@ -110,7 +110,7 @@ def test_warm_start_learns_what_follows_what() -> None:
     rng = np.random.default_rng(0)
     starts = rng.integers(8, size=300).tolist()
     learnt = rec.warm_start([[s, world.wanted(s)] for s in starts])
-    assert learnt == 300
+    assert learnt == 240  # a fifth of the sessions calibrates the forecasts
     for topic in range(8):
         choice = rec.start(f"topic {topic}").recommend()
         assert choice is not None

@@ -3,6 +3,8 @@
 from nextquery import encode, errors, optimize, preference, utility
 from nextquery.arms import ArmPool
 from nextquery.client import AsyncClient, Client
+from nextquery.memory import Memory
+from nextquery.outcomes import Learning
 from nextquery.policies import (
     Choice,
     Context,
@@ -13,6 +15,7 @@ from nextquery.policies import (
     Policy,
     RandomPolicy,
 )
+from nextquery.policies.names import policy_named as policy
 from nextquery.recommender import Recommender
 from nextquery.select import (
     Bump,
@@ -26,6 +29,7 @@ from nextquery.select import (
     Zooming,
 )
 from nextquery.session import Session
+from nextquery.sessions import Sessions
 
 __all__ = [
     "ArmPool",
@@ -36,9 +40,11 @@ __all__ = [
     "Client",
     "Context",
     "FeedbackUCB",
+    "Learning",
     "LinTS",
     "LinUCB",
     "MaxUtility",
+    "Memory",
     "MostSimilar",
     "Policy",
     "Power",
@@ -49,10 +55,12 @@ __all__ = [
     "Recommender",
     "Selector",
     "Session",
+    "Sessions",
     "Zooming",
     "encode",
     "errors",
     "optimize",
+    "policy",
     "preference",
     "utility",
 ]

@@ -1,47 +1,32 @@
 """Algorithm 1 of the paper: the closed loop of recommending, being accepted or not, and learning.
 
-A `Recommender` holds what all sessions share: the pool, the selector, the policy and the
-generator. A `Session` (in `nextquery.session`) is one person's way through it.
+A `Recommender` holds what all sessions share: the pool, the selector, the policy, and what was
+learnt. A `Session` (in `nextquery.session`) is one person's way through it.
 """
 
 import os
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
-
-import numpy as np
-from numpy.typing import ArrayLike
+from collections.abc import Iterable
+from typing import Any
 
 from nextquery import folders
 from nextquery.arms.pool import ArmPool
+from nextquery.catalogue import Catalogue, EncodesTexts, Place
 from nextquery.checks import number, whole_number
 from nextquery.encode.base import Encoder
 from nextquery.errors import InvalidInput
-from nextquery.params import class_named, generator_from, generator_state
-from nextquery.policies.base import Context, Policy
-from nextquery.select.base import Selector, refuse_partial
+from nextquery.loop import Learnt, Loop
+from nextquery.memory import LiveMemory, Memory, SessionMemory
+from nextquery.outcomes import Learning
+from nextquery.params import class_named
+from nextquery.policies.base import Policy
+from nextquery.select.base import Selector
 from nextquery.select.schedule import Bump, Power, Schedule
-from nextquery.session import Place, Session
-from nextquery.vectors import unit_rows
+from nextquery.session import Session
+from nextquery.sessions import Sessions
+from nextquery.warm_start import WARM_EXAMPLES, WARM_SESSIONS, warm_start
 
 KIND, VERSION = "nextquery recommender", 1
-_STEPS = 256  # steps of past sessions selected for at once
-
-
-class EncodesTexts(Protocol):
-    """Anything that turns texts into vectors."""
-
-    def encode(self, texts: Sequence[str], /) -> ArrayLike:
-        """One row per text."""
-
-
-class _Step(NamedTuple):
-    """A step of a past session: what ran, what came next, what came before."""
-
-    now: Place
-    following: int | None
-    history: tuple[int, ...]
-    trial: int
+_OPTIONS = ("exploration", "seed", "reselect", "repeat", "add_arms")
 
 
 class Recommender:
@@ -51,17 +36,21 @@ class Recommender:
     ----------
     pool : the arms.
     selector : how the candidates are selected.
-    policy : how one of them is chosen.
+    policy : how one of them is chosen; by name with `nextquery.policy`.
     encoder : gives queries that are not arms a vector; by default the pool's own. Without any,
         only arms can be queries.
     schedule : how the candidate set grows with the trials (Algorithm 2); without one it has the
         selector's k arms from the start.
     exploration : share of recommendations drawn uniformly from the candidates, in [0, 1].
-    seed : of every random draw.
+    seed : of every random draw; a draw depends on it, on the session's id and on the trial.
+    memory : of earlier sessions, for a policy that ranks by it (``lin-ucb-memory``). What it
+        recalls joins the selected candidates.
     reselect : whether the candidate set is built anew when the query now running changes. By
         default it is without a schedule; with one it is kept and grows, as in the paper.
-    repeat : whether a session may be recommended a query that it was shown or ran before.
+    repeat : whether a session may be recommended a query that it was shown before. The queries it
+        ran itself are never recommended.
     add_arms : whether a query never seen before becomes a new arm.
+    learning : what slates teach that were ignored, or where something else was typed.
 
     >>> from nextquery import ArmPool, LinUCB, MaxUtility
     >>> pool = ArmPool.from_vectors(["cats", "kittens", "stocks"], [[1, 0], [3, 1], [0, 1]])
@@ -79,10 +68,12 @@ class Recommender:
         schedule: Schedule | None = None,
         exploration: float = 0.0,
         seed: int = 0,
+        memory: Memory | None = None,
         *,
         reselect: bool | None = None,
         repeat: bool = False,
         add_arms: bool = False,
+        learning: Learning | None = None,
     ) -> None:
         for thing, kind, name in ((selector, Selector, "selector"), (policy, Policy, "policy")):
             if not isinstance(thing, kind):
@@ -95,102 +86,183 @@ class Recommender:
                 f"a schedule sets the number of candidates, and {type(selector).__name__} has "
                 "none to set. Use a selector with k, or no schedule."
             )
-        self.pool, self.selector, self.policy = pool, selector, policy
-        self.encoder = pool.encoder if encoder is None else encoder
-        self.schedule = schedule
-        self.exploration = number(exploration, "exploration", low=0, high=1)
-        self.seed = whole_number(seed, "seed", at_least=0)
-        self.reselect, self.repeat, self.add_arms = reselect, repeat, add_arms
-        self.rng = np.random.default_rng(self.seed)
+        if (memory is not None) != policy.needs_memory:
+            raise InvalidInput(
+                f"{policy!r} ranks by a memory of sessions. Give one: "
+                "memory=nq.Memory.of_pool(pool), or nq.Memory() for an empty one."
+                if memory is None
+                else f"{policy!r} would make no use of a memory. Leave memory out, or use a policy "
+                'that ranks by it, such as nq.policy("lin-ucb-memory").'
+            )
+        self.schedule, self.reselect, self.add_arms = schedule, reselect, add_arms
+        self.learning = Learning() if learning is None else learning
+        self.memory = memory
+        self.learnt = Learnt(policy) if memory is None else Learnt(policy, live=memory.live)
+        self.loop = Loop(
+            Catalogue(pool, encoder),
+            selector,
+            self.learnt,
+            Memory(live=self.learnt.live) if memory is None else memory,
+            exploration=number(exploration, "exploration", low=0, high=1),
+            repeat=repeat,
+            seed=whole_number(seed, "seed", at_least=0),
+        )
         self.sessions_started = 0
+
+    @property
+    def pool(self) -> ArmPool:
+        """The arms."""
+        return self.catalogue.pool
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The arms as they are now, and what is blocked."""
+        return self.loop.catalogue
+
+    @property
+    def encoder(self) -> EncodesTexts | None:
+        """What gives a query that is no arm its vector."""
+        return self.catalogue.encoder
+
+    @property
+    def selector(self) -> Selector:
+        """How candidates are selected."""
+        return self.loop.selector
+
+    @property
+    def policy(self) -> Policy:
+        """How they are ranked."""
+        return self.learnt.policy
+
+    @property
+    def exploration(self) -> float:
+        """Share of recommendations drawn uniformly."""
+        return self.loop.exploration
+
+    @property
+    def seed(self) -> int:
+        """Of every random draw."""
+        return self.loop.seed
+
+    @property
+    def repeat(self) -> bool:
+        """Whether what a session was shown may come again."""
+        return self.loop.repeat
 
     @property
     def reselects(self) -> bool:
         """Whether a new anchor gets a new candidate set."""
         return self.schedule is None if self.reselect is None else self.reselect
 
-    def start(self, query: str) -> "Session":
-        """Begin a session with its initial query."""
+    def start(self, query: str, session_id: str | None = None) -> Session:
+        """Begin a session with its initial query; without an id it gets one."""
         place = self.place(query)
         self.sessions_started += 1
-        return Session(self, f"s{self.sessions_started}", place)
+        return Session(self, session_id or f"s{self.sessions_started}", place)
 
     def place(self, query: str) -> Place:
         """Where a query stands: an arm, or a text the encoder gives a vector."""
         if not isinstance(query, str) or not query.strip():
             raise InvalidInput(f"a query must be a text that is not empty; received {query!r}.")
-        arm = self.pool.find(query)
-        if arm is not None:
-            return Place(query, arm, self.pool.rows([arm])[0])
-        origin = self.pool.origin
-        text = query if origin is None else origin.clean(query).text
-        if self.encoder is None:
+        place = self.catalogue.place(query)
+        if place.arm is None and self.encoder is None:
             raise InvalidInput(
                 f"{query[:80]!r} is not an arm of the pool, and this recommender has no encoder "
                 "to give it a vector. Pass encoder=, or ask with the text of an arm."
             )
-        rows = unit_rows(
-            self.encoder.encode([text]), what="encoded query", dim=self.pool.dim, allow_zero=True
-        )
-        if self.add_arms and rows.any():
-            arm = int(self.pool.add([text], rows)[0])
-        return Place(query, arm, rows[0])
+        if place.arm is None and self.add_arms and place.vector.any():
+            return place._replace(arm=self.catalogue.add(place.text, place.vector, place.shown))
+        return place
 
-    def warm_start(self, sessions: Iterable[Iterable[str | int]]) -> int:
-        """Learn from past sessions, given as texts or arm ids, before the first user comes.
+    def shown(self, arm: int) -> str:
+        """The text of an arm as people see it."""
+        return self.catalogue.shown(arm)
+
+    def add(self, query: str) -> int:
+        """Make a query an arm; its id, also where it is one already."""
+        place = self.place(query)
+        if place.arm is not None:
+            return place.arm
+        if not place.vector.any():
+            raise InvalidInput(
+                f"{query[:80]!r} cannot become an arm: the encoder knows none of its words."
+            )
+        return self.catalogue.add(place.text, place.vector, place.shown)
+
+    def remove(self, query: str) -> None:
+        """Take an arm out for ever."""
+        arm = self.catalogue.find(query)
+        if arm is None:
+            raise InvalidInput(f"{query[:80]!r} is no arm, so there is nothing to remove.")
+        self.catalogue.remove(arm)
+
+    def block(self, query: str) -> None:
+        """Never recommend this query again, in any session."""
+        self.catalogue.block(query)
+
+    def unblock(self, query: str) -> None:
+        """Take a block back."""
+        self.catalogue.unblock(query)
+
+    def warm_start(
+        self,
+        sessions: Sessions | Iterable[Iterable[str | int]] | None = None,
+        *,
+        newest: int = WARM_SESSIONS,
+        examples: int = WARM_EXAMPLES,
+    ) -> int:
+        """Learn from past sessions before the first user comes; how many successes were learnt.
 
         At every step the query that really came next is a success of that arm, if it was among
-        the candidates, and what the policy would have shown instead is a failure. Returns how
-        many successes were learnt.
+        the candidates, and what the policy would have shown above it is a failure. A fifth of the
+        sessions, the newest, calibrate the forecasts instead.
+
+        Parameters
+        ----------
+        sessions : in order of time, each as texts or arm ids; a memory then remembers these. By
+            default the memory's own sessions, or those of the log that the pool was made from.
+        newest : weights are learnt from so many of them, at least 0.
+        examples : how many examples of feedback all of this weighs at most, at least 0: the fewer,
+            the sooner clicks outweigh it.
         """
-        successes, steps = 0, list[_Step]()
+        if sessions is not None:
+            past = self._as_sessions(sessions).in_order_of_time()
+            if self.memory is not None:
+                self.memory.past = SessionMemory(past)
+        elif self.memory is not None:
+            past = self.memory.past.sessions
+        elif self.pool.origin is not None:
+            past = self.pool.origin.sessions.in_order_of_time()
+        else:
+            raise InvalidInput(
+                f"{self.pool!r} was not made from a log, so it has no sessions to learn from. Pass "
+                "them: warm_start(sessions)."
+            )
+        whole_number(newest, "newest", at_least=0)
+        whole_number(examples, "examples", at_least=0)
+        return warm_start(self.loop, past, newest=newest, examples=examples).successes
+
+    def _as_sessions(self, sessions: Sessions | Iterable[Iterable[str | int]]) -> Sessions:
+        """Sessions as ids of arms; a query that is none, and cannot be, ends its session."""
+        if isinstance(sessions, Sessions):
+            return Sessions.of(sessions, self.pool.rows_in_all)
+        parts: list[list[int]] = []
         for session in sessions:
-            steps.extend(self._steps(session))
-            while len(steps) >= _STEPS:
-                successes += self._learn_steps(steps[:_STEPS])
-                del steps[:_STEPS]
-        return successes + self._learn_steps(steps)
+            parts.append([])
+            for query in session:
+                arm = self._past_arm(query)
+                if arm is None:
+                    parts.append([])
+                else:
+                    parts[-1].append(arm)
+        return Sessions.of([part for part in parts if part], self.pool.rows_in_all)
 
-    def _steps(self, session: Iterable[str | int]) -> list["_Step"]:
-        places = [self._past_place(query) for query in session]
-        steps = []
-        for trial, (now, following) in enumerate(pairwise(places), start=1):
-            history = tuple(p.arm for p in places[: trial - 1] if p and p.arm is not None)
-            if now is not None and following is not None:
-                steps.append(_Step(now, following.arm, history, trial))
-        return steps
-
-    def _past_place(self, query: str | int) -> Place | None:
-        """Where a query of the log stands; None if it is no arm and nothing can encode it."""
+    def _past_arm(self, query: str | int) -> int | None:
         if not isinstance(query, str):
-            return Place("", int(query), self.pool.rows([query])[0])
-        if self.encoder is None and self.pool.find(query) is None:
-            return None
-        return self.place(query)
-
-    def _learn_steps(self, steps: Sequence["_Step"]) -> int:
-        if not steps:
-            return 0
-        matrix = np.stack([step.now.vector for step in steps])
-        hidden = [self.hidden(step.now, step.history) for step in steps]
-        successes = 0
-        many = self.selector.select_many(self.pool, matrix, hidden, self.rng)
-        refuse_partial(max((one.missing for one in many), default=0))  # it stays in the policy
-        for candidates, step in zip(many, steps, strict=True):
-            context = Context(step.now.vector, step.history, step.trial)
-            shown = self.policy.choose(candidates, context, self.rng)
-            if shown is not None and shown.arm != step.following:
-                self.policy.update(shown, 0.0)
-            real = self.policy.as_choice(candidates, context, step.following)
-            if real is not None:
-                self.policy.update(real, 1.0)
-                successes += 1
-        return successes
-
-    def hidden(self, anchor: Place, seen: Iterable[int]) -> list[int]:
-        """The arms not to be recommended now: the query running, and what was seen before."""
-        now = [] if anchor.arm is None else [anchor.arm]
-        return now if self.repeat else sorted({*now, *seen})
+            return int(query)
+        if self.add_arms and self.encoder is not None:
+            return self.place(query).arm
+        return self.catalogue.find(query)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything but the open sessions to a folder, from which `open` goes on exactly."""
@@ -199,14 +271,19 @@ class Recommender:
         if encoder is not self.pool.encoder:
             others = {name: part for name, part in parts.items() if name[:8] != "encoder_"}
             parts = {**others, **({} if encoder is None else encoder.parts())}
+        if self.learnt.calibration:
+            parts["calibration.npz"] = self.learnt.calibration
+        if self.memory is not None:
+            parts["memory.npz"] = self.memory.live.state()
+            parts["memory_sessions.npz"] = self.memory.past.sessions._asdict()
         meta: dict[str, Any] = {
             **self.pool.meta(),
             "selector": _described(self.selector),
-            "selector_generator": generator_state(self.selector.generator),
             "policy": type(self.policy).__name__,
             "schedule": None if self.schedule is None else _described(self.schedule),
             "options": {name: getattr(self, name) for name in _OPTIONS},
-            "generator": generator_state(self.rng),
+            "learning": vars(self.learning),
+            "blocked": sorted(self.catalogue.blocked),
             "sessions_started": self.sessions_started,
             "encoder": None if encoder is None else encoder.meta(),
             "needs_encoder": self.encoder is not None and encoder is None,
@@ -226,17 +303,21 @@ class Recommender:
                 "the folder. Pass it again: Recommender.open(path, encoder=...)."
             )
         selector = class_named(Selector, meta["selector"]["class"])(**meta["selector"]["params"])
-        selector.generator = generator_from(meta["selector_generator"])
         schedule = None if meta["schedule"] is None else _schedule(meta["schedule"])
         policy = class_named(Policy, meta["policy"]).from_state(folder.arrays("policy.npz"))
-        options = meta["options"]
+        memory = None
+        if "memory.npz" in folder:
+            live = LiveMemory.from_state(folder.arrays("memory.npz"))
+            memory = Memory(Sessions(**folder.arrays("memory_sessions.npz")), live)
+        options = {**meta["options"], "memory": memory}
+        if "learning" in meta:  # folders from before have none of these
+            options["learning"] = Learning(**meta["learning"])
         self = cls(ArmPool.of(folder), selector, policy, encoder, schedule, **options)
-        self.rng = generator_from(meta["generator"])
+        self.catalogue.blocked_now(meta.get("blocked", ()))
+        if "calibration.npz" in folder:
+            self.learnt.calibration = folder.arrays("calibration.npz")
         self.sessions_started = meta["sessions_started"]
         return self
-
-
-_OPTIONS = ("exploration", "seed", "reselect", "repeat", "add_arms")
 
 
 def _described(thing: Any) -> dict[str, Any]:

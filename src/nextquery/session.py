@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nextquery.arms.ids import NO_IDS
+from nextquery.catalogue import Place
 from nextquery.checks import whole_number
 from nextquery.errors import InvalidInput
-from nextquery.policies.base import Choice, Context
+from nextquery.loop import Likely, Slate, Visit
+from nextquery.outcomes import OPEN, Outcome, after_feedback, entry_failed, timed_out
+from nextquery.policies.base import Choice
 from nextquery.select.base import Candidates
 from nextquery.select.schedule import grown
 
@@ -18,13 +20,24 @@ if TYPE_CHECKING:
     from nextquery.recommender import Recommender
 
 
-@dataclass(frozen=True)
-class Place:
-    """A query where it stands: its text, its id if it is an arm, and its vector."""
+@dataclass(eq=False)
+class _Shown:
+    """A slate that was shown, what was known then, and what has become of it."""
 
-    text: str
-    arm: int | None
-    vector: NDArray[np.float32]
+    slate: Slate
+    place: Place
+    visit: Visit
+    outcome: Outcome = OPEN
+
+    @property
+    def arms(self) -> list[int]:
+        return [choice.arm for choice in self.slate.choices]
+
+    def waits(self, choice: Choice) -> bool:
+        """Whether nothing is known of an entry yet."""
+        at = self.arms.index(choice.arm)
+        rewards = self.outcome.rewards
+        return self.outcome.state == "open" and (at >= len(rewards) or rewards[at] is None)
 
 
 class Session:
@@ -32,21 +45,29 @@ class Session:
 
     def __init__(self, recommender: "Recommender", id: str, anchor: Place) -> None:
         self.recommender, self.id, self._anchor = recommender, id, anchor
-        self.trial = 0
-        self.history: list[int] = []
-        self._shown: set[int] = set()
-        self._open: dict[str, list[Choice]] = {}
+        self.visit = Visit()
+        self._shown: dict[str, _Shown] = {}
         self._candidates: Candidates | None = None
-        self._moved = True
+        self._moved, self._version = True, -1
 
     @property
     def query(self) -> str:
         """The query now running."""
-        return self._anchor.text
+        return self._anchor.query
+
+    @property
+    def trial(self) -> int:
+        """How many recommendations there were."""
+        return self.visit.trial
+
+    @property
+    def history(self) -> list[int]:
+        """The session's earlier queries that are arms, the newest last."""
+        return list(self.visit.history)
 
     @property
     def candidates(self) -> Candidates | None:
-        """The candidate set C of the last recommendation, shown arms included."""
+        """The arms selected for the last recommendation, shown ones included."""
         return self._candidates
 
     @overload
@@ -57,94 +78,162 @@ class Session:
         """The next query (None when nothing is left to recommend), or a slate of up to m."""
         if m is not None:
             whole_number(m, "m", at_least=1)
-        self.trial += 1
-        rec = self.recommender
-        context = Context(self._anchor.vector, tuple(self.history), self.trial)
-        chosen = rec.policy.rank(
-            self._fresh_candidates(), context, m or 1, rec.rng, exploration=rec.exploration
-        )
-        slate = [
-            replace(choice, id=f"{self.id}-{self.trial}-{slot}", text=rec.pool.shown(choice.arm))
-            for slot, choice in enumerate(chosen, start=1)
+        rec, visit = self.recommender, self.visit
+        rng = rec.loop.draws(self.id, visit.trial + 1)
+        slate = rec.loop.rank(self._anchor, visit, self._selected(rng), m or 1, rng)
+        named = [
+            replace(choice, id=f"{self.id}-{visit.trial + 1}-{slot}", text=rec.shown(choice.arm))
+            for slot, choice in enumerate(slate.choices, start=1)
         ]
-        self._shown.update(choice.arm for choice in slate)
-        self._open.update((choice.id, slate) for choice in slate)
-        return slate if m is not None else next(iter(slate), None)
+        shown = _Shown(slate._replace(choices=named), self._anchor, visit)
+        self._shown.update((choice.id, shown) for choice in named)
+        rec.learnt.asked(self._anchor.arm, visit.history)
+        self.visit = visit.after(self._anchor.arm, shown.arms)
+        return named if m is not None else next(iter(named), None)
+
+    def ask(self, query: str) -> None:
+        """The person ran another query, and said nothing of what was shown."""
+        self._move(self.recommender.place(query))
+
+    def forecast(self, m: int = 5) -> list[Likely]:
+        """The m likeliest next queries, for prefetching; nothing is recorded.
+
+        Probabilities are calibrated by `Recommender.warm_start`; without it they are the policy's
+        own estimates.
+        """
+        whole_number(m, "m", at_least=1)
+        loop = self.recommender.loop
+        return loop.forecast(self._anchor, self.visit, loop.select([self._anchor])[0], m)[0]
 
     def accept(self, choice: Choice) -> None:
         """The person ran this recommendation; those above it in its slate were passed over."""
-        slate = self._waiting(choice)
-        place = [entry.id for entry in slate].index(choice.id)
-        for entry in slate[:place]:
-            if entry.id in self._open:
-                self.recommender.policy.update(entry, 0.0)
-        self.recommender.policy.update(slate[place], 1.0)
-        self._close(slate)
-        arm = choice.arm
-        self._move(Place(choice.text, arm, self.recommender.pool.rows([arm])[0]))
+        self._take(self._waiting(choice), choice)
+
+    def correct(self, choice: Choice) -> None:
+        """The person ran this recommendation after its slate was taken for ignored or expired."""
+        shown = self._of(choice)
+        if shown.outcome.state != "failed":
+            raise InvalidInput(
+                f"choice {choice.id!r} was not ignored, so there is nothing to correct; its slate "
+                f"is {shown.outcome.state}. Use accept for a slate that is open."
+            )
+        self._take(shown, choice)
 
     def ignore(self, choice: Choice | Sequence[Choice], issued: str | None = None) -> None:
         """The person did not want this; `issued` is the query typed instead, if any.
 
-        Of a whole slate only the first entry counts as a failure: nobody knows how far the others
-        were read. Of one entry, that entry does, and the rest of its slate still waits.
+        A whole slate fails by the rule of `Recommender.learning`: its first entry by default, since
+        nobody knows how far the others were read. Of one entry, that entry fails, and the rest of
+        its slate still waits.
         """
-        place = None if issued is None else self.recommender.place(issued)
-        if isinstance(choice, Choice):
-            self._waiting(choice)
-            ignored, closed = choice, [choice]
+        rec = self.recommender
+        place = None if issued is None else rec.place(issued)
+        shown = self._waiting(_first(choice))
+        if isinstance(choice, Choice) and len(shown.arms) > 1:
+            self._become(shown, entry_failed(shown.outcome, shown.arms, _slot(shown, choice)))
         else:
-            if not choice:
-                raise InvalidInput("an empty slate was shown to nobody and cannot be ignored.")
-            closed = self._waiting(choice[0])
-            ignored = choice[0]
-        self.recommender.policy.update(ignored, 0.0)
-        self._close(closed)
+            arm = None if place is None else place.arm
+            options = {"accepted": None, "typed": arm, "learning": rec.learning}
+            _, outcome, typed = after_feedback(shown.outcome, shown.arms, **options)  # type: ignore[arg-type]
+            real = self._typed(shown, arm) if typed and arm is not None else None
+            self._become(shown, outcome)
+            if real is not None:
+                rec.policy.update(real, 1.0)
         if place is not None:
             self._move(place)
 
-    def _fresh_candidates(self) -> Candidates:
-        """C, grown or selected anew as the rules say, less what must not be shown."""
+    def expire(self, choice: Choice | Sequence[Choice]) -> None:
+        """Nobody answered this slate in time: it failed. A click may still `correct` that."""
+        shown = self._waiting(_first(choice))
+        self._become(shown, timed_out(shown.arms, self.recommender.learning))
+
+    def _typed(self, shown: _Shown, arm: int) -> Choice | None:
+        """The query typed instead of a slate, as if it had been recommended there."""
+        loop = self.recommender.loop
+        offered = loop.offered(arm, shown.slate)
+        if offered is not None:
+            return offered
+        selected = loop.select([shown.place])[0]
+        return loop.as_choice(arm, shown.place, shown.visit, selected)
+
+    def _take(self, shown: _Shown, choice: Choice) -> None:
+        rec = self.recommender
+        _, outcome, _ = after_feedback(
+            shown.outcome, shown.arms, accepted=choice.arm, learning=rec.learning
+        )
+        self._become(shown, outcome)
+        self._move(rec.catalogue.place_of(choice.arm)._replace(query=choice.text))
+
+    def _become(self, shown: _Shown, outcome: Outcome) -> None:
+        """Learn what a new outcome changes."""
+        old, shown.outcome = shown.outcome, outcome
+        self.recommender.learnt.correct(shown.slate.choices, old.rewards, outcome.rewards)
+
+    def _selected(self, rng: np.random.Generator) -> Candidates:
+        """C, grown or selected anew as the rules say."""
+        rec = self.recommender
+        if rec.schedule is not None or not rec.reselects:
+            self._candidates = self._kept_and_grown(rng)
+        elif self._moved or self._version != rec.catalogue.version:
+            self._candidates = rec.loop.select([self._anchor], rng)[0]
+        assert self._candidates is not None
+        self._moved, self._version = False, rec.catalogue.version
+        return self._candidates
+
+    def _kept_and_grown(self, rng: np.random.Generator) -> Candidates:
+        """Algorithm 2: arms once in C stay in it, and C grows with the trials."""
         rec, old = self.recommender, self._candidates
-        hidden = rec.hidden(self._anchor, [*self.history, *self._shown])
+        seen = () if rec.repeat else (*self.visit.history, *self.visit.seen)
+        own = () if self._anchor.arm is None else (self._anchor.arm,)
+        hidden = sorted({*rec.catalogue.blocked_arms(), *seen, *own})
         kept = NO_IDS if old is None else rec.pool.alive(old.arms)
         if self._moved and rec.reselects:
             kept = NO_IDS
         size = rec.selector.k
         if rec.schedule is not None:
             before = rec.schedule.start if old is None else len(old)
-            size = grown(rec.schedule, before, self.trial)
+            size = grown(rec.schedule, before, self.visit.trial + 1)
         elif old is not None and not self._moved:
             size = None  # C stays as it is for this anchor
         if old is None or self._moved or (size is not None and size > len(kept)):
-            old = self._select(hidden, size, kept)
-            kept = old.arms
-        fresh = old.take(np.isin(old.arms, kept) & ~np.isin(old.arms, hidden))
-        if not len(fresh) and rec.schedule is None and len(old):
-            old = fresh = self._select(hidden, rec.selector.k, ())  # all was shown: look further
-        self._candidates, self._moved = old, False
-        return fresh
+            return self._select(hidden, size, kept, rng)
+        return old.take(np.isin(old.arms, kept))
 
-    def _select(self, hidden: Sequence[int], k: int | None, keep: Iterable[int]) -> Candidates:
+    def _select(
+        self, hidden: Sequence[int], k: int | None, keep: Iterable[int], rng: np.random.Generator
+    ) -> Candidates:
         rec = self.recommender
-        return rec.selector.select(rec.pool, self._anchor.vector, hidden, rec.rng, k=k, keep=keep)
+        return rec.selector.select(rec.pool, self._anchor.vector, hidden, rng, k=k, keep=keep)
 
-    def _waiting(self, choice: Choice) -> list[Choice]:
+    def _of(self, choice: Choice) -> _Shown:
+        """The slate of a choice of this session."""
+        shown = self._shown.get(choice.id)
+        if shown is None:
+            raise InvalidInput(f"choice {choice.id!r} was not recommended in session {self.id}.")
+        return shown
+
+    def _waiting(self, choice: Choice) -> _Shown:
         """The slate of a choice that was not answered yet."""
-        slate = self._open.get(choice.id)
-        if slate is None:
+        shown = self._shown.get(choice.id)
+        if shown is None or not shown.waits(choice):
             raise InvalidInput(
                 f"choice {choice.id!r} is not waiting for an answer in session {self.id}: it was "
                 "answered already, or comes from another session."
             )
-        return slate
-
-    def _close(self, slate: Sequence[Choice]) -> None:
-        for entry in slate:
-            self._open.pop(entry.id, None)
+        return shown
 
     def _move(self, place: Place) -> None:
         """The arm now playing becomes the query that was accepted, or typed."""
-        if self._anchor.arm is not None:
-            self.history.append(self._anchor.arm)
         self._anchor, self._moved = place, True
+
+
+def _first(choice: Choice | Sequence[Choice]) -> Choice:
+    if isinstance(choice, Choice):
+        return choice
+    if not choice:
+        raise InvalidInput("an empty slate was shown to nobody and cannot be answered.")
+    return choice[0]
+
+
+def _slot(shown: _Shown, choice: Choice) -> int:
+    return shown.arms.index(choice.arm)

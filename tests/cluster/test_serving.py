@@ -101,7 +101,7 @@ def told(engine: Engine) -> Iterator[Any]:
             engine.block(shown[1][1])
         caught_up(engine)
         likely = engine.forecast(session_id="f", query=query).likely
-        yield [one.arm_id for one in likely], [one.probability for one in likely]
+        yield [one.arm for one in likely], [one.probability for one in likely]
 
 
 def test_answers_are_those_of_one_process(start: Start, strict: RayArmPool, folder: Path) -> None:

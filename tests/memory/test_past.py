@@ -5,9 +5,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from nextquery.memory import SessionMemory
+from nextquery.memory import LiveMemory, Memory, Recalled, SessionMemory
 from nextquery.sessions import Sessions
 from tests.replay.worlds import small_world
+
+ALL = {"most": 10_000, "earlier": 10_000}
 
 
 @pytest.fixture
@@ -15,32 +17,112 @@ def past() -> Sessions:
     return small_world(sessions=60, arms=20)[1]
 
 
-def test_support_and_counts(past: Sessions) -> None:
-    memory = SessionMemory(past, arms=20)
+def as_dicts(recalled: Recalled) -> list[dict[int, float]]:
+    """Followers, longer and near by arm, zeros left out."""
+    arms = recalled.arms.tolist()
+    return [
+        {arm: weight for arm, weight in zip(arms, row.tolist(), strict=True) if weight}
+        for row in recalled[1:]
+    ]
+
+
+def by_hand(
+    sessions: list[list[int]], history: list[int], *, most: int, earlier: int
+) -> list[dict[int, float]]:
+    """What the newest places of a session's queries say, counted one by one."""
+    followers, longer, near = Counter[int](), Counter[int](), Counter[int]()
+    for number, arm in enumerate(history):
+        last = number == len(history) - 1
+        places = [(s, at) for s in sessions for at, one in enumerate(s) if one == arm]
+        for session, at in places[::-1][: most if last else earlier]:
+            for other, one in enumerate(session):
+                if other != at and abs(other - at) <= 5:
+                    near[one] += 1 / abs(other - at)  # type: ignore[assignment]
+            if last and at + 1 < len(session):
+                followers[session[at + 1]] += 1
+                if at and len(history) > 1 and session[at - 1] == history[-2]:
+                    longer[session[at + 1]] += 1
+    return [{a: float(w) for a, w in row.items()} for row in (followers, longer, near)]
+
+
+def test_support(past: Sessions) -> None:
+    memory = SessionMemory(past)
     for before in (0, 7, 100, len(past.arms)):
         counted = Counter(past.arms[:before].tolist())
-        assert memory.support(np.arange(20), before).tolist() == [counted[a] for a in range(20)]
-        assert memory.counts(before).tolist() == [counted[a] for a in range(20)]
+        assert memory.support(np.arange(25), before).tolist() == [counted[a] for a in range(25)]
 
 
-@pytest.mark.parametrize("length", [1, 2])
-def test_followers_are_those_of_earlier_sessions(past: Sessions, length: int) -> None:
-    memory = SessionMemory(past, arms=20)
-    before = int(past.offsets[40])
-    seen: dict[tuple[int, ...], Counter[int]] = {}
-    for session in range(40):
-        queries = past.of_number(session).tolist()
-        for end in range(length, len(queries)):
-            context = tuple(queries[end - length : end])
-            seen.setdefault(context, Counter())[queries[end]] += 1
-    for context, following in seen.items():
-        assert memory.followers([99, *context], before, memory=length) == following
-    assert memory.followers([], before) == {}
+@pytest.mark.parametrize("limits", [ALL, {"most": 4, "earlier": 2}])
+@pytest.mark.parametrize("history", [[3], [1, 2], [4, 5, 4], [0, 99, 7], [99], []])
+def test_recall_is_counting(past: Sessions, history: list[int], limits: dict[str, int]) -> None:
+    memory, before = SessionMemory(past), int(past.offsets[40])
+    found = as_dicts(Recalled.of([memory.mentions(history, before, **limits)]))
+    wanted = by_hand([s.tolist() for s in past.lists()[:40]], history, **limits)
+    assert [row.keys() for row in found] == [row.keys() for row in wanted]
+    for mine, counted in zip(found, wanted, strict=True):
+        assert mine == pytest.approx(counted)
 
 
-def test_together_counts_neighbours_by_distance() -> None:
-    past = Sessions(np.array([1, 2, 3, 1]), np.array([0, 3, 4]), np.zeros(2))
-    memory = SessionMemory(past, arms=5)
-    assert memory.together([1], before=3) == {2: 1.0, 3: 0.5}
-    assert memory.together([1, 3], before=3) == {2: 2.0, 3: 0.5, 1: 0.5}
-    assert memory.together([4], before=4) == {}
+def test_every_pair_that_followed_is_found(past: Sessions) -> None:
+    memory, sessions = SessionMemory(past), [s.tolist() for s in past.lists()]
+    for session in sessions:
+        for end in range(2, len(session)):
+            recalled = Recalled.of([memory.mentions(session[:end], len(past.arms), **ALL)])
+            assert as_dicts(recalled)[1][session[end]] >= 1.0
+
+
+def test_live_memory_counts_as_the_past_does(rng: np.random.Generator) -> None:
+    """The same sessions, lived through or read from a log, are remembered the same."""
+    sessions = [rng.permutation(12)[: int(rng.integers(1, 9))].tolist() for _ in range(40)]
+    live, past = LiveMemory(), SessionMemory(Sessions.of(sessions))
+    for session in sessions:
+        for at, arm in enumerate(session):
+            live.add(arm, session[:at])
+    assert np.array_equal(live.support(np.arange(14)), past.support(np.arange(14), len(past)))
+    for history in ([3], [1, 2], [4, 5, 6]):
+        lived = Recalled.of([live.mentions(history, **ALL)])
+        read = Recalled.of([past.mentions(history, len(past), **ALL)])
+        for mine, theirs in zip(lived, read, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+
+
+def test_live_memory_forgets_its_oldest_rows() -> None:
+    small, whole = LiveMemory(rows=5), LiveMemory()
+    for arm in range(20):
+        small.add(arm, [arm - 1] if arm else [])
+        whole.add(arm, [arm - 1] if arm else [])
+
+    def near(memory: LiveMemory, arm: int) -> list[int]:
+        found: list[int] = memory.mentions([arm], most=9, earlier=9).near.tolist()
+        return found
+
+    assert near(small, 3) == []
+    assert near(small, 17) == near(whole, 17) != []
+    again = LiveMemory.from_state(small.state())
+    again.add(3, [17])
+    small.add(3, [17])
+    assert near(again, 17) == near(small, 17)
+    assert len(small._arms) <= 64
+
+
+def test_past_and_live_are_one_memory() -> None:
+    memory = Memory(Sessions.of([[1, 2], [1, 3]]))
+    memory.add(3, history=[1])
+    memory.add(77, history=[1, 3])
+    recalled = memory.recall([1])
+    assert as_dicts(recalled)[0] == {2: 1.0, 3: 2.0}
+    assert memory.support(np.array([1, 3, 77])).tolist() == [2, 2, 1]
+    assert as_dicts(memory.recall([1], running=False))[0] == {}
+    then = memory.recall([1], before=2)  # nothing later, and nothing live
+    assert as_dicts(then)[0] == {2: 1.0}
+    assert memory.support(np.array([1, 3, 77]), before=2).tolist() == [1, 0, 0]
+    assert len(Memory().recall([1]).arms) == 0
+
+
+def test_recall_looks_at_few_places_however_often_a_query_was_asked() -> None:
+    often = Memory(Sessions.of([[0, 1]] * 5000))
+    for _ in range(400):
+        often.add(1, history=[0])
+    recalled = often.recall([0])
+    assert as_dicts(recalled)[0] == {1: 600.0}  # the newest 300 of each
+    assert often.support(np.array([0, 1])).tolist() == [5000, 5400]

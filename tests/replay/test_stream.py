@@ -39,10 +39,12 @@ def hits(out: Path) -> dict[str, float]:
 
 def test_what_follows_what_is_learnt(tmp_path: Path) -> None:
     pool, past = circles()
-    found = hits(replay.run_stream(pool, past, tmp_path, replay.StreamOptions(40, 40, k=12)))
+    found = hits(
+        replay.run_stream(pool, past, tmp_path, replay.StreamOptions(40, 40, k=12, repeat=True))
+    )
     assert found["n-gram"] == 1.0
     assert found["lin-ucb-memory"] > 0.95
-    assert found["most-similar"] < 0.3
+    assert found["most-similar-first"] < 0.3
     assert found["popularity"] < 0.4
 
 
@@ -50,7 +52,7 @@ def test_frozen_models_stop_where_scoring_begins(tmp_path: Path) -> None:
     pool, past = circles()
     fixed = "lin-ucb-memory@weights=off"
     names = ("lin-ucb-memory", "lin-ucb-memory@learning=off", fixed)
-    options = replay.StreamOptions(75, 0, policies=names, k=12)
+    options = replay.StreamOptions(75, 0, policies=names, k=12, repeat=True, exploration=0)
     found = hits(replay.run_stream(pool, past, tmp_path, options))
     assert found["lin-ucb-memory"] > found["lin-ucb-memory@learning=off"] + 0.2
     assert found["lin-ucb-memory"] >= found[fixed] > found["lin-ucb-memory@learning=off"]
@@ -59,17 +61,20 @@ def test_frozen_models_stop_where_scoring_begins(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pool_kind", ["seen", "all"])
 def test_candidates_are_only_what_may_be_shown(tmp_path: Path, pool_kind: str) -> None:
     pool, past = small_world(sessions=40)
-    options = replay.StreamOptions(30, 10, k=60, pool=pool_kind, policies=("most-similar",))
+    options = replay.StreamOptions(30, 10, k=60, pool=pool_kind, policies=("most-similar-first",))
     replay.run_stream(pool, past, tmp_path, options, processes=1)
     work = begin(pool, past, tmp_path)
-    steps = stream.steps_of(work, options)
-    for step in stream._steps(work, steps, options):
-        shown = set(step.arms.tolist())
-        earlier = set(past.arms[: step.before].tolist())
+    run = stream.Stream.of(work, options)
+    selections = stream._selections(work, run, options, since=0, vectors=True)
+    places, owners = run.steps.places.tolist(), run.steps.owner.tolist()
+    for at, owner, selected in zip(places, owners, selections, strict=True):
+        earlier = set(past.arms[: past.offsets[owner]].tolist())
         allowed = earlier if pool_kind == "seen" else set(range(60))
-        assert shown == allowed - set(step.history)
-        assert step.following == past.arms[steps.position[step.number] + 1]
-        assert step.similarities.tolist() == pool.score(step.arms, pool.vectors[step.now]).tolist()
+        assert set(selected.arms.tolist()) == allowed - {past.arms[at]}
+        scores = pool.score(selected.arms, pool.vectors[past.arms[at]])
+        assert selected.similarities.tolist() == scores.tolist()
+        assert np.array_equal(selected.vectors, pool.rows(selected.arms))
+    assert len(places) == run.scored.sum() + sum(len(past.of_number(s)) - 1 for s in range(10))
 
 
 def test_processes_change_nothing_and_a_second_start_repeats_nothing(tmp_path: Path) -> None:
@@ -115,16 +120,16 @@ def test_metrics_by_hand() -> None:
     assert by_m[1]["selection"] == "none"
 
 
-def step(history: list[int], before: int, arms: int = 5) -> Step:
-    nothing = np.empty(0, np.int64)
-    return Step(0, before, history, 0, nothing, np.empty(0), np.ones(arms, bool))
+def step(history: list[int], before: int) -> Step:
+    pool = nq.ArmPool.from_vectors(["a", "b"], np.eye(2))
+    return Step(before, history, nq.MaxUtility(k=1).select(pool, pool.vectors[0]))
 
 
 def test_the_longest_memory_decides() -> None:
     """After (1, 2) came 4; after 2 alone mostly 3."""
     row = np.array([0, 2, 3, 0, 2, 3, 1, 2, 4])
     past = Sessions(row, np.array([0, 3, 6, 9]), np.zeros(3))
-    ranker = NGram(SessionMemory(past, arms=5))
+    ranker = NGram(SessionMemory(past))
     assert ranker.rank(step([1, 2], before=9), 5).tolist() == [4, 3]
     assert ranker.rank(step([2], before=9), 5).tolist() == [3, 4]
     assert ranker.rank(step([2], before=0), 5).tolist() == []
@@ -132,7 +137,7 @@ def test_the_longest_memory_decides() -> None:
 
 def test_popularity_counts_what_came_before() -> None:
     past = Sessions(np.array([0, 1, 1, 2, 2, 2]), np.array([0, 3, 6]), np.zeros(2))
-    ranker = Popularity(SessionMemory(past, arms=5))
+    ranker = Popularity(SessionMemory(past))
     assert ranker.rank(step([3], before=3), 5).tolist() == [1, 0]
     assert ranker.rank(step([2], before=6), 5).tolist() == [1, 0]
     assert ranker.rank(step([3], before=6), 1).tolist() == [2]
@@ -153,7 +158,7 @@ def test_wrong_options_say_what_is_allowed() -> None:
         ("lin-ucb-memory@nonsense=1", "no parameter 'nonsense'"),
         ("lin-ucb-shared@foo=1", "no parameter 'foo'"),
         ("n-gram@learning=off", "has no variants"),
-        ("most-similar@top=3", "has no variants"),
+        ("popularity@top=3", "has no variants"),
     ],
 )
 def test_a_variant_that_would_change_nothing_is_refused(name: str, message: str) -> None:

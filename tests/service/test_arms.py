@@ -87,4 +87,4 @@ def test_sessions_teach_what_follows_what(sqlite: Store, start: Start) -> None:
                 engine.feedback(decision_id=decision.decision_id, accepted=accepted, issued=typed)
         caught_up(engine)
     assert engine.recommend(session_id="x", query=TEXTS[0]).recommendations[0].arm_id == 55
-    assert engine.forecast(session_id="y", query=TEXTS[0]).likely[0].arm_id == 55
+    assert engine.forecast(session_id="y", query=TEXTS[0]).likely[0].arm == 55

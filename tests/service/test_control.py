@@ -28,7 +28,7 @@ def test_a_block_holds_from_the_very_next_answer_of_every_worker(
     assert worst not in arms_of(other, "t")
     assert other.learner.position >= position
     forecast = start(store, poll_s=100.0).forecast(session_id="x", query=TEXTS[0], m=20)
-    assert worst not in [x.arm_id for x in forecast.likely]
+    assert worst not in [x.arm for x in forecast.likely]
     repeated = other.recommend(**again, m=10)
     assert repeated.repeated
     assert worst not in [x.arm_id for x in repeated.recommendations]
@@ -42,9 +42,9 @@ def test_a_forecast_of_a_worker_that_has_not_read_on_knows_the_block(
     sqlite: Store, start: Start
 ) -> None:
     one, other = start(sqlite, poll_s=100.0), start(sqlite, poll_s=100.0)
-    first = other.forecast(session_id="s", query=TEXTS[0]).likely[0].arm_id
+    first = other.forecast(session_id="s", query=TEXTS[0]).likely[0].arm
     one.block(TEXTS[first])
-    assert first not in [x.arm_id for x in other.forecast(session_id="s", query=TEXTS[0]).likely]
+    assert first not in [x.arm for x in other.forecast(session_id="s", query=TEXTS[0]).likely]
 
 
 def test_a_block_between_selection_and_commit(
@@ -92,12 +92,12 @@ def test_a_removed_arm_is_gone(sqlite: Store, start: Start) -> None:
 
 def test_a_broken_model_falls_back_to_the_most_similar(sqlite: Store, start: Start) -> None:
     engine = start(sqlite)
-    policy = engine.learner.state.policy
+    policy = engine.learner.state.learnt.policy
     assert policy is not None
     policy._shared.b[:] = np.nan  # type: ignore[attr-defined]
     decision = engine.recommend(session_id="s", query=TEXTS[0], m=3)
     assert decision.fallback
-    assert decision.policy == "most-similar"
+    assert decision.policy == "most-similar-first"
     nearest = engine.catalogue.pool.nearest(engine.catalogue.pool.rows([0])[0], 3, exclude=[0])[0]
     assert [one.arm_id for one in decision.recommendations] == nearest.tolist()
     arm = decision.recommendations[0].arm_id

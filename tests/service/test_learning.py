@@ -47,7 +47,7 @@ def live_through(engine: Engine, rounds: int = 40, seed: int = 0) -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", ["lin-ucb-memory", "lin-ucb", "lin-ts", "most-similar", "random"]
+    "policy", ["lin-ucb-memory", "lin-ucb", "lin-ucb-shared", "lin-ts", "most-similar", "random"]
 )
 def test_two_learners_agree_bit_for_bit(sqlite: Store, start: Start, policy: str) -> None:
     engine = start(sqlite, policy=policy, exploration=0.2, learn_issued=True)
@@ -68,7 +68,7 @@ def test_rebuilt_equals_live_and_restarted(store: Store, start: Start) -> None:
     engine = start(store, snapshot_every=25, learn_issued=True)
     live_through(engine)
     live = caught_up(engine).learner.state
-    assert live.policy is not None
+    assert live.learnt.policy is not None
     assert live.statistics.totals()["accepted"] > 0
     assert difference(live, rebuilt(store)) <= 1e-9
     engine.close()
@@ -106,8 +106,8 @@ def test_a_late_click_counts_as_if_in_time(
     arms = [one.arm_id for one in decision.recommendations]
     engine.feedback(decision_id=decision.decision_id, accepted=arms[place])
     engine.learner.catch_up()
-    late = engine.learner.state.policy
-    in_time = before.policy
+    late = engine.learner.state.learnt.policy
+    in_time = before.learnt.policy
     stored = sqlite.decision(decision.decision_id)
     assert stored is not None
     assert late is not None
@@ -186,6 +186,6 @@ def test_another_policy_begins_a_new_model(sqlite: Store, start: Start) -> None:
 def test_a_snapshot_that_the_log_does_not_support_is_seen(sqlite: Store, start: Start) -> None:
     engine = start(sqlite)
     live_through(engine, rounds=5)
-    caught_up(engine).learner.state.policy._shared.b += 1e-6  # type: ignore[union-attr]
+    caught_up(engine).learner.state.learnt.policy._shared.b += 1e-6  # type: ignore[attr-defined]
     engine.close()
     assert not rebuild(sqlite).agrees

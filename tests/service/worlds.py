@@ -62,7 +62,7 @@ class HandClock(Clock):
 
 def close_open(engine: Engine, *, after: float = 0.0) -> int:
     """Close every slate that is older than `after` seconds, as the sweeper does."""
-    item = CloseOpen(after, engine.options.timeout_fails)
+    item = CloseOpen(after, engine.options.learning)
     closed: int = engine.writer.submit(item).result()
     return closed
 

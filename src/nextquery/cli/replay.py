@@ -42,7 +42,15 @@ def replay(
     schedule: Annotated[list[str], typer.Option(help="none, or bump; repeatable.")] = ["none"],  # noqa: B006
     seed: Annotated[list[int], typer.Option(help="Repeatable; each draws its own anchors.")] = [0],  # noqa: B006
     sessions: Annotated[int, typer.Option(min=1, help="Last sessions to score (stream).")] = 500,
-    warm: Annotated[int, typer.Option(min=0, help="Sessions to learn from before (stream).")] = 500,
+    warm: Annotated[
+        int, typer.Option(min=0, help="Sessions before them that teach first weights (stream).")
+    ] = 1000,
+    shown: Annotated[
+        int, typer.Option(min=1, max=20, help="Recommendations people see at a step (stream).")
+    ] = 10,
+    repeat: Annotated[
+        bool, typer.Option("--repeat", help="Show again what a session was shown (stream).")
+    ] = False,
     arms: Annotated[str, typer.Option(help="Arms to recommend: seen, or all (stream).")] = "seen",
     processes: Processes = None,
     cluster: Cluster = None,
@@ -55,8 +63,8 @@ def replay(
     from nextquery import replay as experiments
     from nextquery.checks import one_of
     from nextquery.errors import InvalidInput
+    from nextquery.policies.names import SERVED
     from nextquery.replay.stream import STREAM_POLICIES
-    from nextquery.replay.stream_policies import MEMORY
 
     one_of(protocol, "protocol", ("anchored", "stream"))
     refuse_both(cluster, processes)
@@ -88,18 +96,19 @@ def replay(
                     f"the stream has no --{name}; give it in a policy's name, like "
                     "lin-ucb-shared@alpha=0.1, or use --protocol anchored."
                 )
-            plain = [n for n in STREAM_POLICIES if arms == "seen" or not n.startswith(MEMORY)]
-            chosen = {"policies": policy or plain}
+            plain = [n for n in STREAM_POLICIES if arms == "seen" or not n.startswith(SERVED)]
             stream = experiments.StreamOptions(
                 sessions=sessions,
                 warm=warm,
+                shown=shown,
+                repeat=repeat,
                 selection=one("selection", selection),
                 k=one("k", k),
                 epsilon=one("epsilon", epsilon),
                 reading=one("reading", reading),
                 pool=arms,
                 seed=one("seed", seed),
-                **chosen,
+                policies=policy or plain,
             )
             experiments.run_stream(pool, past, to, stream, progress_of(stages), **how)
     out().print(str(to), markup=False, soft_wrap=True)

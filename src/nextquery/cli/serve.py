@@ -42,7 +42,7 @@ def serve(
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option(help="lin-ucb-memory, lin-ucb, lin-ts, most-similar or random."),
+        typer.Option(help="What ranks the candidates; nextquery config show lists the names."),
     ] = None,
     set: s.Set = [],  # noqa: B006  (typer reads it, nobody changes it)
     config: s.Config = None,

@@ -62,7 +62,7 @@ def prepare(
     >>> file = pathlib.Path(tempfile.mkdtemp(), "log.csv")
     >>> _ = file.write_text("session,query\\n1,Tea\\n1,tea!\\n1,Cup\\n1,Pot\\n")
     >>> prepared = prepare(file, LogOptions(min_queries=3))
-    >>> prepared.texts, prepared.shown, prepared.session_arms.tolist()
+    >>> prepared.texts, prepared.shown, prepared.sessions.arms.tolist()
     (['tea', 'cup', 'pot'], ['Tea', 'Cup', 'Pot'], [0, 1, 2])
     """
     options = options or LogOptions()

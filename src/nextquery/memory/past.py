@@ -1,86 +1,95 @@
-"""What earlier sessions say: who followed whom, who stood near whom, how often each was asked.
+"""The sessions of a log as a memory: who followed whom, who stood near whom, how often each came.
 
 The log itself is the memory. Sessions lie in order of time in one long row; every arm knows its
-places in that row, in order. "Learnt so far" is then only a position: places before it count. So
-nothing is stored twice, and a memory can be frozen at any moment by fixing that position.
+places in that row, in order. "Known so far" is then only a position: places before it count. So
+nothing is stored twice, and the past can be walked through without knowing its future.
 """
 
-from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nextquery.memory.recalled import Mentions
 from nextquery.sessions import Ids, Sessions
 
 NEAR = 5  # how far apart two queries of a session may stand and still count as together
+_STEPS = np.array([step for step in range(-NEAR, NEAR + 1) if step])
+_WEIGHTS = 1.0 / np.abs(_STEPS)
 
 
 class SessionMemory:
     """A searchable past.
 
-    >>> past = Sessions(np.array([7, 8, 9, 7, 8]), np.array([0, 3, 5]), np.array([0.0, 1.0]))
-    >>> memory = SessionMemory(past, arms=10)
+    >>> past = Sessions(np.array([7, 8, 9, 7, 8]), np.array([0, 3, 5]))
+    >>> memory = SessionMemory(past)
     >>> memory.support(np.array([7, 9]), before=3).tolist()
     [1, 1]
-    >>> dict(memory.followers([7], before=3))
-    {8: 1.0}
+    >>> memory.mentions([7], before=3, most=10, earlier=10).followers.tolist()
+    [8]
     """
 
-    def __init__(self, sessions: Sessions, arms: int) -> None:
+    def __init__(self, sessions: Sessions) -> None:
         self.sessions = sessions
-        self._row = sessions.arms
+        self.arms = int(sessions.arms.max(initial=-1)) + 1  # larger ids never came
+        self._row = np.asarray(sessions.arms)
         self._places = np.argsort(self._row, kind="stable")
-        self._starts = np.searchsorted(self._row[self._places], np.arange(arms + 1))
+        self._starts = np.searchsorted(self._row[self._places], np.arange(self.arms + 1))
         self._span = len(self._row) + 1
         self._keys = self._row[self._places] * self._span + self._places
-        lengths = np.diff(sessions.offsets)
-        self._begin = np.repeat(sessions.offsets[:-1], lengths)
-        self._end = np.repeat(sessions.offsets[1:], lengths)
+        self._begin = np.repeat(sessions.offsets[:-1], sessions.lengths)
+        self._end = np.repeat(sessions.offsets[1:], sessions.lengths)
 
-    def places(self, arm: int, before: int, most: int | None = None) -> NDArray[np.intp]:
-        """Where an arm stands in the row, before a position: all places, or the newest `most`."""
+    def __len__(self) -> int:
+        """How many queries it holds: the position before which all of it is known."""
+        return len(self._row)
+
+    def places(self, arm: int, before: int, most: int) -> Ids:
+        """Where an arm stands in the row, before a position: the newest `most` places."""
+        if arm >= self.arms:
+            return np.empty(0, np.int64)
         mine = self._places[self._starts[arm] : self._starts[arm + 1]]
         end = int(np.searchsorted(mine, before))
-        return mine[0 if most is None else max(0, end - most) : end]
+        return mine[max(0, end - most) : end]
 
     def support(self, arms: Ids, before: int) -> Ids:
         """How often each arm was asked before a position."""
-        upto = np.searchsorted(self._keys, arms * self._span + before)
-        return (upto - self._starts[arms]).astype(np.int64)
+        known = arms < self.arms
+        own = np.where(known, arms, 0)
+        if not self.arms:
+            return np.zeros(len(arms), np.int64)
+        upto = np.searchsorted(self._keys, own * self._span + before)
+        return np.where(known, upto - self._starts[own], 0)
 
-    def counts(self, before: int) -> Ids:
-        """How often every arm was asked before a position."""
-        return np.bincount(self._row[:before], minlength=len(self._starts) - 1)
+    def mentions(self, history: Sequence[int], before: int, *, most: int, earlier: int) -> Mentions:
+        """What stood at the newest places of a session's queries, before a position.
 
-    def followers(
-        self, history: list[int], before: int, *, memory: int = 1, most: int | None = None
-    ) -> dict[int, float]:
-        """What came next in earlier sessions after the same last queries, up to `memory` of them.
-
-        With ``memory=2`` only places count where the last two queries were the same; with `most`
-        only the newest places of the last query.
+        Of the last query `most` places are looked at, of each one before it `earlier` places: a
+        bounded amount of work, however often a query was asked.
         """
-        found: dict[int, float] = defaultdict(float)
-        if len(history) < memory:
-            return found
-        for place in self.places(history[-1], before, most).tolist():
-            first = place - memory + 1
-            if place + 1 < self._end[place] and first >= self._begin[place]:
-                same = self._row[first : place + 1].tolist() == history[-memory:]
-                if same:
-                    found[int(self._row[place + 1])] += 1.0
-        return found
+        last = len(history) - 1
+        places = [
+            self.places(arm, before, most if number == last else earlier)
+            for number, arm in enumerate(history)
+        ]
+        everywhere = np.concatenate([np.empty(0, np.int64), *places])
+        around = everywhere[:, None] + _STEPS
+        inside = around >= self._begin[everywhere][:, None]
+        inside &= around < self._end[everywhere][:, None]
+        weights = np.broadcast_to(_WEIGHTS, around.shape)[inside]
+        followers = self.followers(history, before, most=most)
+        longer = self.followers(history, before, length=2, most=most)
+        return Mentions(self._row[around[inside]], weights, followers, longer)
 
-    def together(
-        self, history: list[int], before: int, *, most: int | None = None
-    ) -> dict[int, float]:
-        """What stood near any of these queries in earlier sessions, weighted by 1/distance."""
-        found: dict[int, float] = defaultdict(float)
-        for arm in history:
-            for place in self.places(arm, before, most).tolist():
-                low = max(int(self._begin[place]), place - NEAR)
-                high = min(int(self._end[place]), place + NEAR + 1)
-                for at in range(low, high):
-                    if at != place:
-                        found[int(self._row[at])] += 1.0 / abs(at - place)
-        return found
+    def followers(self, history: Sequence[int], before: int, *, length: int = 1, most: int) -> Ids:
+        """What came right after the same last `length` queries, once for every time it did.
+
+        Looked at are the newest `most` places of the last query, before a position.
+        """
+        if len(history) < length:
+            return np.empty(0, np.int64)
+        here = self.places(history[-1], before, most)
+        here = here[here + 1 < self._end[here]]
+        for back in range(1, length):
+            here = here[here - back >= self._begin[here]]
+            here = here[self._row[here - back] == history[-1 - back]]
+        return self._row[here + 1]

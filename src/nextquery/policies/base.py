@@ -86,6 +86,11 @@ class Policy(ABC):
         self.seed = whole_number(seed, "seed", at_least=0)
         self._rng = np.random.default_rng(self.seed)
 
+    @property
+    def needs_memory(self) -> bool:
+        """Whether it ranks by what a memory of sessions says, so that it cannot do without one."""
+        return False
+
     def choose(
         self,
         candidates: Candidates,

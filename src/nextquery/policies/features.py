@@ -7,15 +7,23 @@ from nextquery.errors import InvalidInput
 from nextquery.policies.base import Context
 from nextquery.select.base import Candidates
 
-FEATURES = ("interaction", "arm")
+FEATURES = ("interaction", "arm", "memory")
 
 
 def features_of(kind: str, candidates: Candidates, context: Context) -> NDArray[np.float64]:
     """One row per candidate.
 
     ``arm``: the arm's own vector, as published. ``interaction``: the elementwise product of anchor
-    and arm, so that one model can learn what follows what.
+    and arm, so that one model can learn what follows what. ``memory``: what a memory of sessions
+    says of the arm (`nextquery.memory.FEATURES`), which a recommender with a memory provides.
     """
+    if kind == "memory":
+        if candidates.features is None:
+            raise InvalidInput(
+                "this policy ranks by what a memory of sessions says of each candidate, and these "
+                "have none. Give the recommender a memory: memory=nq.Memory.of_pool(pool)."
+            )
+        return candidates.features.astype(np.float64)
     vectors = candidates.vectors.astype(np.float64)
     if kind == "arm":
         return vectors

@@ -26,7 +26,7 @@ class LinTS(Policy):
     delta, noise, exploration : δ in (0, 1), R > 0 and ε in (0, 1], from which
         v = R √(24/ε · d · ln(1/δ)); the defaults are the published ones (v = 0.4625 at d = 128).
     ridge : λ > 0.
-    features : ``interaction``, or ``arm`` as published (see `features_of`).
+    features : ``interaction``, ``memory``, or ``arm`` as published (see `features_of`).
     draws : how many models are drawn for a choice, at least 1 (1 is plain Thompson sampling, whose
         propensity then says nothing).
 
@@ -63,6 +63,11 @@ class LinTS(Policy):
         if self.v is not None:
             return self.v
         return self.noise * math.sqrt(24 / self.exploration * d * math.log(1 / self.delta))
+
+    @property
+    def needs_memory(self) -> bool:
+        """Whether it ranks by what a memory says."""
+        return self.features == "memory"
 
     def _estimates(self, features: Floats) -> tuple[Floats, Floats] | None:
         return self._shared.means(features), self._shared.widths(features)

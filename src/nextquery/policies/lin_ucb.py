@@ -28,8 +28,8 @@ class LinUCB(Policy):
     ridge : λ > 0, the strength of the ridge.
     model : ``shared``, one model for all arms; ``disjoint``, one per arm, as published: nothing
         that is learnt of one arm says anything of another.
-    features : ``interaction`` or ``arm``, for the shared model (see `features_of`); the disjoint
-        model always uses the arm's own vector.
+    features : ``interaction``, ``arm`` or ``memory``, for the shared model (see `features_of`); the
+        disjoint model always uses the arm's own vector.
     prior : ``preference`` breaks ties, so the order of arms never tried, by preference; None
         breaks them at random, as published.
 
@@ -60,6 +60,11 @@ class LinUCB(Policy):
         self.features = one_of(features, "features", FEATURES)
         self.prior = prior if prior is None else one_of(prior, "prior", ("preference",))
         self._shared, self._disjoint = Ridge(self.ridge), DisjointRidge(self.ridge)
+
+    @property
+    def needs_memory(self) -> bool:
+        """Whether it ranks by what a memory says."""
+        return self.model == "shared" and self.features == "memory"
 
     def _estimates(self, features: Floats) -> tuple[Floats, Floats] | None:
         if self.model == "disjoint":

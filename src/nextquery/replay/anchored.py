@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nextquery.policies.names import policy_named, selector_named
 from nextquery.replay.candidates import CandidateSets, select_sets
 from nextquery.replay.cells import Cell, Setting, recorded_rounds
 from nextquery.replay.engine import Game, allowed_sizes, play, rewards_at
-from nextquery.replay.names import policy_named, selector_named
 from nextquery.replay.sessions import draw_anchors
 from nextquery.replay.work import Piece, Progress, Run, Work, do, words_of
 

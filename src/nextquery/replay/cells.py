@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
+from nextquery.policies.names import has_size, policy_named, selector_named, with_alpha
 from nextquery.preference import READINGS
-from nextquery.replay.names import has_size, policy_named, selector_named, with_alpha
 from nextquery.select import Bump
 
 SCHEDULES = ("none", "bump")
@@ -23,7 +23,7 @@ class Options:
     ----------
     anchors : how many sessions are sampled, at least 1 (100 in the paper).
     rounds : T, at least 1 (1000 in the paper).
-    selections, policies : names, see `nextquery.replay.names`; variants like ``lin-ucb@ridge=2``.
+    selections, policies : names, see `nextquery.policies.names`; variants like ``lin-ucb@ridge=2``.
     k, epsilon, reading : of the selection. alpha : of the policies that have one.
     schedule : ``none``, or ``bump``: C starts with ten arms and grows to k (Algorithm 2).
     seeds : each draws its own anchors.
@@ -103,7 +103,11 @@ class Cell(NamedTuple):
 
     def checked(self) -> "Cell":
         """Itself, or an error that says which value cannot be."""
-        policy_named(self.policy)
+        if policy_named(self.policy).needs_memory:
+            raise InvalidInput(
+                f"{self.policy!r} ranks by a memory of sessions, and an anchored experiment has "
+                "none: every anchor starts anew. Use --protocol stream, or another policy."
+            )
         best_first = self.setting.selection.partition("@")[0] == "max-utility"
         if self.schedule != "none" and not best_first:
             raise InvalidInput(

@@ -1,8 +1,9 @@
 """The array engine: every anchor's rounds, played in compiled code, step by step as the library.
 
-A policy of the library is only *read* here: its class and parameters say which kernel plays. Each
-anchor has its own generator, made from (seed, policy, anchor), so that the same anchor plays the
-same arms wherever and with whomever it runs; the tests hold every kernel to `Policy.choose`.
+A policy of the library is only *read* here: its class and parameters say which kernel plays; one
+that no kernel knows plays itself, round by round. Each anchor has its own generator, made from
+(seed, policy, anchor), so that the same anchor plays the same arms wherever and with whomever it
+runs; the tests hold every kernel to `Policy.choose`.
 """
 
 from typing import NamedTuple
@@ -12,13 +13,21 @@ from numpy.typing import NDArray
 
 from nextquery.arms.pool import ArmPool
 from nextquery.compiled import compiled
-from nextquery.errors import InvalidInput
-from nextquery.policies import FeedbackUCB, LinTS, LinUCB, MostSimilar, Policy, RandomPolicy
+from nextquery.policies import (
+    Context,
+    FeedbackUCB,
+    LinTS,
+    LinUCB,
+    MostSimilar,
+    Policy,
+    RandomPolicy,
+)
 from nextquery.policies.lin_ucb import TIE
 from nextquery.replay import kernels
 from nextquery.replay.candidates import CandidateSets
 from nextquery.replay.seeds import generator
 from nextquery.replay.sessions import Ids
+from nextquery.select import Candidates
 from nextquery.select.schedule import Schedule, grown
 
 Floats = NDArray[np.float64]
@@ -88,7 +97,7 @@ def _play_one(
             draws = np.empty(0) if by_preference else rng.random(game.rounds)
             options = (policy.alpha, policy.ridge, TIE, by_preference)
             compiled(kernels.disjoint)(targets, allowed, draws, *options, played)
-        case LinUCB():
+        case LinUCB(features="arm" | "interaction"):
             by_preference = policy.prior is not None
             draws = np.empty(0) if by_preference else rng.random(game.rounds)
             columns = _columns(game, i, policy.features)
@@ -101,17 +110,38 @@ def _play_one(
             strengths = (policy.alpha, policy.ridge, policy.feedback, TIE)
             kernel = compiled(kernels.feedback)
             kernel(_columns(game, i, "arm"), similarities, targets, allowed, *strengths, played)
-        case LinTS(draws=1):
+        case LinTS(draws=1, features="arm" | "interaction"):
             columns = _columns(game, i, policy.features)
             normals = rng.standard_normal((game.rounds, len(columns)))
             options = (policy.width(len(columns)), policy.ridge, 0.0, True)
             kernel = compiled(kernels.linear)
             kernel(columns, targets, allowed, np.empty(0), normals, *options, played)
         case _:
-            raise InvalidInput(
-                f"the engine cannot play {type(policy).__name__}({policy.get_params()}); it plays "
-                "LinUCB, FeedbackUCB, LinTS with draws=1, MostSimilar and RandomPolicy."
-            )
+            _play_itself(game, i, policy, rng, allowed, played)
+
+
+def _play_itself(
+    game: Game,
+    i: int,
+    policy: Policy,
+    rng: np.random.Generator,
+    allowed: Ids,
+    played: NDArray[np.int64],
+) -> None:
+    """The rounds of one anchor, played by a policy of the library; it starts knowing nothing."""
+    fresh = type(policy)(**policy.get_params())
+    mine = slice(int(game.sets.offsets[i]), int(game.sets.offsets[i + 1]))
+    arms, targets = game.sets.arms[mine], game.sets.targets[mine]
+    anchor = game.pool.rows(game.anchors[i : i + 1])[0]
+    in_order = np.arange(len(arms), 0, -1).astype(np.float64)
+    similarities = game.pool.score(arms, anchor)
+    whole = Candidates(arms, game.pool.rows(arms), similarities, in_order)
+    for t in range(game.rounds):
+        candidates = whole.take(np.arange(allowed[t]))
+        choice = fresh.choose(candidates, Context(anchor, trial=t + 1), rng)
+        assert choice is not None
+        played[t] = int(np.flatnonzero(arms == choice.arm)[0])
+        fresh.update(choice, float(targets[played[t]]))
 
 
 def _uniform(among: Ids, rng: np.random.Generator) -> Ids:

@@ -40,8 +40,8 @@ def reproduce(
     ----------
     anchors : sessions sampled for the protocol `anchored` (100 in the paper).
     rounds : T (1000 in the paper).
-    stream_sessions : the last sessions of the log, scored in the protocol `stream`; as many
-        before them warm the bandits up. 0 leaves the stream out.
+    stream_sessions : the last sessions of the log, scored in the protocol `stream`. 0 leaves the
+        stream out.
     encoder : the name of the vectors, written beside the results.
     processes, each : who runs the cells, as in `run_grid`.
     held_out : how many sessions at the end of the log the encoder has not seen; anchors are drawn
@@ -51,7 +51,7 @@ def reproduce(
     grids = paper_grids(**common, encoder=encoder, seed=seed)
     run_grid(pool, sessions, out, grids, progress, processes=processes, each=each)
     if stream_sessions:
-        options = StreamOptions(sessions=stream_sessions, warm=stream_sessions, seed=seed)
+        options = StreamOptions(sessions=stream_sessions, seed=seed)
         run_stream(pool, sessions, out, options, progress, processes=processes, each=each)
     return report(out)
 

@@ -1,9 +1,11 @@
 """Protocol `stream`, what a live system meets: sessions in order of time, one model that learns on.
 
-At each step the query now running is the anchor, m queries are recommended, and the session's real
-next query is the answer. Accepted or typed, it runs next: the arm now playing moves by the paper's
-rule. All arms may be recommended (``pool="all"``), or only queries that were asked in an earlier
-session (``pool="seen"``), and never one that the session has asked already.
+The recommender is the one that is served, with the policies of the registry: warm-started on the
+sessions before, then driven by those that are scored. At each step the query now running is the
+anchor, queries are recommended, and the session's real next query is the answer. Accepted or
+typed, it runs next: the arm now playing moves by the paper's rule. All arms may be recommended
+(``pool="all"``), or only queries that were asked in an earlier session (``pool="seen"``), and never
+one that the session has asked already.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,39 +15,35 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.checks import one_of, whole_number
+from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.memory import SessionMemory, only_seen
-from nextquery.replay.names import has_size, selector_named
-from nextquery.replay.rankers import Step
+from nextquery.memory import Memory, SessionMemory
+from nextquery.memory.memory import SESSIONS
+from nextquery.outcomes import Learning
+from nextquery.policies import RandomPolicy
+from nextquery.policies.names import SERVED, has_size, selector_named
+from nextquery.recommender import Recommender
+from nextquery.replay.contestants import LEARNING_OFF, WEIGHTS_OFF, Contestant, contestant
+from nextquery.replay.drive import Driver
+from nextquery.replay.rankers import RIVALS, Step
 from nextquery.replay.seeds import generator
-from nextquery.replay.sessions import Ids
-from nextquery.replay.stream_policies import (
-    LEARNING_OFF,
-    MEMORY,
-    WEIGHTS_OFF,
-    check_name,
-    ranker_named,
-)
 from nextquery.replay.work import Piece, Progress, Run, Work, do, words_of
-from nextquery.sessions import Sessions
+from nextquery.select import Candidates, Selector
+from nextquery.sessions import Ids, Sessions
+from nextquery.warm_start import WARM_SESSIONS, Span, Steps, warm_start
 
 POOLS = ("seen", "all")
 LONGEST = 20  # how many recommendations are ranked at each step
-_BATCH = 256  # steps selected for at once
-
 
 STREAM_POLICIES = (
-    "lin-ucb-memory",
-    f"lin-ucb-memory@{LEARNING_OFF}",
-    f"lin-ucb-memory@{WEIGHTS_OFF}",
+    SERVED,
+    f"{SERVED}@{LEARNING_OFF}",
+    f"{SERVED}@{WEIGHTS_OFF}",
     "lin-ucb-shared",
     f"lin-ucb-shared@{LEARNING_OFF}",
     "lin-ts",
-    "most-similar",
-    "popularity",
-    "similarity-support",
-    "n-gram",
+    "most-similar-first",
+    *RIVALS,
 )
 
 
@@ -56,15 +54,18 @@ class StreamOptions:
     Parameters
     ----------
     sessions : how many sessions, the last of the log, are scored; at least 1.
-    warm : how many sessions just before them the bandits learn from without being scored. The
-        rivals learn from all earlier sessions in any case: for them that is only counting.
-    policies : names, see `nextquery.replay.stream_policies`.
+    warm : how many sessions just before them teach the policies their first weights, as
+        `Recommender.warm_start` does. The memory and the rivals know all earlier ones.
+    policies : names of the registry, rivals, or variants; see `nextquery.replay.contestants`.
     selection, k, epsilon, reading : how each step's candidates are selected.
     pool : ``seen``, only queries of earlier sessions; or ``all``.
+    shown : how many recommendations people see at a step, so that they may click them, 1 to 20.
+    repeat : whether people are shown again what their session was shown before; not, as served.
+    exploration : share of entries that a policy which learns draws uniformly, as served.
     """
 
     sessions: int = 500
-    warm: int = 500
+    warm: int = WARM_SESSIONS
     policies: Sequence[str] = STREAM_POLICIES
     selection: str = "max-utility"
     k: int = 250
@@ -72,25 +73,35 @@ class StreamOptions:
     reading: str = "example"
     pool: str = "seen"
     seed: int = 0
+    shown: int = 10
+    repeat: bool = False
+    exploration: float = 0.02
 
     def __post_init__(self) -> None:
         whole_number(self.sessions, "sessions", at_least=1)
         whole_number(self.warm, "warm", at_least=0)
         one_of(self.pool, "pool", POOLS)
+        number(self.exploration, "exploration", low=0, high=1)
+        if whole_number(self.shown, "shown", at_least=1) > LONGEST:
+            raise InvalidInput(f"shown must be at most {LONGEST}; received {self.shown}.")
         for name in self.policies:
-            check_name(name)
-            if self.pool == "all" and name.partition("@")[0] == MEMORY:
+            policy = contestant(name).policy
+            if self.pool == "all" and policy is not None and policy.needs_memory:
                 raise InvalidInput(
                     f"{name} cannot run with pool='all' (--arms all): it sees how often an arm was "
                     "asked, and an arm never asked before is one that is asked later. Use the arms "
                     "seen, or other policies."
                 )
-        selector_named(self.selection, k=self.k, epsilon=self.epsilon, reading=self.reading)
+        self.selector()
         if not has_size(self.selection):
             raise InvalidInput(
                 f"the stream needs a selection of k candidates; {self.selection!r} selects by "
                 "threshold. Use max-utility, random or sampled."
             )
+
+    def selector(self) -> Selector:
+        """How each step's candidates are selected."""
+        return selector_named(self.selection, k=self.k, epsilon=self.epsilon, reading=self.reading)
 
     @property
     def selecting(self) -> tuple[Any, ...]:
@@ -99,46 +110,35 @@ class StreamOptions:
         return (*wide, self.pool, self.seed)
 
 
-class Steps(NamedTuple):
-    """The steps of a stream: where each stands in the row of sessions, and where it is scored."""
+class Stream(NamedTuple):
+    """The sessions in order of time, which of them are scored, and the steps selected for."""
 
     past: Sessions
-    session: Ids
-    position: Ids
     scored_from: int  # the first session that is scored
-    first_seen: Ids  # by arm: its first place in the row
+    steps: Steps
 
-    def history(self, step: int) -> list[int]:
-        """The session up to the query now running."""
-        start = self.past.offsets[self.session[step]]
-        queries: list[int] = self.past.arms[start : self.position[step] + 1].tolist()
-        return queries
-
-    def before(self, step: int) -> int:
-        """Up to where the log may be known."""
-        return int(self.past.offsets[self.session[step]])
+    @classmethod
+    def of(cls, work: Work, options: StreamOptions) -> "Stream":
+        """The last sessions of the data, those of the warm start first."""
+        past = work.sessions.in_order_of_time()
+        scored_from = max(0, past.size - options.sessions)
+        begin = max(0, scored_from - options.warm)
+        return cls(past, scored_from, Steps.of(past, begin, past.size, work.pool.rows_in_all))
 
     @property
     def scored(self) -> NDArray[np.bool_]:
         """Which steps count."""
-        return self.session >= self.scored_from
+        return self.steps.owner >= self.scored_from
 
+    @property
+    def known(self) -> Sessions:
+        """What is known where scoring begins; of a very long log the newest part, as served."""
+        return self.past.take(np.arange(max(0, self.scored_from - SESSIONS), self.scored_from))
 
-def steps_of(work: Work, options: StreamOptions) -> Steps:
-    """The steps of the last sessions, warm-up first."""
-    past = work.sessions.in_order_of_time()
-    count = past.size
-    scored_from = max(0, count - options.sessions)
-    begin = max(0, scored_from - options.warm)
-    lengths = np.diff(past.offsets)
-    session = np.repeat(np.arange(count), np.maximum(lengths - 1, 0))
-    last = np.ones(len(past.arms), bool)
-    last[past.offsets[1:][lengths > 0] - 1] = False
-    position = np.flatnonzero(last)
-    mine = session >= begin
-    first_seen = np.full(work.pool.rows_in_all, len(past.arms))
-    np.minimum.at(first_seen, past.arms, np.arange(len(past.arms)))
-    return Steps(past, session[mine], position[mine], scored_from, first_seen)
+    def queries(self, session: int) -> list[int]:
+        """The queries of a session."""
+        queries: list[int] = self.past.of_number(session).tolist()
+        return queries
 
 
 def follow(
@@ -146,26 +146,22 @@ def follow(
     options: StreamOptions,
     run: Run,
     progress: Progress | None = None,
-) -> tuple[Steps, dict[str, Ids]]:
+) -> tuple[Stream, dict[str, Ids]]:
     """The rank that each recommender gave the real next query at every scored step; 0: none.
 
     Selection does not depend on what is learnt, so it is done first, for many steps at once.
     """
-    steps = steps_of(work, options)
-    if not steps.scored.any():
+    stream = Stream.of(work, options)
+    if not stream.scored.any():
         raise InvalidInput(
             f"none of the last {options.sessions} sessions has a next query. Give sessions of at "
             "least two queries, or ask for more of them."
         )
-    do(work, _batches(steps, options), _select, run, progress)
+    batches = [_batch_piece(options, number) for number in stream.steps.batches()]
+    do(work, batches, _select, run, progress)
     pieces = {name: _policy_piece(options, name) for name in options.policies}
     do(work, list(pieces.values()), _follow, run, progress)
-    return steps, {name: work.load(piece)["ranks"] for name, piece in pieces.items()}
-
-
-def _batches(steps: Steps, options: StreamOptions) -> list[Piece]:
-    count = -(-len(steps.position) // _BATCH)
-    return [_batch_piece(options, number) for number in range(count)]
+    return stream, {name: work.load(piece)["ranks"] for name, piece in pieces.items()}
 
 
 def _batch_piece(options: StreamOptions, number: int) -> Piece:
@@ -174,76 +170,114 @@ def _batch_piece(options: StreamOptions, number: int) -> Piece:
 
 
 def _policy_piece(options: StreamOptions, name: str) -> Piece:
-    return Piece("stream", words_of(["stream", name]), [*options.selecting, name])
+    playing = (options.shown, options.repeat, options.exploration)
+    return Piece("stream", words_of(["stream", name]), [*options.selecting, *playing, name])
 
 
-def _options_of(piece: Piece) -> tuple[StreamOptions, Any]:
-    sessions, warm, selection, k, epsilon, reading, pool, seed, what = piece.options
-    chosen = {"selection": selection, "k": k, "epsilon": epsilon, "reading": reading}
-    whom = {"sessions": sessions, "warm": warm, "policies": (), "pool": pool, "seed": seed}
-    return StreamOptions(**whom, **chosen), what
+def _options_of(values: Sequence[Any], **more: Any) -> StreamOptions:
+    names = ("sessions", "warm", "selection", "k", "epsilon", "reading", "pool", "seed")
+    return StreamOptions(policies=(), **dict(zip(names, values, strict=True)), **more)
 
 
 def _select(work: Work, piece: Piece) -> None:
-    options, number = _options_of(piece)
-    steps = steps_of(work, options)
-    mine = range(number * _BATCH, min((number + 1) * _BATCH, len(steps.position)))
-    selector = selector_named(
-        options.selection, k=options.k, epsilon=options.epsilon, reading=options.reading
-    )
-    now = steps.past.arms[steps.position[mine.start : mine.stop]]
-    pool, hidden = work.pool, [np.array(steps.history(step), np.int64) for step in mine]
-    if options.pool == "seen":
-        pool, unseen = only_seen(pool, steps.first_seen, [steps.before(step) for step in mine])
-        hidden = [np.union1d(own, new) for own, new in zip(hidden, unseen, strict=True)]
+    *values, number = piece.options
+    options = _options_of(values)
+    loop = Recommender(work.pool, options.selector(), RandomPolicy()).loop
     rng = generator(options.seed, "stream selection", number)
-    found = selector.select_many(pool, pool.rows(now), hidden, rng)
-    sizes = np.array([len(candidates) for candidates in found])
+    steps = Stream.of(work, options).steps
+    found = steps.select(loop, number, seen=options.pool == "seen", rng=rng)
     work.keep(
         piece,
         {
             "arms": np.concatenate([candidates.arms for candidates in found]),
             "similarities": np.concatenate([candidates.similarities for candidates in found]),
-            "sizes": sizes,
+            "sizes": np.array([len(candidates) for candidates in found]),
         },
     )
 
 
 def _follow(work: Work, piece: Piece) -> None:
     """Let one recommender go through the stream."""
-    options, name = _options_of(piece)
-    steps = steps_of(work, options)
-    memory = SessionMemory(steps.past, work.pool.rows_in_all)
-    frozen_at = int(steps.past.offsets[steps.scored_from])
-    rng = generator(options.seed, name)
-    ranker = ranker_named(name, work.pool, memory, frozen_at=frozen_at, rng=rng)
-    scored, ranks = steps.scored, []
-    for step in _steps(work, steps, options):
-        slate = ranker.rank(step, LONGEST)
-        if scored[step.number]:
-            place = np.flatnonzero(slate == step.following)
-            ranks.append(int(place[0]) + 1 if len(place) else 0)
-        ranker.learn(step, slate)
+    *values, shown, repeat, exploration, name = piece.options
+    options = _options_of(values, shown=shown, repeat=repeat, exploration=exploration)
+    stream, who = Stream.of(work, options), contestant(name, options.seed)
+    if who.rival:
+        ranking = _rival(work, stream, options, who)
+    else:
+        ranking = _ours(stream, *driver_of(work, stream, options, who))
+    answers = stream.past.arms[stream.steps.places[stream.scored] + 1].tolist()
+    ranks = [_rank_of(answer, slate) for answer, slate in zip(answers, ranking, strict=True)]
     work.keep(piece, {"ranks": np.array(ranks, np.int64)})
 
 
-def _steps(work: Work, steps: Steps, options: StreamOptions) -> Iterator[Step]:
-    live = np.ones(work.pool.rows_in_all, bool)
-    live[work.pool.removed] = False
-    everything = options.pool == "all"
-    for number, piece in enumerate(_batches(steps, options)):
-        found = work.load(piece)
+def _rival(work: Work, stream: Stream, options: StreamOptions, who: Contestant) -> Iterator[Ids]:
+    """What a rival recommends at every scored step."""
+    assert who.rival is not None
+    rival = RIVALS[who.rival](SessionMemory(stream.past))
+    selections = _selections(work, stream, options, since=stream.scored_from, vectors=False)
+    for session in range(stream.scored_from, stream.past.size):
+        queries, before = stream.queries(session), int(stream.past.offsets[session])
+        for end in range(1, len(queries)):
+            yield rival.rank(Step(before, queries[:end], next(selections)), LONGEST)
+
+
+def _ours(stream: Stream, driver: Driver, selections: Iterator[Candidates]) -> Iterator[Ids]:
+    """What the recommender recommends at every scored step, learning as it goes."""
+    for session in range(stream.scored_from, stream.past.size):
+        for slate in driver.session(str(session), stream.queries(session), selections):
+            yield np.array([choice.arm for choice in slate.choices], np.int64)
+
+
+def driver_of(
+    work: Work, stream: Stream, options: StreamOptions, who: Contestant
+) -> tuple[Driver, Iterator[Candidates]]:
+    """The recommender, warm-started where scoring begins, and what is selected from there on."""
+    assert who.policy is not None
+    memory = Memory(stream.known) if who.policy.needs_memory else None
+    rec = Recommender(
+        work.pool,
+        options.selector(),
+        who.policy,
+        exploration=options.exploration if who.explores else 0.0,
+        seed=options.seed,
+        memory=memory,
+        repeat=options.repeat,
+    )
+    known = stream.known
+    span = Span.of(known.size, newest=options.warm, memory=memory is not None)
+    since, vectors = stream.scored_from - (span.end - span.first), memory is None
+    past = _selections(work, stream, options, since=since, vectors=vectors)
+    warm_start(rec.loop, known, newest=options.warm, selections=past)
+    driver = Driver(
+        rec.loop,
+        Learning(),
+        shown=options.shown,
+        ranked=LONGEST,
+        weights=who.weights,
+        memory=who.memory,
+    )
+    return driver, past
+
+
+def _selections(
+    work: Work, stream: Stream, options: StreamOptions, *, since: int, vectors: bool
+) -> Iterator[Candidates]:
+    """What was selected for every step from a session on, with the arms' vectors if needed."""
+    skip = int(np.count_nonzero(stream.steps.owner < since))
+    for batch in stream.steps.batches():
+        found = work.load(_batch_piece(options, batch))
         ends = np.cumsum(found["sizes"])
-        for at, end in enumerate(ends.tolist()):
-            step = number * _BATCH + at
-            own = slice(end - int(found["sizes"][at]), end)
-            before = steps.before(step)
-            yield Step(
-                step,
-                before,
-                steps.history(step),
-                int(steps.past.arms[steps.position[step] + 1]),
-                found["arms"][own],
-                found["similarities"][own],
-                live if everything else live & (steps.first_seen < before),
-            )
+        for own in np.split(np.arange(ends[-1]), ends[:-1]):
+            if skip:
+                skip -= 1
+                continue
+            arms = found["arms"][own]
+            rows = work.pool.rows(arms) if vectors else np.empty((len(arms), 0), np.float32)
+            in_order = np.arange(len(arms), 0, -1).astype(np.float64)  # preferences that keep it
+            yield Candidates(arms, rows, found["similarities"][own], in_order)
+
+
+def _rank_of(answer: int, slate: Ids) -> int:
+    """The place of the answer, from 1; 0 where it is not in the slate."""
+    place = np.flatnonzero(slate == answer)
+    return int(place[0]) + 1 if len(place) else 0

@@ -12,12 +12,12 @@ import numpy as np
 
 from nextquery.arms.pool import ArmPool
 from nextquery.checks import installed
+from nextquery.replay.contestants import contestant
 from nextquery.replay.grid import cost, update_run
 from nextquery.replay.results import write_atomically, write_rows
 from nextquery.replay.runners import Each, runner
 from nextquery.replay.sessions import Ids
-from nextquery.replay.stream import Steps, StreamOptions, follow
-from nextquery.replay.stream_policies import uses_selection
+from nextquery.replay.stream import Stream, StreamOptions, follow
 from nextquery.replay.work import Progress, begin
 from nextquery.sessions import Sessions
 
@@ -46,11 +46,11 @@ def run_stream(
     installed("replay", "pyarrow")
     began, run = time.perf_counter(), runner(processes, each)
     work = begin(pool, sessions, out)
-    steps, ranks = follow(work, options, run, progress)
+    stream, ranks = follow(work, options, run, progress)
     rows = (row for name, found in ranks.items() for row in rows_of(name, found, options))
     write_rows(work.out / "stream.csv", COLUMNS, rows)
-    _write_steps(work.out / "stream_steps.parquet", steps, ranks)
-    said = {"options": asdict(options), "steps": int(steps.scored.sum())}
+    _write_steps(work.out / "stream_steps.parquet", stream, ranks)
+    said = {"options": asdict(options), "steps": int(stream.scored.sum())}
     update_run(work, {"stream": {**said, **cost(began, processes, each)}})
     return work.out
 
@@ -68,7 +68,7 @@ def rows_of(name: str, ranks: Ids, options: StreamOptions) -> Iterator[dict[str,
             foreseen = float(np.mean(hit[:step] & (ranks[:step] <= m)))
             yield {
                 "protocol": "stream",
-                "selection": options.selection if uses_selection(name) else "none",
+                "selection": options.selection if contestant(name).uses_selection else "none",
                 "policy": name,
                 "pool": options.pool,
                 "m": m,
@@ -82,16 +82,16 @@ def rows_of(name: str, ranks: Ids, options: StreamOptions) -> Iterator[dict[str,
             }
 
 
-def _write_steps(path: Path, steps: Steps, ranks: dict[str, Ids]) -> None:
+def _write_steps(path: Path, stream: Stream, ranks: dict[str, Ids]) -> None:
     """Every step's rank (0: not among the first 20), for paired comparisons."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    count = int(steps.scored.sum())
+    count = int(stream.scored.sum())
     columns = {
         "policy": pa.array(np.repeat(list(ranks), count)),
         "step": np.tile(np.arange(1, count + 1), len(ranks)),
-        "session": np.tile(steps.session[steps.scored], len(ranks)),
+        "session": np.tile(stream.steps.owner[stream.scored], len(ranks)),
         "rank": np.concatenate(list(ranks.values())),
     }
     buffer = io.BytesIO()

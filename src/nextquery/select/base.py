@@ -35,6 +35,7 @@ class Candidates:
     """The candidate set C for one anchor, best first by (−preference, id).
 
     `missing` says how many arms of the pool could not be looked at: never any but on a cluster.
+    `features` is what a memory of sessions says of each arm (`nextquery.memory`), where one did.
     """
 
     arms: Ids
@@ -42,6 +43,7 @@ class Candidates:
     similarities: Floats
     preferences: Floats
     missing: int = 0
+    features: Vectors | None = None
 
     def __post_init__(self) -> None:
         for name, kind in (("arms", np.int64), ("similarities", float), ("preferences", float)):
@@ -70,6 +72,7 @@ class Candidates:
             self.similarities[at],
             self.preferences[at],
             self.missing,
+            None if self.features is None else self.features[at],
         )
 
 

@@ -1,71 +1,51 @@
-"""From a batch of requests to slates: one scan of the pool, then the model, one by one."""
+"""From a batch of requests to slates: the library's loop, with a cache of what it selected."""
 
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from nextquery.catalogue import Place
+from nextquery.loop import Loop, Slate, Visit
+from nextquery.memory import without
 from nextquery.policies import Choice, Context, MostSimilar
-from nextquery.select import Candidates, MaxUtility
-from nextquery.service import calibration
-from nextquery.service.answers import Considered, Forecast, Likely
-from nextquery.service.candidates import Recollection, plain, with_memory
-from nextquery.service.catalogue import Anchor, Catalogue
+from nextquery.select import Candidates
+from nextquery.service.answers import Considered, Forecast
 from nextquery.service.learner import Learner
-from nextquery.service.options import MEMORY, EngineOptions
+from nextquery.service.options import EngineOptions
 from nextquery.service.requests import Asked
 from nextquery.service.store import StoredDecision
-from nextquery.service.warm import forecast_scores
 
 _log = logging.getLogger("nextquery.service")
-_OFFERED = 1024  # decisions of which all candidates are kept at hand
-_HISTORY, _SEEN = 20, 200  # queries and shown arms of a session that a decision carries on
+_OFFERED = 1024  # slates kept at hand, in case that a query typed instead is among the candidates
+FALLBACK = "most-similar-first"
 
 
-class Visit(NamedTuple):
-    """Where a session stands: its earlier queries that are arms, and what it was shown."""
+def visit_of(last: StoredDecision | None) -> Visit:
+    """Where a session stands after its newest decision."""
+    if last is None:
+        return Visit()
+    return visit_before(last).after(last.body["anchor_arm"], _arms_of(last.body))
 
-    history: list[int]
-    seen: list[int]
 
-    @classmethod
-    def after(cls, last: StoredDecision | None) -> "Visit":
-        """The session after its newest decision."""
-        if last is None:
-            return cls([], [])
-        body = last.body
-        history, anchor = body["history"], body["anchor_arm"]
-        if anchor is not None and (not history or history[-1] != anchor):
-            history = [*history, anchor]
-        seen = [*body["seen"], *(entry["arm"] for entry in body["slate"])]
-        return cls(history[-_HISTORY:], seen[-_SEEN:])
-
-    def with_anchor(self, arm: int | None) -> list[int]:
-        """The session's arms, the query now running last where it is one."""
-        if arm is None or (self.history and self.history[-1] == arm):
-            return list(self.history)
-        return [*self.history, arm]
+def visit_before(decision: StoredDecision) -> Visit:
+    """Where a session stood when a decision was made."""
+    body = decision.body
+    return Visit(tuple(body["history"]), tuple(body["seen"]), body.get("trial", 1) - 1)
 
 
 class Answerer:
     """Makes slates and forecasts from the learner's state; keeps a cache of candidate sets."""
 
-    def __init__(
-        self,
-        learner: Learner,
-        catalogue: Catalogue,
-        recollection: Recollection,
-        options: EngineOptions,
-    ) -> None:
-        self.learner, self.catalogue, self.options = learner, catalogue, options
-        self.recollection, self.lock = recollection, learner.lock
-        self.selector = MaxUtility(k=options.k)
+    def __init__(self, loop: Loop, learner: Learner, options: EngineOptions) -> None:
+        self.loop, self.learner, self.options = loop, learner, options
+        self.catalogue, self.lock = loop.catalogue, learner.lock
         self.cache: OrderedDict[Any, Candidates] = OrderedDict()
         self._cached_version = -1
-        self._offered: OrderedDict[str, Candidates] = OrderedDict()
+        self._offered: OrderedDict[str, Slate] = OrderedDict()
         self.hits = self.misses = 0
 
     @property
@@ -73,53 +53,36 @@ class Answerer:
         """The policy that the log says decides, whatever this worker's own settings are."""
         return str(self.learner.state.meta["policy"])
 
-    def select(self, anchors: Sequence[Anchor]) -> list[Candidates]:
-        """The candidates of every anchor; those not at hand share one scan of the pool."""
+    def select(self, places: Sequence[Place]) -> list[Candidates]:
+        """The candidates of every place; those not at hand share one scan of the pool."""
         with self.lock:
-            version, blocked = self.catalogue.version, self.catalogue.blocked_arms()
+            version = self.catalogue.version
         if version != self._cached_version:
             self.cache.clear()
             self._cached_version = version
-        keys = [anchor.text if anchor.arm is None else anchor.arm for anchor in anchors]
-        missing = {
-            key: anchor
-            for key, anchor in zip(keys, anchors, strict=True)
-            if key not in self.cache and anchor.vector.any()
-        }
-        found: dict[Any, Candidates] = {key: self.cache[key] for key in keys if key in self.cache}
+        keys = [place.text if place.arm is None else place.arm for place in places]
+        missing = {k: p for k, p in zip(keys, places, strict=True) if k not in self.cache}
+        found = {key: self.cache[key] for key in keys if key in self.cache}
         self.hits += len(keys) - len(missing)
         self.misses += len(missing)
-        if missing:
-            hidden = [
-                [*blocked, *([] if one.arm is None or one.arm in blocked else [one.arm])]
-                for one in missing.values()
-            ]
-            matrix = np.stack([one.vector for one in missing.values()])
-            many = self.selector.select_many(self.catalogue.pool, matrix, hidden)
-            found |= dict(zip(missing, map(self._to_keep, many), strict=True))
+        many = self.loop.select(list(missing.values()))
+        found |= dict(zip(missing, map(self._to_keep, many), strict=True))
         for key in keys:
-            if key in found and not found[key].missing:  # what is partial now may be whole soon
+            if not found[key].missing:  # what is partial now may be whole soon
                 self.cache[key] = found[key]
                 self.cache.move_to_end(key)
         while len(self.cache) > self.options.cache_size:
             self.cache.popitem(last=False)
-        nothing = Candidates(
-            np.empty(0, np.int64),
-            np.empty((0, self.catalogue.pool.dim), np.float32),
-            np.empty(0),
-            np.empty(0),
-        )
-        return [found.get(key, nothing) for key in keys]
+        return [found[key] for key in keys]
 
     def _to_keep(self, candidates: Candidates) -> Candidates:
         """What the cache holds: without the vectors, nine tenths of it, where nobody needs them."""
-        if self.policy != MEMORY:
+        if not self.loop.learnt.policy.needs_memory:
             return candidates
-        nothing = np.empty((len(candidates), 0), np.float32)
-        return replace(candidates, vectors=nothing)
+        return replace(candidates, vectors=np.empty((len(candidates), 0), np.float32))
 
     def slate(
-        self, asked: Asked, anchor: Anchor, selected: Candidates, visit: Visit
+        self, asked: Asked, place: Place, selected: Candidates, visit: Visit
     ) -> dict[str, Any]:
         """The body of a decision event, made with the model as it is now."""
         with self.lock:
@@ -129,17 +92,15 @@ class Answerer:
             if not state.on:
                 policy = "off"
             else:
-                selected = self._living(selected)
-                hidden = self._hidden(anchor, visit, shown=not self.options.repeat)
-                entries, fallback, size = self._entries(asked, anchor, selected, visit, hidden)
-                policy = "most-similar" if fallback else policy
+                entries, fallback, size = self._entries(asked, place, selected, visit)
+                policy = FALLBACK if fallback else policy
             return {
-                "query": anchor.query,
+                "query": place.query,
                 "m": asked.m,
-                "anchor_arm": anchor.arm,
-                "history": visit.history,
-                "seen": visit.seen,
-                "trial": len(visit.with_anchor(anchor.arm)) or 1,
+                "anchor_arm": place.arm,
+                "history": list(visit.history),
+                "seen": list(visit.seen),
+                "trial": visit.trial + 1,
                 "candidates": size,
                 "slate": entries,
                 "policy": policy,
@@ -150,42 +111,40 @@ class Answerer:
             }
 
     def _entries(
-        self, asked: Asked, anchor: Anchor, selected: Candidates, visit: Visit, hidden: list[int]
+        self, asked: Asked, place: Place, selected: Candidates, visit: Visit
     ) -> tuple[list[dict[str, Any]], bool, int]:
-        rng = np.random.default_rng([self.options.seed, int(asked.decision_id, 16)])
+        rng = self.loop.draws(asked.session_id, visit.trial + 1)
         if not asked.fallback:
             try:
-                candidates, context = self._candidates(anchor, selected, visit, hidden)
-                self._offer(asked.decision_id, candidates)
-                slate = self._ranked(asked.m, candidates, context, selected, rng)
-                return slate, False, len(candidates)
+                slate = self.loop.rank(place, visit, selected, asked.m, rng)
+                entries = self._described(slate, selected)
+                self._offer(asked.decision_id, slate)
+                return entries, False, len(slate.candidates)
             except Exception:  # whatever is wrong with the model, people get an answer
                 _log.exception("the model failed; the most similar arms answer")
-        left = plain(selected, hidden)
-        context = Context(anchor.vector)
-        alike = MostSimilar(top=1).rank(left, context, asked.m, rng)
+        hidden = {place.arm, *visit.history, *([] if self.options.repeat else visit.seen)}
+        hidden |= {*self.catalogue.blocked_arms(), *self.catalogue.pool.removed.tolist()}
+        left = without(selected, (arm for arm in hidden if arm is not None))
+        alike = MostSimilar(top=1).rank(left, Context(place.vector), asked.m, rng)
         return [self._entry(choice, left, selected, None) for choice in alike], True, len(left)
 
-    def _ranked(
-        self,
-        m: int,
-        candidates: Candidates,
-        context: Context,
-        selected: Candidates,
-        rng: np.random.Generator,
-    ) -> list[dict[str, Any]]:
-        policy = self.learner.state.policy
-        assert policy is not None
-        slate = policy.rank(candidates, context, m, rng, exploration=self.options.exploration)
-        if not slate:
-            return []
-        said = policy.estimates(candidates, context)
-        widths = dict.fromkeys(candidates.arms.tolist())
-        if said is not None:
-            widths = dict(zip(candidates.arms.tolist(), said[1].tolist(), strict=True))
-        if not np.isfinite([choice.score for choice in slate]).all():
+    def _offer(self, decision_id: str, slate: Slate) -> None:
+        """Keep what a memory said then; vectors say the same at any time."""
+        if self.loop.learnt.policy.needs_memory:
+            self._offered[decision_id] = slate
+            while len(self._offered) > _OFFERED:
+                self._offered.popitem(last=False)
+
+    def _described(self, slate: Slate, selected: Candidates) -> list[dict[str, Any]]:
+        chosen, candidates = slate.choices, slate.candidates
+        if not np.isfinite([choice.score for choice in chosen]).all():
             raise FloatingPointError("the model's scores are not finite")
-        return [self._entry(one, candidates, selected, widths[one.arm]) for one in slate]
+        shown = candidates.take(np.isin(candidates.arms, [choice.arm for choice in chosen]))
+        estimates = self.loop.learnt.policy.estimates(shown, slate.context)
+        widths: dict[int, float] = {}
+        if estimates is not None:
+            widths = dict(zip(shown.arms.tolist(), estimates[1].tolist(), strict=True))
+        return [self._entry(one, shown, selected, widths.get(one.arm)) for one in chosen]
 
     def _entry(
         self, choice: Choice, candidates: Candidates, selected: Candidates, width: float | None
@@ -204,97 +163,36 @@ class Answerer:
             "features": choice.features.tolist(),
         }
 
-    def forecast(self, anchor: Anchor, selected: Candidates, visit: Visit, m: int) -> Forecast:
-        """The m likeliest next queries."""
+    def forecast(self, place: Place, selected: Candidates, visit: Visit, m: int) -> Forecast:
+        """The m likeliest next queries; none while the switch is off."""
         with self.lock:
-            state = self.learner.state
-            assert state.policy is not None
-            hidden = self._hidden(anchor, visit, shown=False)
-            candidates, context = self._candidates(anchor, self._living(selected), visit, hidden)
-            scores = forecast_scores(state.policy, candidates, context)
-            each = calibration.probability(state.calibration, scores)
-            best = np.lexsort((candidates.arms, -scores, -each))[: m if state.on else 0]
-            likely = [
-                Likely(
-                    int(candidates.arms[at]),
-                    self.catalogue.shown(int(candidates.arms[at])),
-                    float(each[at]),
-                )
-                for at in best
-            ]
-            other = max(0.0, 1.0 - sum(one.probability for one in likely))
-            return Forecast(likely, other, state.position, selected.missing)
+            position = self.learner.position
+            if not self.learner.state.on:
+                return Forecast([], 1.0, position, selected.missing)
+            likely, other = self.loop.forecast(place, visit, selected, m)
+            return Forecast(likely, other, position, selected.missing)
 
-    def considered(self, anchor: Anchor, selected: Candidates, visit: Visit) -> Considered:
+    def considered(self, place: Place, selected: Candidates, visit: Visit) -> Considered:
         """All candidates with what is believed of them now; empty while the switch is off."""
         with self.lock:
-            state = self.learner.state
-            assert state.policy is not None
-            selected = self._living(selected if state.on else selected.take(np.arange(0)))
-            hidden = self._hidden(anchor, visit, shown=False)
-            candidates, context = self._candidates(anchor, selected, visit, hidden)
-            if not state.on:
+            candidates, context = self.loop.candidates(place, visit, selected)
+            if not self.learner.state.on:
                 candidates = candidates.take(np.arange(0))
-            scores = forecast_scores(state.policy, candidates, context)
-            return Considered(candidates, selected, scores, state.position)
-
-    def _offer(self, decision_id: str, candidates: Candidates) -> None:
-        """Keep what the model saw, in case that one of these is what will be typed."""
-        if self.policy == MEMORY:
-            self._offered[decision_id] = candidates
-            while len(self._offered) > _OFFERED:
-                self._offered.popitem(last=False)
+            scores = self.loop.expected(candidates, context)
+            return Considered(candidates, selected, scores, self.learner.position)
 
     def features_of(self, arm: int, decision: StoredDecision) -> list[float]:
-        """What the model saw of one arm at a decision; or would see now, where that is forgotten.
-
-        Now may know what the session did since, so what it saw then is better.
-        """
-        offered = self._offered.get(decision.id)
-        if offered is not None and len(place := np.flatnonzero(offered.arms == arm)):
-            return [float(value) for value in offered.vectors[place[0]]]
-        anchor = self.catalogue.anchor(decision.body["query"])
-        visit = Visit(decision.body["history"], [])
-        selected = self.select([anchor])[0]
+        """What the model saw of an arm at a decision; what it sees now, where that is forgotten."""
         with self.lock:
-            policy = self.learner.state.policy
-            assert policy is not None
-            candidates, context = self._candidates(anchor, selected, visit, [], only=arm)
-            choice = policy.as_choice(candidates, context, arm)
-            return [] if choice is None else [float(value) for value in choice.features]
+            slate = self._offered.get(decision.id)
+            choice = None if slate is None else self.loop.offered(arm, slate)
+        if choice is None:
+            place = self.catalogue.place(decision.body["query"])
+            selected = self.select([place])[0]
+            with self.lock:
+                choice = self.loop.as_choice(arm, place, visit_before(decision), selected)
+        return [] if choice is None else choice.features.tolist()
 
-    def _hidden(self, anchor: Anchor, visit: Visit, *, shown: bool) -> list[int]:
-        """What must not be recommended: blocked, the session's own, what it was shown."""
-        own = [] if anchor.arm is None else [anchor.arm]
-        seen = visit.seen if shown else []
-        return [*self.catalogue.blocked_arms(), *own, *visit.history, *seen]
 
-    def _living(self, selected: Candidates) -> Candidates:
-        """Less the arms that were removed since they were selected."""
-        alive = self.catalogue.pool.alive(selected.arms)
-        gone = len(alive) < len(selected)
-        return selected.take(np.isin(selected.arms, alive)) if gone else selected
-
-    def _candidates(
-        self,
-        anchor: Anchor,
-        selected: Candidates,
-        visit: Visit,
-        hidden: list[int],
-        only: int | None = None,
-    ) -> tuple[Candidates, Context]:
-        history = visit.with_anchor(anchor.arm)
-        context = Context(anchor.vector, tuple(visit.history), len(history) or 1)
-        if self.policy != MEMORY:
-            return plain(selected, hidden), context
-        candidates = with_memory(
-            selected,
-            self.catalogue.pool,
-            anchor.vector.tolist(),
-            self.recollection,
-            history,
-            running=anchor.arm is not None,
-            hidden=hidden,
-            only=only,
-        )
-        return candidates, context
+def _arms_of(body: dict[str, Any]) -> list[int]:
+    return [entry["arm"] for entry in body["slate"]]

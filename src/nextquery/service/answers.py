@@ -1,11 +1,11 @@
 """What the engine answers: plain records, the same for every caller."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+from nextquery.loop import Likely
+from nextquery.outcomes import Status
 from nextquery.select import Candidates
-
-Status = Literal["recorded", "repeated", "corrected", "ignored"]
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,6 @@ class FeedbackResult:
     decision_id: str
     accepted: int | None
     """What the log now says was accepted."""
-
-
-class Likely(NamedTuple):
-    """A next query with the probability that it comes next."""
-
-    arm_id: int
-    text: str
-    probability: float
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nextquery.catalogue import Place
 from nextquery.service.answers import Considered
-from nextquery.service.catalogue import Anchor
 
 MOST_POINTS = 250
 Floats = NDArray[np.float64]
@@ -16,8 +16,8 @@ Floats = NDArray[np.float64]
 class Sketch(NamedTuple):
     """What a map is drawn from."""
 
-    anchor: Anchor
-    trail: list[Anchor]
+    anchor: Place
+    trail: list[Place]
     considered: Considered
 
 

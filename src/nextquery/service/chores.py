@@ -82,7 +82,7 @@ class Chores:
 
     def _sweep(self) -> None:
         pause = min(1.0, self.options.timeout_s / 4)
-        item = CloseOpen(self.options.timeout_s, self.options.timeout_fails)
+        item = CloseOpen(self.options.timeout_s, self.options.learning)
         while not self._stop.wait(pause):
             try:
                 while self._due() and self.writer.submit(item).result() >= item.most:

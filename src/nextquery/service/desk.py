@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from nextquery.catalogue import Place
 from nextquery.errors import Conflict, NextqueryError, StoreUnavailable, UnknownDecision
-from nextquery.service.answering import Answerer, Visit
+from nextquery.service.answering import Answerer, visit_of
 from nextquery.service.answers import Decision, Recommendation
 from nextquery.service.atlas import Sketch
-from nextquery.service.catalogue import Anchor
 from nextquery.service.items import Issued, NewDecision, NewFeedback, Written
 from nextquery.service.ledger import Sighting
 from nextquery.service.options import EngineOptions
@@ -48,7 +48,7 @@ class Desk:
     def _answer(self, batch: list[Asked]) -> None:
         if any(asked.kind in ("forecast", "map") or asked.tries for asked in batch):
             self._know_the_barrier()
-        ready: list[tuple[Asked, Anchor]] = []
+        ready: list[tuple[Asked, Place]] = []
         for asked in batch:
             try:
                 if asked.known is not None:
@@ -56,7 +56,7 @@ class Desk:
                 elif asked.kind == "feedback":
                     self._feedback(asked)
                 else:
-                    ready.append((asked, self.answerer.catalogue.anchor(asked.query)))
+                    ready.append((asked, self.answerer.catalogue.place(asked.query)))
             except NextqueryError as error:
                 asked.future.set_exception(error)
         if not ready:
@@ -65,11 +65,11 @@ class Desk:
         many = self.answerer.select([anchor for _, anchor in ready])
         made: list[tuple[Asked, NewDecision]] = []
         for (asked, anchor), selected in zip(ready, many, strict=True):
-            visit = Visit.after(last.get(asked.session_id))
+            visit = visit_of(last.get(asked.session_id))
             if asked.kind == "forecast":
                 asked.future.set_result(self.answerer.forecast(anchor, selected, visit, asked.m))
             elif asked.kind == "map":
-                trail = [self.answerer.catalogue.anchor(text) for text in asked.trail]
+                trail = [self.answerer.catalogue.place(text) for text in asked.trail]
                 seen = self.answerer.considered(anchor, selected, visit)
                 asked.future.set_result(Sketch(anchor, trail, seen))
             else:
@@ -85,7 +85,7 @@ class Desk:
         if self.answerer.learner.position < self.store.head().barrier:
             self.answerer.learner.catch_up()
 
-    def _item(self, asked: Asked, anchor: Anchor, body: dict[str, Any]) -> NewDecision:
+    def _item(self, asked: Asked, anchor: Place, body: dict[str, Any]) -> NewDecision:
         return NewDecision(
             asked.decision_id,
             asked.session_id,
@@ -151,18 +151,18 @@ class Desk:
         answerer, arm = self.answerer, self.answerer.catalogue.find(asked.query)
         if arm is None:
             user = asked.user_hash or stored.user_hash
-            anchor = answerer.catalogue.anchor(asked.query)
+            anchor = answerer.catalogue.place(asked.query)
             issued = Issued(sighting=self._sighting(anchor, user))
         else:
             made_by_this_model = stored.body["model"] == answerer.learner.state.model
-            features = answerer.features_of(arm, stored) if made_by_this_model else []
+            teaches = self.options.learn_issued and made_by_this_model
+            features = answerer.features_of(arm, stored) if teaches else []
             issued = Issued(arm, features, stored.body["model"])
         item = NewFeedback(
             asked.decision_id,
             asked.accepted,
-            self.options.timeout_fails,
+            self.options.learning,
             issued,
-            self.options.learn_issued,
             self.options.min_users,
         )
         asked.handed_on = True
@@ -177,7 +177,7 @@ class Desk:
             )
         return stored
 
-    def _sighting(self, anchor: Anchor, user_hash: str | None) -> Sighting | None:
+    def _sighting(self, anchor: Place, user_hash: str | None) -> Sighting | None:
         """Who issued what, where it may become an arm."""
         if not self.options.new_arms or user_hash is None or not anchor.may_become_arm:
             return None

@@ -12,15 +12,14 @@ from nextquery.service.answering import Answerer
 from nextquery.service.answers import Decision, FeedbackResult, Forecast
 from nextquery.service.atlas import Sketch
 from nextquery.service.batching import Batcher
-from nextquery.service.candidates import Recollection
-from nextquery.service.catalogue import Catalogue
+from nextquery.service.catalogue import ServedCatalogue
 from nextquery.service.chores import Chores
 from nextquery.service.clock import Clock
 from nextquery.service.desk import Desk
 from nextquery.service.items import Control, NewFeedback
 from nextquery.service.learner import Learner, newest_state
 from nextquery.service.options import EngineOptions
-from nextquery.service.prepare import prepare
+from nextquery.service.prepare import loop_of, prepare
 from nextquery.service.requests import (
     Asked,
     a_query,
@@ -32,8 +31,8 @@ from nextquery.service.requests import (
 )
 from nextquery.service.shards import shards_of
 from nextquery.service.store import Store
-from nextquery.service.warm import Progress, newest_sessions
 from nextquery.service.writer import Writer
+from nextquery.warm_start import Progress
 
 
 class Engine:
@@ -50,13 +49,12 @@ class Engine:
         self.clock = Clock() if clock is None else clock
         self._secret = options.user_hash_secret or store.head().secret
         state = newest_state(store)
-        self.catalogue = Catalogue(pool)
+        self.catalogue = ServedCatalogue(pool)
         self.catalogue.restore(state)
         self.learner = Learner(store, state, follows=self.catalogue.follow)
         self.learner.catch_up()
-        past = newest_sessions(pool, options.memory_sessions)
-        recollection = Recollection(pool, past, self.learner)
-        self.answerer = Answerer(self.learner, self.catalogue, recollection, options)
+        loop = loop_of(self.catalogue, options, state.learnt)
+        self.answerer = Answerer(loop, self.learner, options)
         self._asked, self._count_lock = 0, threading.Lock()
         self._closed = False
         self.chores = Chores(self.learner, store, options, self.clock)
@@ -169,8 +167,8 @@ class Engine:
             raise InvalidInput(f"accepted must be the id of an arm or null; received {accepted!r}.")
         user = None if user_id is None else keyed(self._secret, "user", an_id(user_id, "user_id"))
         if issued is None:
-            fails = self.options.timeout_fails
-            return self.writer.submit(NewFeedback(decision_id, accepted, fails))
+            learning = self.options.learning
+            return self.writer.submit(NewFeedback(decision_id, accepted, learning))
         asked = Asked("feedback", Future(), query=a_query(issued, "issued"), user_hash=user)
         asked.decision_id, asked.accepted = decision_id, accepted
         return self._submit(asked)
@@ -241,7 +239,7 @@ class Engine:
             "store_ok": ok,
             "learning": self.chores.trouble is None,
             "on": state.on,
-            "policy": self.options.policy,
+            "policy": self.answerer.policy,
             "arms": len(self.catalogue.pool),
             "blocked": len(state.blocked),
             "snapshots": snapshots,

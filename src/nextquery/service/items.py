@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Protocol
 import sqlalchemy as sa
 
 from nextquery.errors import UnknownDecision
+from nextquery.outcomes import OPEN, UNDELIVERED, Learning, after_feedback, timed_out
 from nextquery.service.answers import FeedbackResult
 from nextquery.service.ledger import Ledger, Row, Sighting
-from nextquery.service.outcomes import OPEN, UNDELIVERED, after_feedback, failure, success
 from nextquery.service.schema import decisions
 
 
@@ -101,9 +101,8 @@ class NewFeedback:
 
     decision_id: str
     accepted: int | None
-    fails: str
+    learning: Learning
     issued: Issued | None = None
-    learn_issued: bool = False
     min_users: int = 2
 
     def asks(self) -> tuple[Sequence[str], Sequence[str]]:
@@ -119,16 +118,17 @@ class NewFeedback:
                 "/v1/recommend answered with."
             )
         before = row.outcome
-        status, after = after_feedback(before, row.arms, self.accepted, self.fails)
-        told = self.issued is not None and not row.issued and status != "ignored"
+        issued = None if row.issued else self.issued  # only the first word on it counts
+        arm = None if issued is None else issued.arm
+        status, after, typed = after_feedback(
+            before, row.arms, accepted=self.accepted, typed=arm, learning=self.learning
+        )
+        told = issued is not None and status != "ignored"
         body: dict[str, Any] = {"accepted": self.accepted}
-        if told and self.issued is not None and self.issued.arm is not None:
-            body["issued"] = {"arm": self.issued.arm}
-            typed = self.learn_issued and after.state == "failed"
-            if typed and self.issued.arm in row.arms:  # typed though it was shown: it was wanted
-                after = after._replace(rewards=success(row.arms, self.issued.arm).rewards)
-            elif typed and self.issued.features:
-                body["issued"] |= {"features": self.issued.features, "model": self.issued.model}
+        if told and issued is not None and arm is not None:
+            body["issued"] = {"arm": arm}
+            if typed and issued.features:
+                body["issued"] |= {"features": issued.features, "model": issued.model}
         if told or status in ("recorded", "corrected"):
             told_now = told and status == "repeated"
             status = "recorded" if told_now else status
@@ -137,8 +137,8 @@ class NewFeedback:
         if told or after != before or not row.delivered:
             row.outcome, row.delivered, row.changed = after, True, True
             row.issued = row.issued or told
-        if told and self.issued is not None and self.issued.sighting is not None:
-            ledger.sight(self.issued.sighting, self.min_users)
+        if told and issued is not None and issued.sighting is not None:
+            ledger.sight(issued.sighting, self.min_users)
         return FeedbackResult(status, row.id, after.accepted)
 
 
@@ -147,7 +147,7 @@ class CloseOpen:
     """Slates that had their time: failed if they reached their user, else not delivered."""
 
     timeout_s: float
-    fails: str
+    learning: Learning
     most: int = 500
 
     def asks(self) -> tuple[Sequence[str], Sequence[str]]:
@@ -165,7 +165,7 @@ class CloseOpen:
         ledger.fetch([one for one in due if one not in ledger.rows], ())
         for decision_id in due:
             row = ledger.rows[decision_id]
-            after = failure(row.arms, self.fails) if row.delivered else UNDELIVERED
+            after = timed_out(row.arms, self.learning) if row.delivered else UNDELIVERED
             kind = "timeout" if row.delivered else "undelivered"
             body = {"old": row.outcome.rewards, "new": after.rewards, "state": after.state}
             ledger.append(kind, {**body, "was": row.outcome.state}, row.id)

@@ -7,8 +7,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from nextquery.outcomes import Outcome
 from nextquery.service.clock import Clock
-from nextquery.service.outcomes import Outcome
 from nextquery.service.schema import added_arms, counter, decisions, events, sightings
 from nextquery.service.store import head_of
 

@@ -3,11 +3,12 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from nextquery.checks import number, one_of, whole_number
-
-MEMORY = "lin-ucb-memory"
-POLICIES = (MEMORY, "lin-ucb", "lin-ts", "most-similar", "random")
-TIMEOUT_FAILS = ("first", "all")
+from nextquery.checks import number, whole_number
+from nextquery.memory.memory import SESSIONS
+from nextquery.outcomes import Learning
+from nextquery.policies import Policy
+from nextquery.policies.names import SERVED, policy_named, with_alpha
+from nextquery.warm_start import WARM_EXAMPLES, WARM_SESSIONS
 
 
 @dataclass(frozen=True)
@@ -16,9 +17,9 @@ class EngineOptions:
 
     Parameters
     ----------
-    policy : ``lin-ucb-memory`` (learns how far to trust similarity, order and popularity),
-        ``lin-ucb``, ``lin-ts``, ``most-similar`` or ``random``.
-    alpha : weight of LinUCB's bonus for what is not known yet, at least 0.
+    policy : a name of the registry (`nextquery.policies.names`), or a variant of one. The default
+        learns how far to trust similarity, order and popularity.
+    alpha : weight of LinUCB's bonus for what is not known yet, at least 0; None: the policy's own.
     k : candidates selected for an anchor, at least 1.
     m_max : longest slate a request may ask for, at least 1.
     exploration : share of entries drawn uniformly from the candidates, in [0, 1].
@@ -50,8 +51,8 @@ class EngineOptions:
     nextquery.errors.InvalidInput: min_users must be a whole number of at least 2; received 1.
     """
 
-    policy: str = MEMORY
-    alpha: float = 0.1
+    policy: str = SERVED
+    alpha: float | None = None
     k: int = 250
     m_max: int = 50
     exploration: float = 0.02
@@ -71,14 +72,15 @@ class EngineOptions:
     snapshot_every: int = 5000
     snapshots_kept: int = 2
     poll_s: float = 0.2
-    warm_sessions: int = 1000
-    warm_examples: int = 2000
-    memory_sessions: int = 200_000
+    warm_sessions: int = WARM_SESSIONS
+    warm_examples: int = WARM_EXAMPLES
+    memory_sessions: int = SESSIONS
 
     def __post_init__(self) -> None:
-        one_of(self.policy, "policy", POLICIES)
-        one_of(self.timeout_fails, "timeout_fails", TIMEOUT_FAILS)
-        number(self.alpha, "alpha", low=0)
+        if self.alpha is not None:
+            number(self.alpha, "alpha", low=0)
+        self.new_policy()
+        assert self.learning
         number(self.exploration, "exploration", low=0, high=1)
         number(self.gather_ms, "gather_ms", low=0, high=3)
         for name in ("timeout_s", "poll_s"):
@@ -92,6 +94,20 @@ class EngineOptions:
 
     def of_the_model(self) -> dict[str, Any]:
         """The settings that decide what the model is: a change makes a new model event."""
-        names = ("policy", "alpha", "k", "warm_sessions", "warm_examples", "memory_sessions")
+        names = ("k", "warm_sessions", "warm_examples", "memory_sessions")
         said = asdict(self)
-        return {name: said[name] for name in names}
+        return {"policy": self.policy_name, **{name: said[name] for name in names}}
+
+    @property
+    def policy_name(self) -> str:
+        """The policy with its α, where that is not its own."""
+        return self.policy if self.alpha is None else with_alpha(self.policy, self.alpha)
+
+    @property
+    def learning(self) -> Learning:
+        """What slates teach."""
+        return Learning(self.timeout_fails, self.learn_issued)
+
+    def new_policy(self) -> Policy:
+        """The policy before it has learnt anything."""
+        return policy_named(self.policy_name, seed=self.seed)

@@ -1,14 +1,22 @@
 """A store made ready: it belongs to this pool, and its log says which model decides."""
 
+from typing import Any
+
 from nextquery.arms import ArmPool
+from nextquery.catalogue import Catalogue
 from nextquery.errors import InvalidInput
+from nextquery.loop import Learnt, Loop
+from nextquery.memory import Memory
+from nextquery.select import MaxUtility
+from nextquery.service.arrays import packed, to_text, under
 from nextquery.service.catalogue import fingerprint
 from nextquery.service.clock import Clock
 from nextquery.service.items import NewModel
+from nextquery.service.old_names import same_model
 from nextquery.service.options import EngineOptions
 from nextquery.service.store import Store
-from nextquery.service.warm import Progress, warm_start
 from nextquery.service.writer import Writer
+from nextquery.warm_start import Progress, warm_start
 
 
 def prepare(
@@ -31,9 +39,9 @@ def prepare(
         last = store.model(head)
         if last is not None:
             _check(last.body["pool"], mark, store)
-            if last.body["settings"] == options.of_the_model():
+            if same_model(last.body["settings"], options.of_the_model()):
                 return False
-        body = {**warm_start(pool, options, progress), "pool": mark}
+        body = {**first_model(pool, options, progress), "pool": mark}
         writer = Writer(store, Clock() if clock is None else clock, written=lambda: None)
         try:
             item = NewModel(body, head.model, pool.rows_in_all)
@@ -41,6 +49,44 @@ def prepare(
                 return True
         finally:
             writer.close()
+
+
+def first_model(
+    pool: ArmPool, options: EngineOptions, progress: Progress | None = None
+) -> dict[str, Any]:
+    """The body of a model event: a policy that has seen the past, and its calibration."""
+    loop = loop_of(Catalogue(pool), options, Learnt(options.new_policy()))
+    found = warm_start(
+        loop,
+        loop.memory.past.sessions,
+        newest=options.warm_sessions,
+        examples=options.warm_examples,
+        progress=progress,
+    )
+    policy, calibration = loop.learnt.policy.state(), loop.learnt.calibration
+    return {
+        "policy": options.policy_name,
+        "policy_class": type(loop.learnt.policy).__name__,
+        "settings": options.of_the_model(),
+        "warm_steps": found.steps,
+        "floor": found.floor,
+        "arrays": to_text(packed({**under("policy", policy), **under("calibration", calibration)})),
+    }
+
+
+def loop_of(catalogue: Catalogue, options: EngineOptions, learnt: Learnt) -> Loop:
+    """The library's loop with the settings of the service."""
+    memory = Memory.of_pool(catalogue.pool, options.memory_sessions)
+    memory.live = learnt.live
+    return Loop(
+        catalogue,
+        MaxUtility(k=options.k),
+        learnt,
+        memory,
+        exploration=options.exploration,
+        repeat=options.repeat,
+        seed=options.seed,
+    )
 
 
 def _check(theirs: str, ours: str, store: Store) -> None:

@@ -65,7 +65,7 @@ async def feedback(body: b.FeedbackBody, request: Request) -> Response:
 async def forecast(body: b.ForecastBody, request: Request) -> Response:
     """The likeliest next queries with calibrated probabilities; records nothing."""
     said = await soon(request.app.state.engine.submit_forecast(**body.model_dump()), request)
-    likely = [entry._asdict() for entry in said.likely]
+    likely = [{"arm_id": arm, "text": text, "probability": p} for arm, text, p in said.likely]
     return JSONResponse(
         {
             "forecast": likely,

@@ -13,6 +13,7 @@ from pydantic_settings import (
 )
 
 from nextquery.errors import InvalidInput
+from nextquery.policies.names import POLICIES, policy_named
 from nextquery.service.database import check_url
 from nextquery.service.options import EngineOptions
 
@@ -91,10 +92,14 @@ class Settings(BaseSettings):
     )
 
     # how to recommend and learn: the options of the engine, under their own names
-    policy: Literal["lin-ucb-memory", "lin-ucb", "lin-ts", "most-similar", "random"] = Field(
-        "lin-ucb-memory", description="What ranks the candidates."
+    policy: str = Field(
+        _E.policy,
+        description=f"What ranks the candidates: {', '.join(POLICIES)}; or a variant of one, like "
+        "lin-ucb-shared@alpha=0.1.",
     )
-    alpha: float = Field(_E.alpha, ge=0, description="LinUCB's bonus for what is not known yet.")
+    alpha: float | None = Field(
+        None, ge=0, description="LinUCB's bonus for what is not known yet; by default its own."
+    )
     k: int = Field(_E.k, ge=1, description="Candidates selected for a query.")
     m_max: int = Field(_E.m_max, ge=1, description="The most recommendations in one answer.")
     exploration: float = Field(
@@ -188,6 +193,15 @@ class Settings(BaseSettings):
             raise ValueError("Input should be sqlite:///FILE or postgresql://USER@HOST/NAME")
         try:
             check_url(value)
+        except InvalidInput as error:
+            raise ValueError(str(error).rstrip(".")) from None
+        return value
+
+    @field_validator("policy")
+    @classmethod
+    def _is_policy(cls, value: str) -> str:
+        try:
+            policy_named(value)
         except InvalidInput as error:
             raise ValueError(str(error).rstrip(".")) from None
         return value

@@ -24,7 +24,6 @@ from nextquery.service.engine import Engine
 from nextquery.service.items import NewModel
 from nextquery.service.options import EngineOptions
 from nextquery.service.store import Store
-from nextquery.service.warm import newest_sessions
 from nextquery.service.writer import Writer
 
 _SHOWN = 5  # entries of a slate
@@ -57,8 +56,8 @@ class Stage:
 
 def interests(pool: ArmPool, *, users: int, seed: int) -> list[list[int]]:
     """Sessions of the log, a few of them, cut to what a user is after."""
-    past = newest_sessions(pool, _RECENT)
-    long = np.flatnonzero(np.diff([] if past is None else past.offsets) > 2)
+    past = None if pool.origin is None else pool.origin.sessions.newest(_RECENT)
+    long = np.empty(0, np.int64) if past is None else np.flatnonzero(past.lengths > 2)
     if past is None or not len(long):
         raise InvalidInput(
             "this pool has no past sessions of three queries or more, so there is nobody to "

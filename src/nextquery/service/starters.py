@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nextquery.service.catalogue import Catalogue
+from nextquery.catalogue import Catalogue
 
 _KNOWN = 200  # best-known arms among which different ones are looked for
 _LONGEST = 60  # characters that still read as an example

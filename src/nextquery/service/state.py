@@ -7,10 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.errors import Damaged
+from nextquery.loop import Learnt
+from nextquery.memory import LiveMemory
 from nextquery.params import as_text_array, class_named, from_text_array
-from nextquery.policies import Choice, Policy
+from nextquery.policies import Choice, Policy, RandomPolicy
 from nextquery.service.arrays import Arrays, from_text, packed, to_text, under, unpacked, within
-from nextquery.service.live_memory import LiveMemory
+from nextquery.service.old_names import renamed
 from nextquery.service.statistics import Statistics
 from nextquery.service.store import Event
 
@@ -35,6 +37,7 @@ class Decided(NamedTuple):
     features: list[list[float]]
     policy: str
     model: int
+    fallback: bool
     time: float
 
     @classmethod
@@ -42,7 +45,7 @@ class Decided(NamedTuple):
         """From the event of the decision."""
         slate = body["slate"]
         arms, features = [e["arm"] for e in slate], [e["features"] for e in slate]
-        return cls(arms, features, body["policy"], body["model"], when)
+        return cls(arms, features, body["policy"], body["model"], body["fallback"], when)
 
 
 class State:
@@ -56,9 +59,8 @@ class State:
         self.position = 0
         self.model = 0  # position of the model event in force
         self.meta: dict[str, Any] = {}  # what that event says beside its arrays
-        self.policy: Policy | None = None
-        self.calibration: Arrays = {}
-        self.memory, self.statistics = LiveMemory(), Statistics()
+        self.learnt = Learnt(RandomPolicy())  # until a model event says which policy it is
+        self.statistics = Statistics()
         self.added: list[AddedArm] = []
         self.removed: set[int] = set()
         self.blocked: set[str] = set()
@@ -75,20 +77,18 @@ class State:
         self.position = event.position
 
     def _model(self, event: Event, _: Any) -> None:
-        self.meta = {name: value for name, value in event.body.items() if name != "arrays"}
-        arrays = unpacked(from_text(event.body["arrays"]))
+        said = {name: value for name, value in event.body.items() if name != "arrays"}
         self.model = event.position
-        self._take_policy(within(arrays, "policy"))
-        self.calibration = within(arrays, "calibration")
+        self._take_model(said, unpacked(from_text(event.body["arrays"])))
 
-    def _take_policy(self, arrays: Arrays) -> None:
-        self.policy = class_named(Policy, self.meta["policy_class"]).from_state(arrays)
+    def _take_model(self, said: dict[str, Any], arrays: Arrays) -> None:
+        self.meta, policy = renamed(said, within(arrays, "policy"))
+        self.learnt.policy = class_named(Policy, self.meta["policy_class"]).from_state(policy)
+        self.learnt.calibration = within(arrays, "calibration")
 
     def _decision(self, event: Event, _: Any) -> None:
         body = event.body
-        anchor, history = body["anchor_arm"], body["history"]
-        if anchor is not None and (not history or history[-1] != anchor):
-            self.memory.add(anchor, history)
+        self.learnt.asked(body["anchor_arm"], body["history"])
         arms = [entry["arm"] for entry in body["slate"]]
         self.statistics.decided(body["policy"], event.time, arms, fallback=body["fallback"])
         if body.get("candidates"):  # logs from before this was kept do not say
@@ -97,8 +97,8 @@ class State:
     def _feedback(self, event: Event, decided: Callable[[str], Decided]) -> None:
         decision = self._learn(event, decided)
         accepted, issued = event.body["accepted"], event.body.get("issued")
-        if issued is not None and self.policy is not None and issued.get("model") == self.model:
-            self.policy.update(_choice(issued["arm"], issued["features"]), 1.0)
+        if issued is not None and issued.get("model") == self.model:
+            self.learnt.policy.update(_choice(issued["arm"], issued["features"]), 1.0)
         following = accepted if accepted is not None else issued and issued["arm"]
         if following is not None:
             self.statistics.followed(foreseen=following in decision.arms)
@@ -112,12 +112,9 @@ class State:
         """Take each entry's old reward back and put the new one in its place."""
         assert event.decision_id is not None
         decision, body = decided(event.decision_id), event.body
-        old, new = body["old"], body["new"]
-        if decision.model == self.model and self.policy is not None:
-            for place in range(max(len(old), len(new))):
-                if decision.features[place]:
-                    choice = _choice(decision.arms[place], decision.features[place])
-                    self.policy.correct(choice, _at(old, place), _at(new, place))
+        if decision.model == self.model and not decision.fallback:
+            slate = map(_choice, decision.arms, decision.features)
+            self.learnt.correct(list(slate), body["old"], body["new"])
         self.statistics.closed(decision.policy, decision.time, body["was"], body["state"])
         return decision
 
@@ -149,9 +146,9 @@ class State:
         }
         return {
             "said": as_text_array(said),
-            **under("policy", {} if self.policy is None else self.policy.state()),
-            **under("calibration", self.calibration),
-            **under("memory", self.memory.state()),
+            **under("policy", self.learnt.policy.state() if self.model else {}),
+            **under("calibration", self.learnt.calibration),
+            **under("memory", self.learnt.live.state()),
             **under("statistics", self.statistics.state()),
         }
 
@@ -165,13 +162,12 @@ class State:
         arrays, self = unpacked(data), cls()
         said = from_text_array(arrays["said"])
         self.position, self.model, self.on = said["position"], said["model"], said["on"]
-        self.meta, self.blocked = said["meta"], set(said["blocked"])
+        self.blocked = set(said["blocked"])
         self.added = [AddedArm(*values) for values in said["added"]]
         self.removed = set(said["removed"])
-        if self.meta:
-            self._take_policy(within(arrays, "policy"))
-        self.calibration = within(arrays, "calibration")
-        self.memory = LiveMemory.from_state(within(arrays, "memory"))
+        if said["meta"]:
+            self._take_model(said["meta"], arrays)
+        self.learnt.live = LiveMemory.from_state(within(arrays, "memory"))
         self.statistics = Statistics.from_state(within(arrays, "statistics"))
         return self
 
@@ -199,10 +195,6 @@ def difference(one: State, other: State) -> float:
 
 def _choice(arm: int, features: list[float]) -> Choice:
     return Choice(arm, np.array(features, np.float64), 0.0, 1.0)
-
-
-def _at(rewards: list[int], place: int) -> float | None:
-    return float(rewards[place]) if place < len(rewards) else None
 
 
 def encoded_vector(row: NDArray[np.float32]) -> str:

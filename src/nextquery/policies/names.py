@@ -1,14 +1,20 @@
-"""The names that results use, and the selectors and policies they stand for.
+"""The registry: every selection and policy by its name, with its default parameters.
 
-A plain name means default parameters; a variant says what differs: ``lin-ucb@alpha=0.1``.
+One name is one algorithm everywhere: in the library, in replay and its result files, in the
+service, in the help and in the documentation. A plain name means these defaults; a variant says
+what differs: ``lin-ucb@alpha=0.1``. To add a policy, write its file and add its line here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nextquery.checks import one_of
 from nextquery.errors import InvalidInput
-from nextquery.policies import FeedbackUCB, LinTS, LinUCB, MostSimilar, Policy, RandomPolicy
+from nextquery.policies.base import Policy
+from nextquery.policies.feedback import FeedbackUCB
+from nextquery.policies.lin_ts import LinTS
+from nextquery.policies.lin_ucb import LinUCB
+from nextquery.policies.simple import MostSimilar, RandomPolicy
 from nextquery.select import (
     MaxUtility,
     PreferenceSample,
@@ -18,7 +24,7 @@ from nextquery.select import (
     Zooming,
 )
 
-SELECTIONS: dict[str, type[Selector]] = {
+SELECTIONS: dict[str, Callable[..., Selector]] = {
     "max-utility": MaxUtility,
     "random": RandomSelection,
     "zooming": Zooming,
@@ -27,14 +33,20 @@ SELECTIONS: dict[str, type[Selector]] = {
 }
 
 POLICIES: dict[str, Callable[[], Policy]] = {
-    "lin-ucb-published": lambda: LinUCB(alpha=0.3, ridge=1.0, model="disjoint", prior=None),
-    "lin-ucb": lambda: LinUCB(alpha=0.3, ridge=1.0, model="disjoint", prior="preference"),
+    "lin-ucb-memory": lambda: LinUCB(alpha=0.1, features="memory"),
+    "lin-ucb": lambda: LinUCB(model="disjoint"),
+    "lin-ucb-published": lambda: LinUCB(model="disjoint", prior=None),
+    "lin-ucb-shared": LinUCB,
     "lin-ucb-feedback": FeedbackUCB,
-    "lin-ucb-shared": lambda: LinUCB(model="shared", features="interaction", prior="preference"),
     "lin-ts": lambda: LinTS(features="arm", draws=1),
+    "lin-ts-interaction": LinTS,
     "most-similar": MostSimilar,
+    "most-similar-first": lambda: MostSimilar(top=1),
     "random": RandomPolicy,
 }
+
+SERVED = "lin-ucb-memory"
+"""The policy that is served by default."""
 
 
 def selector_named(
@@ -45,7 +57,7 @@ def selector_named(
     >>> selector_named("zooming@threshold=0.6").get_params()["threshold"]
     0.6
     """
-    plain, given = _split(name)
+    plain, given = split(name)
     kind = SELECTIONS[one_of(plain, "selection", SELECTIONS)]
     common: dict[str, Any] = {"epsilon": epsilon, "reading": reading}
     if has_size(name):
@@ -55,19 +67,20 @@ def selector_named(
 
 def has_size(name: str) -> bool:
     """Whether a selection takes k (else it selects by a threshold)."""
-    return SELECTIONS[one_of(_split(name)[0], "selection", SELECTIONS)]().k is not None
+    return SELECTIONS[one_of(split(name)[0], "selection", SELECTIONS)]().k is not None
 
 
-def policy_named(name: str) -> Policy:
-    """A new policy by its name in the results.
+def policy_named(name: str, **params: Any) -> Policy:
+    """A new policy by its name; `params` stand behind what a variant sets.
 
-    >>> policy_named("lin-ucb@alpha=0.1").get_params()["alpha"]
-    0.1
+    >>> params = policy_named("lin-ucb@alpha=0.1", seed=3).get_params()
+    >>> params["model"], params["alpha"], params["seed"]
+    ('disjoint', 0.1, 3)
     """
-    plain, given = _split(name)
+    plain, given = split(name)
     policy = POLICIES[one_of(plain, "policy", POLICIES)]()
-    params = policy.get_params()
-    return type(policy)(**{**params, **_known(name, given, params)})
+    own = policy.get_params()
+    return type(policy)(**{**own, **_known(name, {**params, **given}, own)})
 
 
 def with_alpha(name: str, alpha: float) -> str:
@@ -79,13 +92,29 @@ def with_alpha(name: str, alpha: float) -> str:
     own = policy_named(name).get_params().get("alpha")
     if own is None or own == alpha:
         return name
-    return f"{name}{',' if '@' in name else '@'}alpha={alpha:g}"
+    plain, given = split(name)
+    return joined(plain, {**given, "alpha": f"{alpha:g}"})
 
 
-def _split(name: str) -> tuple[str, dict[str, Any]]:
+def split(name: str) -> tuple[str, dict[str, Any]]:
+    """The plain name, and what a variant sets.
+
+    >>> split("lin-ucb@alpha=0.1,prior=none"), split("random")
+    (('lin-ucb', {'alpha': 0.1, 'prior': None}), ('random', {}))
+    """
     plain, _, variant = name.partition("@")
     given = dict(part.partition("=")[::2] for part in variant.split(",") if part)
     return plain, {key: _value(text) for key, text in given.items()}
+
+
+def joined(plain: str, given: Mapping[str, Any]) -> str:
+    """The name of a variant: what `split` takes apart.
+
+    >>> joined("lin-ucb", {"alpha": 0.1}), joined("random", {})
+    ('lin-ucb@alpha=0.1', 'random')
+    """
+    said = [f"{key}={'none' if value is None else value}" for key, value in given.items()]
+    return "@".join([plain, ",".join(said)] if said else [plain])
 
 
 def _value(text: str) -> Any:

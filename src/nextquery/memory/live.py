@@ -1,22 +1,24 @@
-"""What the log itself remembers: the queries of live sessions, in bounded space.
+"""What was asked since the log ended: the queries of live sessions, in bounded space.
 
-Every decision whose anchor is an arm is one row: the anchor, then the session's queries before it,
-newest first. Wherever an arm stands in a row, a link leads to the place where it stood before, so
-that all its places are found, the newest first. The oldest rows are overwritten.
+Every query asked is one row: the query, then the session's queries before it, newest first.
+Wherever an arm stands in a row, a link leads to the place where it stood before, so that all its
+places are found, the newest first. The oldest rows are overwritten.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.memory import Recalled
+from nextquery.compiled import compiled
 from nextquery.memory.past import NEAR
+from nextquery.memory.recalled import Mentions
+from nextquery.sessions import Ids
 
 _WIDTH = NEAR + 1
 _NOBODY = -1
+_WEIGHTS = 1.0 / np.arange(1, _WIDTH)
 ROWS = 200_000
 
 
@@ -26,9 +28,11 @@ class LiveMemory:
     >>> memory = LiveMemory()
     >>> memory.add(8, history=[7])
     >>> memory.add(9, history=[7, 8])
-    >>> recalled = memory.recall([7], most=10, earlier=10)
-    >>> dict(recalled.followers), dict(recalled.near), memory.support(np.array([8, 7])).tolist()
-    ({8: 1.0}, {9: 0.5, 8: 1.0}, [1, 0])
+    >>> found = memory.mentions([7], most=10, earlier=10)
+    >>> found.followers.tolist(), found.near.tolist(), found.weights.tolist()
+    ([8], [9, 8], [0.5, 1.0])
+    >>> memory.support(np.array([8, 7])).tolist()
+    [1, 0]
     """
 
     def __init__(self, rows: int = ROWS) -> None:
@@ -56,46 +60,39 @@ class LiveMemory:
                 self._last[one] = self.count * _WIDTH + column
         self.count += 1
 
-    def support(self, arms: NDArray[np.int64]) -> NDArray[np.int64]:
+    def support(self, arms: Ids) -> Ids:
         """How often each arm was asked."""
         if not len(self._support):
             return np.zeros(len(arms), np.int64)
         known = arms < len(self._support)
         return np.where(known, self._support[np.where(known, arms, 0)], 0)
 
-    def recall(self, history: Sequence[int], *, most: int, earlier: int) -> Recalled:
-        """What the newest places of a session's queries say.
+    def mentions(self, history: Sequence[int], *, most: int, earlier: int) -> Mentions:
+        """What stood at the newest places of a session's queries; see `SessionMemory.mentions`."""
+        last = len(history) - 1
+        places = [
+            self._places(arm, most if number == last else earlier)
+            for number, arm in enumerate(history)
+        ]
+        everywhere = np.concatenate([np.empty(0, np.int64), *places])
+        rows, columns = self._arms[(everywhere // _WIDTH) % self.rows], everywhere % _WIDTH
+        first = columns == 0  # it was asked then: what came before it stands behind it
+        before = rows[first, 1:]
+        asked = before != _NOBODY
+        near = np.concatenate([before[asked], rows[~first, 0]])
+        weights = np.broadcast_to(_WEIGHTS, before.shape)[asked]
+        weights = np.concatenate([weights, 1.0 / np.maximum(columns[~first], 1)])
+        here = places[-1] if places else everywhere
+        next_rows = self._arms[(here[here % _WIDTH == 1] // _WIDTH) % self.rows]
+        same = next_rows[:, 2] == (history[-2] if last > 0 else _NOBODY - 1)
+        return Mentions(near, weights, next_rows[:, 0], next_rows[same, 0])
 
-        Of its last query `most` places are looked at, of each one before it `earlier` places.
-        """
-        followers: dict[int, float] = defaultdict(float)
-        longer: dict[int, float] = defaultdict(float)
-        near: dict[int, float] = defaultdict(float)
-        before = history[-2] if len(history) > 1 else None
-        for number, arm in enumerate(history):
-            running = number == len(history) - 1
-            for row, column in self._places(arm, most if running else earlier):
-                if column == 0:
-                    for distance, other in enumerate(row[1:], start=1):
-                        if other != _NOBODY:
-                            near[other] += 1.0 / distance
-                    continue
-                near[row[0]] += 1.0 / column
-                if running and column == 1:
-                    followers[row[0]] += 1.0
-                    if before is not None and row[2] == before:
-                        longer[row[0]] += 1.0
-        return Recalled(followers, longer, near)
-
-    def _places(self, arm: int, most: int) -> list[tuple[list[int], int]]:
-        """The rows in which an arm stands, and where, newest first."""
-        places: list[tuple[list[int], int]] = []
-        place, oldest = self._last.get(arm, _NOBODY), max(0, self.count - self.rows) * _WIDTH
-        while place >= oldest and place != _NOBODY and len(places) < most:
-            at, column = (place // _WIDTH) % self.rows, place % _WIDTH
-            places.append((self._arms[at].tolist(), column))
-            place = int(self._links[at, column])
-        return places
+    def _places(self, arm: int, most: int) -> Ids:
+        """Where an arm stands, newest first."""
+        found = np.empty(min(most, self.count * _WIDTH), np.int64)
+        oldest = max(0, self.count - self.rows) * _WIDTH
+        newest = self._last.get(arm, _NOBODY)
+        return found[: compiled(_follow)(self._links, newest, oldest, self.rows, found)]
 
     def _grow(self) -> None:
         size = min(self.rows, max(64, 2 * len(self._arms)))
@@ -109,7 +106,7 @@ class LiveMemory:
             "rows": np.array([self.rows, self.count]),
             "arms": self._arms[:used].copy(),
             "links": self._links[:used].copy(),
-            "last": _pairs(self._last),
+            "last": np.array(sorted(self._last.items()), np.int64).reshape(-1, 2),
             "support": np.trim_zeros(self._support, "b"),
         }
 
@@ -125,11 +122,17 @@ class LiveMemory:
         return memory
 
 
+def _follow(links: Ids, place: int, oldest: int, rows: int, found: Ids) -> int:
+    """Fill in the places that links lead to, from `place` on; how many there are."""
+    count = 0
+    while place >= oldest and place >= 0 and count < len(found):
+        found[count] = place
+        count += 1
+        place = links[(place // links.shape[1]) % rows, place % links.shape[1]]
+    return count
+
+
 def _longer(rows: NDArray[np.int64], size: int, filler: int) -> NDArray[np.int64]:
     grown = np.full((size, *rows.shape[1:]), filler, np.int64)
     grown[: len(rows)] = rows
     return grown
-
-
-def _pairs(values: Mapping[int, int]) -> NDArray[np.int64]:
-    return np.array(sorted(values.items()), np.int64).reshape(-1, 2)

@@ -3,13 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.service.arrays import Arrays
-
 Floats = NDArray[np.float64]
+Fitted = dict[str, Floats]
 _DOUBT = 2.0  # how many examples the average counts for in every step of the map
 
 
-def fit(scores: Floats, came: NDArray[np.bool_]) -> Arrays:
+def fit(scores: Floats, came: NDArray[np.bool_]) -> Fitted:
     """Isotonic regression of "this candidate came next" on its score, each step drawn a little
     towards the average: a step that few examples support should not say 0 or 1.
 
@@ -37,7 +36,7 @@ def fit(scores: Floats, came: NDArray[np.bool_]) -> Arrays:
     }
 
 
-def probability(fitted: Arrays, scores: Floats) -> Floats:
+def probability(fitted: Fitted, scores: Floats) -> Floats:
     """The probability of each candidate to come next; together at most 1."""
     if fitted:
         each = np.interp(scores, fitted["score"], fitted["probability"])
