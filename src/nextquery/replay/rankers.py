@@ -1,6 +1,7 @@
 """The stream's rivals: recommenders that count earlier sessions, and learn from no outcome."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ from nextquery.memory import SessionMemory
 from nextquery.select.base import Candidates
 from nextquery.sessions import Ids
 
+_HIDDEN = 300  # more than a session remembers of its queries and of what it was shown
 _PLACES = 10_000  # newest places of a query that an n-gram looks at
 
 
@@ -16,11 +18,13 @@ class Step(NamedTuple):
     """One step of the stream: the session up to the query now running, and what is selected for it.
 
     `before` is the position in the log up to which everything may be known: the session's start.
+    `hidden` are arms that must not be recommended again: what the session was shown.
     """
 
     before: int
     history: list[int]
     selected: Candidates
+    hidden: Collection[int] = ()
 
 
 class Rival(ABC):
@@ -47,7 +51,7 @@ class Popularity(Rival):
         if step.before != self._before:
             new = self.memory.sessions.arms[self._before : step.before]
             self._counts += np.bincount(new, minlength=self.memory.arms)
-            few = min(m + 64, len(self._counts))  # no session is longer than this allows for
+            few = min(m + _HIDDEN, len(self._counts))
             top = np.argpartition(-self._counts, few - 1)[:few]
             top = top[self._counts[top] > 0]
             self._before = step.before
@@ -98,6 +102,6 @@ RIVALS: dict[str, type[Rival]] = {
 
 
 def _fresh(ranking: Ids, step: Step) -> Ids:
-    """Less what the session has asked already."""
-    kept: Ids = ranking[~np.isin(ranking, step.history)]
+    """Less what the session has asked, and what must not come again."""
+    kept: Ids = ranking[~np.isin(ranking, [*step.history, *step.hidden])]
     return kept

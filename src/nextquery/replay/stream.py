@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
+from nextquery.loop import Visit
 from nextquery.memory import Memory, SessionMemory
 from nextquery.memory.memory import SESSIONS
 from nextquery.outcomes import Learning
@@ -217,8 +218,12 @@ def _rival(work: Work, stream: Stream, options: StreamOptions, who: Contestant) 
     selections = _selections(work, stream, options, since=stream.scored_from, vectors=False)
     for session in range(stream.scored_from, stream.past.size):
         queries, before = stream.queries(session), int(stream.past.offsets[session])
+        visit = Visit()
         for end in range(1, len(queries)):
-            yield rival.rank(Step(before, queries[:end], next(selections)), LONGEST)
+            seen = () if options.repeat else visit.seen
+            ranking = rival.rank(Step(before, queries[:end], next(selections), seen), LONGEST)
+            yield ranking
+            visit = visit.after(queries[end - 1], ranking[: options.shown].tolist())
 
 
 def _ours(stream: Stream, driver: Driver, selections: Iterator[Candidates]) -> Iterator[Ids]:

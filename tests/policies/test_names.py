@@ -1,0 +1,120 @@
+"""The registry: one name is one algorithm, and a new line in it is known everywhere at once."""
+
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import nextquery as nq
+from nextquery import replay
+from nextquery.errors import InvalidInput
+from nextquery.policies.names import POLICIES, SELECTIONS, joined, policy_named, split
+from nextquery.replay.results import read_rows
+from nextquery.service.engine import Engine
+from nextquery.service.learner import rebuilt
+from nextquery.service.settings import Settings
+from nextquery.service.store import Store
+from tests.replay.worlds import small_world
+from tests.service.worlds import TEXTS, caught_up, options, small_pool
+
+
+class Clicks(nq.Policy):
+    """The candidate with most clicks so far; the first of them when there are none."""
+
+    def __init__(self, step: float = 1.0, *, seed: int = 0) -> None:
+        super().__init__(seed=seed)
+        self.step = step
+        self.clicks: dict[int, float] = {}
+
+    def _scores(self, candidates: nq.Candidates, features: Any) -> Any:
+        return np.array([self.clicks.get(arm, 0.0) for arm in candidates.arms.tolist()])
+
+    def _probabilities(self, candidates: Any, features: Any, scores: Any, rng: Any) -> Any:
+        return (np.arange(len(scores)) == np.argmax(scores)) * 1.0
+
+    def _correct(self, choice: nq.Choice, old: float | None, new: float | None) -> None:
+        clicked = self.clicks.get(choice.arm, 0.0) + self.step * ((new or 0.0) - (old or 0.0))
+        self.clicks[choice.arm] = clicked
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        return {"clicks": np.array(sorted(self.clicks.items())).reshape(-1, 2)}
+
+    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.clicks = {int(arm): float(count) for arm, count in state["clicks"]}
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(POLICIES, "clicks", Clicks)  # the one line
+
+
+def test_the_library_knows_it() -> None:
+    pool, _ = small_world()
+    rec = nq.Recommender(pool, nq.MaxUtility(k=5), nq.policy("clicks@step=2"))
+    session = rec.start("q0")
+    slate = session.recommend(3)
+    session.accept(slate[1])
+    again = rec.start("q0").recommend()
+    assert again is not None
+    assert (again.arm, again.score) == (slate[1].arm, 2.0)
+
+
+def test_both_protocols_play_it(tmp_path: Path) -> None:
+    pool, past = small_world()
+    grid = replay.Options(anchors=5, rounds=20, k=(8,), policies=("clicks", "random"))
+    rows = read_rows(replay.run_grid(pool, past, tmp_path / "a", grid, processes=1) / "results.csv")
+    ends = {row["policy"]: float(row["regret"]) for row in rows if row["round"] == "20"}
+    assert ends["clicks"] <= 20
+    stream = replay.StreamOptions(10, 5, policies=("clicks", "clicks@step=3"), k=8)
+    rows = read_rows(
+        replay.run_stream(pool, past, tmp_path / "s", stream, processes=1) / "stream.csv"
+    )
+    assert {row["policy"] for row in rows} == {"clicks", "clicks@step=3"}
+
+
+def test_the_service_serves_it(tmp_path: Path) -> None:
+    assert Settings(policy="clicks").engine_options().policy == "clicks"
+    pool = small_pool()
+    with closing(Store.open(f"sqlite:///{tmp_path / 'events.db'}")) as store:
+        with Engine.start(pool, store, options(policy="clicks")) as engine:
+            decision = engine.recommend(session_id="a", query=TEXTS[0])
+            clicked = decision.recommendations[2].arm_id
+            for _ in range(3):
+                decision = engine.recommend(session_id="b", query=TEXTS[0], m=5)
+                if clicked in [one.arm_id for one in decision.recommendations]:
+                    engine.feedback(decision_id=decision.decision_id, accepted=clicked)
+                caught_up(engine)
+            assert decision.policy == "clicks"
+        with Engine.start(pool, store, options(policy="clicks")) as engine:  # it goes on
+            policy = engine.learner.state.learnt.policy
+            assert isinstance(policy, Clicks)
+            assert policy.clicks[clicked] >= 1.0
+            assert engine.recommend(session_id="c", query=TEXTS[0]).recommendations
+        again = rebuilt(store).learnt.policy
+        assert isinstance(again, Clicks)
+        assert again.clicks == policy.clicks
+
+
+def test_a_name_is_one_algorithm_with_its_own_parameters() -> None:
+    for name in POLICIES:
+        one, other = policy_named(name), policy_named(name)
+        assert one is not other
+        assert repr(one) == repr(other)
+        assert repr(policy_named(joined(*split(name)))) == repr(one)
+    described = [repr(policy_named(name)) for name in POLICIES]
+    assert len(set(described)) == len(described)
+    assert {kind().k is None for kind in SELECTIONS.values()} == {True, False}
+
+
+def test_unknown_names_are_answered_with_the_known_ones() -> None:
+    for wrong in (lambda: nq.policy("magic"), lambda: options(policy="magic")):
+        with pytest.raises(InvalidInput, match=r"lin-ucb-memory.*clicks"):
+            wrong()
+    with pytest.raises(InvalidInput, match="no parameter 'power'"):
+        nq.policy("lin-ucb@power=3")
+    with pytest.raises(ValueError, match="clicks"):
+        Settings(policy="magic")
