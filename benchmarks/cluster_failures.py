@@ -98,7 +98,7 @@ def main() -> None:
         settings = {
             "cluster": address,
             "shards": SHARDS,
-            "policy": "most-similar",  # an answer then depends on nothing but its query
+            "policy": "most-similar-first",  # an answer then depends on nothing but its query
             "exploration": 0,
             "cache_size": 0,
             "log_level": "error",
@@ -131,7 +131,7 @@ def main() -> None:
 def answers_here(pool: Path, url: str) -> dict[str, list[int]]:
     """What the service answers to some queries when the pool is in its own process."""
     arms, store = nq.ArmPool.open(pool), Store.open(url)
-    alike = EngineOptions(policy="most-similar", exploration=0.0)
+    alike = EngineOptions(policy="most-similar-first", exploration=0.0)
     with Engine.start(arms, store, alike) as engine:
         texts = [arms.texts[i] for i in range(0, len(arms), len(arms) // QUERIES)]
         wanted = {}

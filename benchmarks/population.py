@@ -132,7 +132,7 @@ def main(arms: int = 100, rounds: int = 10_000, size: int = 500) -> None:
     figure, axes = plt.subplots(figsize=(7, 4))
     at = np.arange(1, rounds // size + 1) * size
     possible = np.empty(0)
-    for policy in ("lin-ucb-memory", "most-similar"):
+    for policy in ("lin-ucb-memory", "most-similar-first"):
         accepted, best = live(policy, arms=arms, rounds=rounds)
         means, possible = windows(accepted, size), windows(best, size)
         axes.plot(at, means, marker="o", markersize=3, label=policy)

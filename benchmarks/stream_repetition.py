@@ -2,7 +2,7 @@
 
 In real logs head queries stand very often: whoever looks at every place where a query stood before
 pays more with every session. Here is a made-up log of that kind: 3,900 queries, asked by Zipf's
-law, in sessions of two to six. The served recommender goes through the last half of it.
+law, in sessions of two to sixteen. The served recommender goes through the last half of it.
 
 ``python -m benchmarks.stream_repetition`` prints the seconds of a run, one process, for growing
 logs, the time of a step beside the physical floor (one scan of the pool's vectors, which selection
@@ -27,10 +27,10 @@ QUERIES, DIM = 3_900, 128
 
 
 def log(sessions: int, seed: int = 0) -> Sessions:
-    """Sessions of two to six queries, drawn by Zipf's law, none twice in a row."""
+    """Sessions of two to sixteen queries, drawn by Zipf's law, none twice in a row."""
     rng = np.random.default_rng(seed)
     shares = 1.0 / np.arange(1, QUERIES + 1)
-    lengths = rng.integers(2, 7, size=sessions)
+    lengths = rng.integers(2, 17, size=sessions)
     row = rng.choice(QUERIES, int(lengths.sum()), p=shares / shares.sum())
     same = np.flatnonzero(row[1:] == row[:-1]) + 1
     row[same] = (row[same] + 1) % QUERIES
@@ -71,7 +71,7 @@ def main() -> None:
     import matplotlib.pyplot as plt
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[3_200, 6_400, 12_800, 25_600])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1_600, 3_200, 6_400, 12_800])
     parser.add_argument("--policy", default="lin-ucb-memory")
     args = parser.parse_args()
     pool = vectors()

@@ -25,7 +25,7 @@ from nextquery.service.store import Store
 from tests.service.worlds import TEXTS, caught_up, options, small_pool, until
 
 SHARDS, HELD = 3, range(20, 40)  # the arms of the second shard
-SIMILAR = {"policy": "most-similar"}  # an answer then depends on nothing but its query
+SIMILAR = {"policy": "most-similar-first"}  # an answer then depends on nothing but its query
 
 
 @pytest.fixture(scope="module")
