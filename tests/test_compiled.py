@@ -51,7 +51,7 @@ def answers(folder: Path, *, at: float = 0.0, pause: float = 0.0) -> list[str]:
 
     def run(kind: str) -> str:
         command = [sys.executable, "process.py", kind, str(at), str(pause)]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         return done.stdout.strip() or f"{done.returncode}: {done.stderr}"
 
     with ThreadPoolExecutor() as threads:

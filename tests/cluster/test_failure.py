@@ -86,13 +86,15 @@ def test_killed_in_the_middle_of_a_stream(patient: Pair) -> None:
 
 def test_killed_while_it_computes(patient: Pair) -> None:
     pid = pid_of(patient.there, 0)
-    threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
+    killer = threading.Timer(0.3, os.kill, (pid, signal.SIGKILL))
+    killer.start()
 
     def slow(part, seconds):  # type: ignore[no-untyped-def]
         time.sleep(seconds)
         return part.first, len(part.rows)
 
     assert patient.there.on_every_shard(slow, 2.0) == [(0, 20), (20, 20), (40, 20)]
+    killer.join()
     assert pid_of(patient.there, 0) != pid
 
 

@@ -29,7 +29,7 @@ def train(*arguments: str, **options: Any) -> subprocess.Popen[str]:
 
 
 def told(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    said, errors = process.communicate(timeout=300)
+    said, errors = process.communicate()
     return process.returncode, said, errors
 
 
@@ -66,7 +66,7 @@ def test_killed_and_started_again_gives_the_same_encoder(
                 if line.startswith(f"{stage}  step {step} "):
                     process.send_signal(signal.SIGKILL)
                     break
-            assert process.wait(timeout=200) == -signal.SIGKILL, "".join(seen)
+            assert process.wait() == -signal.SIGKILL, "".join(seen)
         assert not (tmp_path / "again").exists()
         if stage == "contrastive":  # the first kill's stage went on where it stood
             assert not any(line.startswith("masked-lm  step 0 ") for line in seen)
@@ -121,7 +121,7 @@ def without_torch(*arguments: str) -> str:
     blocked = "import sys; sys.modules.update(torch=None, transformers=None); "
     program = blocked + "from nextquery.cli import main; main()"
     command = [sys.executable, "-W", "error", "-c", program, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

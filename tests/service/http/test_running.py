@@ -65,7 +65,7 @@ def test_schemathesis_finds_no_5xx(running: ServiceProcess, mode: GenerationMode
 
 def raw(service: ServiceProcess, sent: bytes, *, hang_up: bool = False) -> bytes:
     """The first bytes that come back for these."""
-    with socket.create_connection(("127.0.0.1", service.port), timeout=200) as connection:
+    with socket.create_connection(("127.0.0.1", service.port)) as connection:
         connection.sendall(sent)
         if hang_up:
             connection.shutdown(socket.SHUT_WR)
@@ -225,7 +225,7 @@ def test_what_cannot_be_served_is_refused(
         with pytest.raises(InvalidInput, match=word):
             CliRunner().invoke(cli.app, ["serve", *arguments], catch_exceptions=False)
     command = [sys.executable, "-m", "nextquery", "serve", pool, "--port", "x"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 3
     assert "Traceback" not in done.stderr
 
