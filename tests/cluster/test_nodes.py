@@ -14,7 +14,7 @@ ANCHORS = np.random.default_rng(5).normal(size=(4, DIM))
 def test_a_lost_node(cluster: str) -> None:
     """Its shards start again on the other node; every answer meanwhile is complete."""
     with second_node(cluster) as node:
-        both = pair(shards=4, deadline=120)
+        both = pair(shards=4)
         both.remove([3, 33])
         wanted = both.here.nearest(ANCHORS, 15)
         same(wanted, both.there.nearest(ANCHORS, 15))
