@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run play test lint reproduce bench soak screenshots chromium clean
+.PHONY: run play test pytest lint style types reproduce bench soak screenshots chromium clean
 
 run: pools/sample/manifest.json  ## make a pool of the built-in sample and serve it on localhost
 	$(BIN)/nextquery serve pools/sample --store sqlite:///pools/sample.db
@@ -14,18 +14,25 @@ play: pools/sample/manifest.json  ## play the closed loop on the sample, without
 pools/sample/manifest.json: | .venv/ready
 	$(BIN)/nextquery ingest sample --out pools/sample
 
-test: lint chromium  ## lint, types, and every test
-	$(BIN)/pytest --numprocesses 2 --dist loadscope --max-worker-restart 0
+test: style chromium  ## lint, types, and every test; the types are checked beside the tests
+	@$(MAKE) --no-print-directory --jobs 2 types pytest
 	@command -v chromium >/dev/null || echo "NOTE: no Chromium here and none could be installed, so the browser tests of the page did NOT run."
+
+pytest: .venv/ready
+	$(BIN)/pytest --numprocesses 2 --dist loadscope --max-worker-restart 0
 
 chromium:  # the browser of the page's tests
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } || \
 	  echo "NOTE: no Chromium here and none could be installed: the browser tests of the page will not run."
 
-lint: .venv/ready
+lint: style types
+
+style: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: .venv/ready
 	$(BIN)/mypy
 
 reproduce: .venv/ready  ## the paper's numbers, then its whole evaluation on the built-in sample

@@ -31,7 +31,7 @@ class Postgres:
         """Start it, from a new process each time (the wheel asks for that); its URL."""
         command = [sys.executable, "-c", _START, str(self.folder)]
         for _ in range(20):  # after a kill the old shared memory is not free at once
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode == 0:
                 return done.stdout.split()[-1]
             time.sleep(0.5)
@@ -44,14 +44,14 @@ class Postgres:
             for process in [*main.children(recursive=True), main]:
                 with suppress(psutil.NoSuchProcess):  # children come and go
                     process.kill()
-            psutil.wait_procs([main], timeout=20)
+            psutil.wait_procs([main], timeout=600)
 
     def stop(self) -> None:
         """Ask it to finish."""
         main = self._main()
         if main is not None:
             os.kill(main.pid, signal.SIGINT)
-            psutil.wait_procs([main], timeout=20)
+            psutil.wait_procs([main], timeout=600)
 
     def _main(self) -> psutil.Process | None:
         try:

@@ -8,6 +8,7 @@ Afterwards the log is held against everything the clients were told.
 """
 
 import argparse
+import math
 import random
 import sys
 import tempfile
@@ -30,6 +31,14 @@ TIMEOUT_S = 1.0  # short, so that time-outs and late clicks happen
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True)
+class Enough:
+    """When a soak ends: after so many seconds, or after so many kills of each kind."""
+
+    seconds: float = math.inf
+    kills: float = math.inf
+
+
 @dataclass
 class Driver:
     """One client that never rests.
@@ -40,21 +49,21 @@ class Driver:
     client : without retries: this class tries again itself and counts.
     texts : queries to issue.
     seen : where everything it was told is kept.
-    end : when to stop.
+    over : set when to stop.
     """
 
     number: int
     client: nq.Client
     texts: list[str]
     seen: Seen
-    end: float
+    over: threading.Event
 
     def run(self) -> None:
-        """Recommend and send feedback until the time is over."""
+        """Recommend and send feedback until told to stop."""
         rng = random.Random(self.number)
         late: deque[tuple[float, str, int | None]] = deque()
         request = 0
-        while time.monotonic() < self.end:
+        while not self.over.is_set():
             request += 1
             arms, decision = self.recommend(f"c{self.number}-{request}", rng.choice(self.texts))
             if decision is not None:
@@ -86,7 +95,7 @@ class Driver:
 
     def _until(self, call: Callable[[], _T]) -> _T | None:
         """The answer of a call, repeated while the service is away; None: there was none."""
-        while time.monotonic() < self.end:
+        while not self.over.is_set():
             try:
                 return call()
             except StoreUnavailable:
@@ -105,20 +114,21 @@ def soak(
     folder: Path,
     *,
     database: str,
-    seconds: float,
+    enough: Enough,
     workers: int = 1,
     clients: int = 6,
     seed: int = 0,
 ) -> dict[str, object]:
-    """Drive, kill and restart for so long; then what was done and what was wrong."""
+    """Drive, kill and restart until it is enough; then what was done and what was wrong."""
     postgres = Postgres(folder / "postgres") if database == "postgres" else None
-    store = postgres.start() if postgres else f"sqlite:///{folder / 'soak.db'}"
     settings = {"timeout_s": TIMEOUT_S, "workers": workers, "log_level": "warning"}
     settings |= {"snapshot_every": 500, "warm_sessions": 200}
-    service = ServiceProcess(pool, store, settings=settings, log=folder / "service.log")
+    service = ServiceProcess(pool, "", settings=settings, log=folder / "service.log")
     try:
+        store = postgres.start() if postgres else f"sqlite:///{folder / 'soak.db'}"
+        service.store = store
         service.start()
-        seen, kills = _drive(pool, service, postgres, seconds, clients, random.Random(seed))
+        seen, kills = _drive(pool, service, postgres, enough, clients, random.Random(seed))
         code = service.stop()
         wrong = [] if code == 0 else [f"the last stop ended with code {code}"]
         opened = Store.open(store, create=False)
@@ -145,43 +155,57 @@ def _drive(
     pool: Path,
     service: ServiceProcess,
     postgres: Postgres | None,
-    seconds: float,
+    enough: Enough,
     clients: int,
     rng: random.Random,
 ) -> tuple[Seen, dict[str, int]]:
     """The load and the kills: what the clients were told, and how many there were of each."""
     arms = nq.ArmPool.open(pool)
     texts = [arms.texts[i] for i in rng.sample(range(len(arms)), min(500, len(arms)))]
-    seen, end = Seen(), time.monotonic() + seconds
+    seen, over = Seen(), threading.Event()
     drivers = [
-        Driver(i, nq.Client(service.url, retries=0, timeout=10), texts, seen, end)
+        Driver(i, nq.Client(service.url, retries=0, timeout=10), texts, seen, over)
         for i in range(clients)
     ]
     threads = [threading.Thread(target=driver.run, daemon=True) for driver in drivers]
-    kills = {"service": 0, "database": 0}
+    kills = {"service": 0, "database": 0} if postgres else {"service": 0}
+    began = time.monotonic()
     for thread in threads:
         thread.start()
-    while time.monotonic() < end - 1:
-        before = len(seen.answered)
-        time.sleep(rng.uniform(0.3, 1.5))
-        while len(seen.answered) < before + 10 and time.monotonic() < end:
-            time.sleep(0.05)  # a kill must hit work, not an idle process
-        turn = kills["service"] + kills["database"]
-        if postgres and (turn == 0 or rng.random() < 0.4):
-            postgres.kill()
-            kills["database"] += 1
-            if turn and rng.random() < 0.5:
-                service.kill()  # both at once, as when the machine goes down
-            postgres.start()
-        else:
-            service.kill()
-        if service.process is None:
-            kills["service"] += 1
-            service.start()
-    for thread, driver in zip(threads, drivers, strict=True):
-        thread.join(timeout=60)
-        driver.client.close()
+    try:
+        while True:
+            before = len(seen.answered)
+            time.sleep(rng.uniform(0.3, 1.5))
+            while len(seen.answered) < before + 10 and time.monotonic() < began + enough.seconds:
+                time.sleep(0.05)  # a kill must hit work, not an idle process
+            spent = time.monotonic() - began
+            if min(kills.values()) >= enough.kills or spent >= enough.seconds - 1:
+                break
+            _kill_one(service, postgres, kills, rng)
+    finally:
+        over.set()
+        for thread, driver in zip(threads, drivers, strict=True):
+            thread.join()
+            driver.client.close()
     return seen, kills
+
+
+def _kill_one(
+    service: ServiceProcess, postgres: Postgres | None, kills: dict[str, int], rng: random.Random
+) -> None:
+    """Kill the service, the database or both, and start them again."""
+    turn = sum(kills.values())
+    if postgres and (turn == 0 or rng.random() < 0.4):
+        postgres.kill()
+        kills["database"] += 1
+        if turn and rng.random() < 0.5:
+            service.kill()  # both at once, as when the machine goes down
+        postgres.start()
+    else:
+        service.kill()
+    if service.process is None:
+        kills["service"] += 1
+        service.start()
 
 
 def main() -> None:
@@ -199,7 +223,7 @@ def main() -> None:
             options.pool,
             Path(folder),
             database=options.store,
-            seconds=options.seconds,
+            enough=Enough(seconds=options.seconds),
             workers=options.workers,
             clients=options.clients,
             seed=options.seed,

@@ -23,6 +23,27 @@ settings.load_profile("repeatable")
 
 
 _TOGETHER = ("tests/cluster", "tests/encode/train")
+# What takes tens of seconds, longest first: begun last, one of them would keep all others waiting.
+_LONGEST = (
+    *_TOGETHER,
+    "tests/service/http/test_running.py",
+    "tests/cli/test_replay.py",
+    "tests/test_ingest.py",
+    "tests/test_examples.py",
+    "tests/service/test_kill.py",
+    "tests/test_recommender.py",
+    "tests/cli/test_commands.py",
+    "tests/service/http/test_soak.py",
+    "tests/service/page",
+)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        long = (at for at, begins in enumerate(_LONGEST) if item.nodeid.startswith(begins))
+        return next(long, len(_LONGEST))
+
+    items.sort(key=place)
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
@@ -35,6 +56,7 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    config.option.loadscopereorder = False  # the order is that of _LONGEST
     return ByFile(config, log)
 
 

@@ -18,9 +18,9 @@ from nextquery import cli, datasets
 from tests.logs_for_tests import pets
 
 
-def run(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", "-m", "nextquery", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -152,13 +152,15 @@ def test_interrupted_leaves_the_old_pool(
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stderr is not None
-        for line in process.stderr:
-            if line.startswith("collect"):
-                break
-        time.sleep(0.5)
-        process.send_signal(number)
+        try:
+            for line in process.stderr:
+                if line.startswith("collect"):
+                    break
+            time.sleep(0.5)  # so that it is in the middle of it
+        finally:
+            process.send_signal(number)
         said = process.stderr.read()
-        assert process.wait(timeout=200) == code, said
+        assert process.wait() == code, said
     assert "untouched" in said or number != signal.SIGINT
     assert not list((tmp_path / ".pool.work").glob(".nextquery-scratch-*"))
     assert sorted(os.listdir(tmp_path / "pool")) == before

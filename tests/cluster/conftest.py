@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nextquery.cluster import connect
+from nextquery.cluster import connect, shards
+from tests.cluster.nodes import NOT_NICE
+from tests.cluster.worlds import PATIENCE
 
 # isort: split
 import ray  # after nextquery.cluster, which sets its mode of authentication
@@ -30,16 +32,15 @@ def cluster() -> str:
     os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     # A node counts as lost after five checks that fail: 15 s by default, soon enough here.
     noticed_soon = {"RAY_health_check_period_ms": "300"}
-    # Ray's workers are nice to others, and starve where two processes run tests.
-    as_the_tests = {"RAY_worker_niceness": "0"}
     head = subprocess.Popen(
         [sys.executable, "-c", _HEAD],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, **noticed_soon, **as_the_tests},
+        env={**os.environ, **noticed_soon, **NOT_NICE},
     )
     _heads.append(head)
+    shards._STARTING = PATIENCE
     assert head.stdout is not None
     address = head.stdout.readline().strip()
     assert address, "no Ray could be started"

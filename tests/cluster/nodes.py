@@ -12,14 +12,18 @@ import psutil
 
 from nextquery.cluster.connection import alive_nodes
 
+# Ray's workers are nice to others, and starve where others are busy.
+NOT_NICE = {"RAY_worker_niceness": "0"}
+
 
 @contextmanager
 def second_node(cluster: str, *further: str, cpus: int = 1) -> Iterator["subprocess.Popen[bytes]"]:
     """A node that joined the cluster here, as another machine would; it is killed at the end."""
     command = [str(Path(sys.executable).parent / "ray"), "start", "--address", cluster, "--block"]
     options = ["--num-cpus", str(cpus), "--object-store-memory", str(80 << 20)]
+    quiet = subprocess.DEVNULL
     with subprocess.Popen(
-        [*command, *options, *further], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*command, *options, *further], stdout=quiet, stderr=quiet, env={**os.environ, **NOT_NICE}
     ) as node:
         try:
             while nodes_alive() < 2:

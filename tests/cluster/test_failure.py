@@ -18,7 +18,17 @@ import nextquery as nq
 from nextquery.cluster import RayArmPool
 from nextquery.cluster.shards import Shards
 from nextquery.errors import ClusterUnavailable, StorageError
-from tests.cluster.worlds import ARMS, DIM, TEXTS, Pair, pair, same, same_candidates, vectors
+from tests.cluster.worlds import (
+    ARMS,
+    DIM,
+    PATIENCE,
+    TEXTS,
+    Pair,
+    pair,
+    same,
+    same_candidates,
+    vectors,
+)
 from tests.service.worlds import until
 
 ANCHORS = np.random.default_rng(5).normal(size=(4, DIM)) + 0.2
@@ -86,13 +96,15 @@ def test_killed_in_the_middle_of_a_stream(patient: Pair) -> None:
 
 def test_killed_while_it_computes(patient: Pair) -> None:
     pid = pid_of(patient.there, 0)
-    threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
+    killer = threading.Timer(0.3, os.kill, (pid, signal.SIGKILL))
+    killer.start()
 
     def slow(part, seconds):  # type: ignore[no-untyped-def]
         time.sleep(seconds)
         return part.first, len(part.rows)
 
     assert patient.there.on_every_shard(slow, 2.0) == [(0, 20), (20, 20), (40, 20)]
+    killer.join()
     assert pid_of(patient.there, 0) != pid
 
 
@@ -160,7 +172,8 @@ def test_refused_by_default(cluster: str) -> None:
 
 def test_saved_anew_replaced_and_lost_files(cluster: str, tmp_path: Path) -> None:
     """A shard that starts again finds its rows in the newest file, and takes no others for them."""
-    with RayArmPool.from_vectors(TEXTS, vectors(), shards=1, path=tmp_path) as pool:
+    layout: dict[str, Any] = {"shards": 1, "path": tmp_path, "deadline": PATIENCE}
+    with RayArmPool.from_vectors(TEXTS, vectors(), **layout) as pool:
         pool.add(["new"], ANCHORS[:1])
         wanted = pool.nearest(ANCHORS, 9)
         assert wanted[0][0, 0] == ARMS

@@ -20,6 +20,7 @@ from nextquery.cluster import RayArmPool, greedi
 from nextquery.errors import ClusterUnavailable, InvalidInput
 from nextquery.select.max_utility import UTILITIES
 from tests.cluster.one_process import in_one_process
+from tests.cluster.worlds import PATIENCE
 
 N, DIM = 48, 6
 TEXTS = [f"query {i}" for i in range(N)]
@@ -47,7 +48,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pools(cluster: str, folder: Path) -> Iterator[dict[str, RayArmPool]]:
-    opened = {name: RayArmPool.open(folder, bounds=ends) for name, ends in LAYOUTS.items()}
+    opened = {
+        name: RayArmPool.open(folder, bounds=ends, deadline=PATIENCE)
+        for name, ends in LAYOUTS.items()
+    }
     yield opened
     for pool in opened.values():
         pool.close()

@@ -14,27 +14,25 @@ ANCHORS = np.random.default_rng(5).normal(size=(4, DIM))
 def test_a_lost_node(cluster: str) -> None:
     """Its shards start again on the other node; every answer meanwhile is complete."""
     with second_node(cluster) as node:
-        both = pair(shards=4, deadline=120)
-        both.remove([3, 33])
-        wanted = both.here.nearest(ANCHORS, 15)
-        same(wanted, both.there.nearest(ANCHORS, 15))
-        there = [shard.node for shard in both.there.whereabouts()]
-        assert len(set(there)) == 2
-        killer = threading.Timer(0.3, kill, (node.pid,))
-        killer.start()
-        while killer.is_alive():
-            same(wanted, both.there.nearest(ANCHORS, 15))
-        same(wanted, both.there.nearest(ANCHORS, 15))
-        (left,) = {shard.node for shard in both.there.whereabouts()}
-        assert left in there
-        both.there.close()
+        both = pair(shards=4)
+        with both.there as pool:
+            both.remove([3, 33])
+            wanted = both.here.nearest(ANCHORS, 15)
+            same(wanted, pool.nearest(ANCHORS, 15))
+            there = [shard.node for shard in pool.whereabouts()]
+            assert len(set(there)) == 2
+            killer = threading.Timer(0.3, kill, (node.pid,))
+            killer.start()
+            while killer.is_alive():
+                same(wanted, pool.nearest(ANCHORS, 15))
+            same(wanted, pool.nearest(ANCHORS, 15))
+            (left,) = {shard.node for shard in pool.whereabouts()}
+            assert left in there
 
 
 def test_a_node_without_memory_to_offer_gets_no_shard(cluster: str) -> None:
     """So one keeps them from the head, or from a small machine that only asks."""
-    with second_node(cluster, "--memory", "1000"):
-        both = pair(shards=4)
+    with second_node(cluster, "--memory", "1000"), pair(shards=4).there as pool:
         assert len(nodes_with_room()) == 1
-        (held,) = {shard.node for shard in both.there.whereabouts()}
+        (held,) = {shard.node for shard in pool.whereabouts()}
         assert held == nodes_with_room()[0]["NodeID"]
-        both.there.close()

@@ -102,14 +102,14 @@ def test_selections_are_the_single_pools(whole: Pair, selector: nq.Selector) -> 
 @pytest.mark.parametrize("shards", [4, 6, 7])
 def test_so_are_they_in_every_other_number_of_shards(cluster: str, shards: int) -> None:
     both = pair(shards=shards)
-    both.remove([2, 30])
-    anchors = np.random.default_rng(1).normal(size=(6, DIM)) + 0.2
-    same(*(pool.nearest(anchors, 9) for pool in both))
-    for selector in SELECTORS:
-        chosen = (selector.select_many(p, anchors, rng=np.random.default_rng(2)) for p in both)
-        for mine, theirs in zip(*chosen, strict=True):
-            same_candidates(mine, theirs)
-    both.there.close()
+    with both.there:
+        both.remove([2, 30])
+        anchors = np.random.default_rng(1).normal(size=(6, DIM)) + 0.2
+        same(*(pool.nearest(anchors, 9) for pool in both))
+        for selector in SELECTORS:
+            chosen = (selector.select_many(p, anchors, rng=np.random.default_rng(2)) for p in both)
+            for mine, theirs in zip(*chosen, strict=True):
+                same_candidates(mine, theirs)
 
 
 def test_fewer_arms_than_shards_and_none_at_all(cluster: str) -> None:
@@ -220,7 +220,7 @@ def test_closed_by_another_thread(cluster: str) -> None:
         searches = [threads.submit(search) for _ in range(3)]
         time.sleep(0.3)
         pool.close()
-        assert all(isinstance(one.exception(60), InvalidInput) for one in searches)
+        assert all(isinstance(one.exception(), InvalidInput) for one in searches)
 
 
 @pytest.mark.parametrize(
@@ -280,14 +280,14 @@ def test_shards_search_on_processors(whole: Pair) -> None:
 
 def test_bounds_for_all_anchors_and_empty_sets(cluster: str) -> None:
     both = pair(shards=2)
-    anchors = np.random.default_rng(1).normal(size=(1030, DIM))  # more than one request
-    same(*(pool.nearest(anchors, 3, at_least=[0.3]) for pool in both))
-    several: list[list[Any]] = [[[1, 2], []], [[], []], []]
-    for sets in several:
-        wanted, got = (pool.rows_of(sets) for pool in both)
-        assert len(wanted) == len(got)
-        assert all(np.array_equal(*rows) for rows in zip(wanted, got, strict=True))
-    for pool in both:
-        with pytest.raises(InvalidInput, match="2 of them for 1030 anchors"):
-            pool.nearest(anchors, 3, at_least=[0.1, 0.2])
-    both.there.close()
+    with both.there:
+        anchors = np.random.default_rng(1).normal(size=(1030, DIM))  # more than one request
+        same(*(pool.nearest(anchors, 3, at_least=[0.3]) for pool in both))
+        several: list[list[Any]] = [[[1, 2], []], [[], []], []]
+        for sets in several:
+            wanted, got = (pool.rows_of(sets) for pool in both)
+            assert len(wanted) == len(got)
+            assert all(np.array_equal(*rows) for rows in zip(wanted, got, strict=True))
+        for pool in both:
+            with pytest.raises(InvalidInput, match="2 of them for 1030 anchors"):
+                pool.nearest(anchors, 3, at_least=[0.1, 0.2])

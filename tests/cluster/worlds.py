@@ -36,10 +36,14 @@ class Pair(NamedTuple):
             pool.add(texts, rows)
 
 
-def pair(**layout: Any) -> Pair:
+PATIENCE = 600.0  # a shard that fell may be back as late as it likes: the machine may be busy
+
+
+def pair(*, deadline: float = PATIENCE, **layout: Any) -> Pair:
     rows = vectors()
     return Pair(
-        nq.ArmPool.from_vectors(TEXTS, rows), RayArmPool.from_vectors(TEXTS, rows, **layout)
+        nq.ArmPool.from_vectors(TEXTS, rows),
+        RayArmPool.from_vectors(TEXTS, rows, deadline=deadline, **layout),
     )
 
 

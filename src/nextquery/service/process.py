@@ -13,6 +13,8 @@ from typing import IO
 
 from nextquery.errors import StoreUnavailable
 
+_STOP_S = 120  # it drains and snapshots; what takes longer is killed, and that is an error
+
 
 class ServiceProcess:
     """`nextquery serve` as a context manager.
@@ -65,15 +67,25 @@ class ServiceProcess:
         )
         if not isinstance(errors, int):
             errors.close()
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        try:
+            if self._greeted(self.process):
+                return self
+            self.process.wait()
+        except BaseException:  # who waits here may be interrupted, and has nothing to stop yet
+            self.kill()
+            raise
+        said = "" if self.log is None else f": {self.log.read_text()[-2000:]}"
+        raise StoreUnavailable(f"the service ended with code {self.process.returncode}{said}")
+
+    def _greeted(self, process: "subprocess.Popen[str]") -> bool:
+        """Whether it says where it listens; else it ended."""
+        assert process.stdout is not None
+        for line in process.stdout:
             if line.startswith("serving "):
                 self.port = int(line.split("http://127.0.0.1:")[1].split()[0])
             if line.startswith("then: "):  # the last line of the greeting
-                return self
-        self.process.wait()
-        said = "" if self.log is None else f": {self.log.read_text()[-2000:]}"
-        raise StoreUnavailable(f"the service ended with code {self.process.returncode}{said}")
+                return True
+        return False
 
     def kill(self) -> None:
         """SIGKILL, to every worker, as a power cut would."""
@@ -89,11 +101,14 @@ class ServiceProcess:
             return 0
         with process:
             if process.poll() is None:
-                if number == signal.SIGKILL:
-                    os.killpg(process.pid, number)
-                else:
-                    process.send_signal(number)
-            return process.wait(timeout=60)
+                try:
+                    if number != signal.SIGKILL:
+                        process.send_signal(number)
+                        return process.wait(timeout=_STOP_S)
+                finally:
+                    if process.returncode is None:
+                        os.killpg(process.pid, signal.SIGKILL)
+            return process.wait()
 
     def __enter__(self) -> "ServiceProcess":
         return self.start()

@@ -34,7 +34,9 @@ from nextquery.service.shards import leave
 from nextquery.service.store import Store
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # what workers share; prometheus-client reads the name too
+_READY = "ready-"  # with its process number: a file there of each worker that can answer
 _DRAIN_S = 10  # how long a stop waits for requests that were begun
+_HUNG_S = 30  # a worker that gives no sign for so long is replaced; a busy machine may need seconds
 Tell = Callable[[str], None]
 OpenPool = Callable[[Settings], ArmPool]
 
@@ -117,8 +119,15 @@ def _run_workers(
         several = Multiprocess(config, sockets=[listening])
         _when_asked_to_stop(several.should_exit.set)
         json_log.start(level=settings.log_level, messages=settings.log_queries)
-        for line in said:
-            tell(line)
+
+        def greet() -> None:
+            while not any(Path(folder).glob(f"{_READY}*")):
+                if several.should_exit.wait(0.05):
+                    return
+            for line in said:
+                tell(line)
+
+        threading.Thread(target=greet, daemon=True).start()
         several.run()
 
 
@@ -138,9 +147,9 @@ def worker() -> FastAPI:
     engine = Engine.start(pool, store, settings.engine_options())
     ring = KeyRing(store)
     keys = ring if settings.keys == "on" else None
-    return create_app(
-        engine, settings, keys=keys, watched=ring if settings.keys == "auto" else None
-    )
+    app = create_app(engine, settings, keys=keys, watched=ring if settings.keys == "auto" else None)
+    (Path(os.environ[_FOLDER]) / f"{_READY}{os.getpid()}").touch()
+    return app
 
 
 def keys_needed(settings: Settings, ring: KeyRing) -> KeyRing | None:
@@ -212,6 +221,7 @@ def _config(app: Any, **more: Any) -> uvicorn.Config:
         ws="none",
         lifespan="on",
         timeout_graceful_shutdown=_DRAIN_S,
+        timeout_worker_healthcheck=_HUNG_S,
         **more,
     )
 

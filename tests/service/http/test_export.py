@@ -86,7 +86,7 @@ def test_the_commands(told: dict[str, Any], store: Store, tmp_path: Path) -> Non
     assert len(ubi.splitlines()) == 3 + 8 + 1
     run("export", "--store", url, "--format", "parquet", "--out", str(tmp_path / "x.pq"))
     command = [sys.executable, "-m", "nextquery", "export", "--store", url, "--format", "parquet"]
-    piped = subprocess.run(command, capture_output=True, timeout=200, check=True).stdout
+    piped = subprocess.run(command, capture_output=True, check=True).stdout
     assert pq.read_table(io.BytesIO(piped)).equals(pq.read_table(tmp_path / "x.pq"))
     assert sorted(path.name for path in tmp_path.glob("*x.pq*")) == ["x.pq"]
     with pytest.raises(InvalidInput, match="ubi, parquet"):

@@ -24,7 +24,8 @@ from tests.logs_for_tests import pets
 SCRIPT = "<script>alert('stored')</script> cat"
 HEBREW = "מזון לחתולים בוגרים"
 Open = Callable[..., Page]
-expect.set_options(timeout=30_000)  # where two processes run tests, a page may have to wait
+WAIT_MS = 200_000  # a busy machine may need long; what never comes is told by then
+expect.set_options(timeout=WAIT_MS)
 
 
 def strange(path: Path) -> Path:
@@ -90,7 +91,7 @@ def open_page(browser: Browser) -> Iterator[Open]:
         context = browser.new_context(**{"viewport": size, **how})  # type: ignore[arg-type]
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(WAIT_MS)
 
         def said(message: ConsoleMessage) -> None:
             if message.type == "error" and complain:  # refused requests are told here too

@@ -1,6 +1,6 @@
 """Explore, as a person does: type, arrow, Enter, tap, step back, the map."""
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from nextquery.service.process import ServiceProcess
 from nextquery.service.store import Store
@@ -12,6 +12,14 @@ def ask(page: Page, query: str) -> None:
     page.locator("#box").press("Enter")
     expect(page.locator("#slate-title q")).to_have_text(query)
     expect(page.locator(".card, #cards [data-state=none]").first).to_be_visible()
+
+
+def still(page: Page) -> Locator:
+    """The map of the query that is asked now, once its points have come to rest."""
+    query = page.locator("#slate-title q").inner_text()
+    canvas = page.locator(f'#map canvas[data-still][aria-label*="around {query},"]')
+    expect(canvas).to_be_visible()
+    return canvas
 
 
 def test_by_keyboard_alone(service: ServiceProcess, open_page: Open) -> None:
@@ -64,17 +72,13 @@ def test_a_pick_and_what_is_typed_instead_are_in_the_log(
 def test_a_point_of_the_map_is_asked(service: ServiceProcess, open_page: Open) -> None:
     page = open_page(service.url)
     ask(page, "horse food")
-    canvas = page.locator("#map canvas")
-    expect(canvas).to_be_visible()
-    page.wait_for_timeout(600)  # the points come to rest
-    canvas.focus()
+    still(page).focus()
     page.keyboard.press("ArrowRight")
     text = page.locator(".tip strong").inner_text()
     page.keyboard.press("Enter")
     expect(page.locator("#slate-title q")).to_have_text(text)
     expect(page.locator("#trail li")).to_have_count(2)
-    page.wait_for_timeout(600)
-    frame = canvas.bounding_box()
+    frame = still(page).bounding_box()
     assert frame is not None
     for at in range(400):  # a mouse that looks for any point, and takes it
         x, y = 20 + (at * 37) % (frame["width"] - 40), 20 + (at * 53) % (frame["height"] - 40)
@@ -95,10 +99,8 @@ def test_a_phone(service: ServiceProcess, open_page: Open) -> None:
     expect(page.locator(".card")).to_have_count(5)
     page.locator(".card").nth(2).tap()
     expect(page.locator("#trail li")).to_have_count(2)
-    expect(page.locator("#map canvas")).to_be_visible()
-    canvas = page.locator("#map canvas")
+    canvas = still(page)
     canvas.scroll_into_view_if_needed()
-    page.wait_for_timeout(600)
     frame = canvas.bounding_box()
     assert frame is not None
     for at in range(200):  # a finger that looks for any point: it reads first, a button takes
@@ -111,9 +113,10 @@ def test_a_phone(service: ServiceProcess, open_page: Open) -> None:
     page.locator(".tip button").tap()
     expect(page.locator("#slate-title q")).to_have_text(text)
     expect(page.locator("#trail li")).to_have_count(3)
-    for view in ("explore", "learning", "operate"):
+    views = {"explore": ".card", "learning": "#live .figures", "operate": "#operating table"}
+    for view, there in views.items():
         page.locator(f"[data-view={view}]").tap()
-        page.wait_for_timeout(300)
+        expect(page.locator(there).first).to_be_visible()
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= 390, f"{view} is {wide} wide"
     page.locator("[data-view=explore]").tap()

@@ -8,23 +8,23 @@ from playwright.sync_api import Route, expect
 import nextquery as nq
 from nextquery.service.process import ServiceProcess
 from tests.service.page.conftest import Open
+from tests.service.worlds import until
 
 
 def test_a_killed_service_comes_back(page_pool: Path, tmp_path: Path, open_page: Open) -> None:
-    service = ServiceProcess(page_pool, f"sqlite:///{tmp_path / 'events.db'}").start()
-    page = open_page(service.url, complain=False)
-    page.locator(".chip").first.click()
-    expect(page.locator(".card").first).to_be_visible()
-    page.wait_for_selector("#map[data-points]")
-    service.kill()
-    page.locator(".card").nth(1).click()
-    expect(page.locator("#cards [data-state=down]")).to_contain_text("Nothing is lost")
-    service.start()
-    expect(page.locator(".card").first).to_be_visible(timeout=30_000)
-    expect(page.locator("#trail li")).to_have_count(2)
-    with nq.Client(service.url) as client:
-        assert client.stats()["totals"]["accepted"] == 1  # the pick was told once it was back
-    service.stop()
+    with ServiceProcess(page_pool, f"sqlite:///{tmp_path / 'events.db'}") as service:
+        page = open_page(service.url, complain=False)
+        page.locator(".chip").first.click()
+        expect(page.locator(".card").first).to_be_visible()
+        page.wait_for_selector("#map[data-points]")
+        service.kill()
+        page.locator(".card").nth(1).click()
+        expect(page.locator("#cards [data-state=down]")).to_contain_text("Nothing is lost")
+        service.start()
+        expect(page.locator(".card").first).to_be_visible()
+        expect(page.locator("#trail li")).to_have_count(2)
+        with nq.Client(service.url, timeout=60) as client:  # the pick was told once it was back
+            assert until(lambda: client.stats()["totals"]["accepted"] == 1)
 
 
 def test_a_slow_answer(service: ServiceProcess, open_page: Open) -> None:

@@ -68,6 +68,7 @@ export class MapView {
     const best = this.points.filter((point) => point.rank).map((point) => point.text);
     this.canvas.setAttribute("aria-label", `Map of ${this.points.length} candidates around ${answer.query.text}, after ${answer.trail.length} earlier queries. On the cards: ${best.join("; ")}. Arrow keys walk through the points, Enter asks one.`);
     this.host.dataset.points = this.points.length;
+    delete this.canvas.dataset.still;
     this.canvas.classList.remove("old");
     this.later();
   }
@@ -145,6 +146,7 @@ export class MapView {
     }
     if (!walked) this.walk(pen, width, height, { ink, paper });
     if (share < 1) this.later();
+    else this.canvas.dataset.still = ""; // what a finger aims at stays there
   }
 
   /** The session so far, as a line that ends at the query now running. */
