@@ -1,5 +1,6 @@
 """The registry: one name is one algorithm, and a new line in it is known everywhere at once."""
 
+import re
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ import nextquery as nq
 from nextquery import replay
 from nextquery.errors import InvalidInput
 from nextquery.policies.names import POLICIES, SELECTIONS, joined, policy_named, split
+from nextquery.replay.rankers import RIVALS
 from nextquery.replay.results import read_rows
 from nextquery.service.engine import Engine
 from nextquery.service.learner import rebuilt
@@ -118,3 +120,14 @@ def test_unknown_names_are_answered_with_the_known_ones() -> None:
         nq.policy("lin-ucb@power=3")
     with pytest.raises(ValueError, match="clicks"):
         Settings(policy="magic")
+
+
+def test_help_and_documentation_name_every_selection_and_policy() -> None:
+    root = Path(__file__).parents[2]
+    source = (root / "src" / "nextquery" / "cli" / "replay.py").read_text()
+    helped = re.sub(r'"\s+"', "", source)  # the pieces of a text put together
+    documented = (root / "docs" / "replay.md").read_text()
+    for name in [*POLICIES, *SELECTIONS, *RIVALS]:
+        if name != "clicks":
+            assert re.search(rf"\b{name}[ ,;.]", helped), name
+            assert f"`{name}`" in documented, name

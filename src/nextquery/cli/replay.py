@@ -31,7 +31,13 @@ def replay(
         typer.Option(help="max-utility, random, zooming, threshold, sampled; repeatable."),
     ] = ["max-utility"],  # noqa: B006  (typer reads it, nobody changes it)
     policy: Annotated[
-        list[str], typer.Option(help="A name or a variant like lin-ucb@alpha=0.1; repeatable.")
+        list[str],
+        typer.Option(
+            help="lin-ucb-memory (stream), lin-ucb, lin-ucb-published, lin-ucb-shared, "
+            "lin-ucb-feedback, lin-ts, lin-ts-interaction, most-similar, most-similar-first, "
+            "random; in the stream also popularity, similarity-support, n-gram; or a variant like "
+            "lin-ucb@alpha=0.1. Repeatable."
+        ),
     ] = [],  # noqa: B006
     k: Annotated[list[int], typer.Option("-k", "--k", help="Candidates; repeatable.")] = [250],  # noqa: B006
     epsilon: Annotated[list[float], typer.Option(help="Similarity threshold; repeatable.")] = [0.5],  # noqa: B006
