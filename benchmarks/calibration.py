@@ -34,8 +34,8 @@ def forecasts(
     rec.warm_start()
     memory.past = nq.Memory(past).past  # at every step only what came before it counts
     said, came, owner = [np.empty(0)], [np.empty(0, bool)], [np.empty(0, np.int64)]
-    for step in walk(rec.loop, Steps.of(past, known.size, past.size, pool.rows_in_all)):
-        scores = rec.loop.expected(step.candidates, step.context)
+    for step in walk(rec, Steps.of(past, known.size, past.size, pool.rows_in_all)):
+        scores = rec.expected(step.candidates, step.context)
         each = probability(rec.learnt.calibration, scores)
         best = np.lexsort((step.candidates.arms, -scores, -each))[:m]
         said.append(each[best])

@@ -13,6 +13,7 @@ import numpy as np
 
 from nextquery import calibration
 from nextquery.arms.ids import NO_IDS
+from nextquery.arms.pool import ArmPool
 from nextquery.calibration import Fitted
 from nextquery.catalogue import Catalogue, Place
 from nextquery.memory import LiveMemory, Memory, with_memory, without
@@ -113,6 +114,16 @@ class Loop:
         self.catalogue, self.selector, self.learnt = catalogue, selector, learnt
         self.memory, self.exploration, self.repeat, self.seed = memory, exploration, repeat, seed
 
+    @property
+    def pool(self) -> ArmPool:
+        """The arms."""
+        return self.catalogue.pool
+
+    @property
+    def policy(self) -> Policy:
+        """How candidates are ranked."""
+        return self.learnt.policy
+
     def draws(self, session: str, trial: int) -> np.random.Generator:
         """The random draws of one recommendation: they depend on who asks, not on who asked before.
 
@@ -125,13 +136,13 @@ class Loop:
         self, places: Sequence[Place], rng: np.random.Generator | None = None
     ) -> list[Candidates]:
         """The selected arms of every place, in one scan; nothing where a query has no vector."""
-        nothing = np.empty((0, self.catalogue.pool.dim), np.float32)
+        nothing = np.empty((0, self.pool.dim), np.float32)
         found = [Candidates(NO_IDS, nothing, np.empty(0), np.empty(0))] * len(places)
         known = [number for number, place in enumerate(places) if place.vector.any()]
         if known:
             hidden = [self._hidden(places[number], Visit()) for number in known]
             matrix = np.stack([places[number].vector for number in known])
-            many = self.selector.select_many(self.catalogue.pool, matrix, hidden, rng)
+            many = self.selector.select_many(self.pool, matrix, hidden, rng)
             for number, candidates in zip(known, many, strict=True):
                 found[number] = candidates
         return found
@@ -163,7 +174,7 @@ class Loop:
         living = self._living(selected)
         candidates = self._with_memory(place, visit, living, hidden, before, only)
         if not len(candidates) and len(selected) and before is None:  # all was shown: look further
-            pool, vector = self.catalogue.pool, place.vector
+            pool, vector = self.pool, place.vector
             further = self.selector.select(pool, vector, hidden, rng)
             candidates = self._with_memory(place, visit, further, hidden, before, only)
         return candidates, context
@@ -178,19 +189,13 @@ class Loop:
     ) -> Slate:
         """A slate of up to m recommendations."""
         candidates, context = self.candidates(place, visit, selected, repeat=self.repeat, rng=rng)
-        return self.ranked(candidates, context, m, rng)
-
-    def ranked(
-        self, candidates: Candidates, context: Context, m: int, rng: np.random.Generator
-    ) -> Slate:
-        """A slate of up to m of these candidates."""
-        policy = self.learnt.policy
-        choices = policy.rank(candidates, context, m, rng, exploration=self.exploration)
+        choices = self.policy.rank(candidates, context, m, rng, exploration=self.exploration)
         return Slate(choices, candidates, context)
 
     def expected(self, candidates: Candidates, context: Context) -> Floats:
         """What a forecast goes by: the policy's estimate without any bonus, or the similarity."""
-        return expected_by(self.learnt.policy, candidates, context)
+        estimates = self.policy.estimates(candidates, context)
+        return candidates.similarities if estimates is None else estimates[0]
 
     def forecast(
         self, place: Place, visit: Visit, selected: Candidates, m: int
@@ -214,11 +219,11 @@ class Loop:
         Where the slate is at hand, `offered` is better: now may know what the session did since.
         """
         candidates, context = self.candidates(place, visit, selected, only=arm)
-        return self.learnt.policy.as_choice(candidates, context, arm)
+        return self.policy.as_choice(candidates, context, arm)
 
     def offered(self, arm: int, slate: Slate) -> Choice | None:
         """An arm that was typed, as the policy saw it beside a slate; None: it was no candidate."""
-        return self.learnt.policy.as_choice(slate.candidates, slate.context, arm)
+        return self.policy.as_choice(slate.candidates, slate.context, arm)
 
     def _hidden(self, place: Place, visit: Visit) -> list[int]:
         """What must not be recommended: blocked, the session's own, what it was shown."""
@@ -227,7 +232,7 @@ class Loop:
 
     def _living(self, selected: Candidates) -> Candidates:
         """Less the arms that were removed since they were selected."""
-        alive = self.catalogue.pool.alive(selected.arms)
+        alive = self.pool.alive(selected.arms)
         gone = len(alive) < len(selected)
         return selected.take(np.isin(selected.arms, alive)) if gone else selected
 
@@ -240,11 +245,11 @@ class Loop:
         before: int | None,
         only: int | None,
     ) -> Candidates:
-        if not self.learnt.policy.needs_memory:
+        if not self.policy.needs_memory:
             return without(selected, hidden)
         return with_memory(
             selected,
-            self.catalogue.pool,
+            self.pool,
             place.vector,
             self.memory,
             visit.with_anchor(place.arm),
@@ -253,12 +258,6 @@ class Loop:
             before=before,
             only=only,
         )
-
-
-def expected_by(policy: Policy, candidates: Candidates, context: Context) -> Floats:
-    """A policy's estimate of every candidate, without any bonus; else the similarity."""
-    estimates = policy.estimates(candidates, context)
-    return candidates.similarities if estimates is None else estimates[0]
 
 
 def _at(rewards: Rewards, place: int) -> float | None:

@@ -29,7 +29,7 @@ KIND, VERSION = "nextquery recommender", 1
 _OPTIONS = ("exploration", "seed", "reselect", "repeat", "add_arms")
 
 
-class Recommender:
+class Recommender(Loop):
     """Recommends the next query and learns from what becomes of it.
 
     Parameters
@@ -94,60 +94,24 @@ class Recommender:
                 else f"{policy!r} would make no use of a memory. Leave memory out, or use a policy "
                 'that ranks by it, such as nq.policy("lin-ucb-memory").'
             )
-        self.schedule, self.reselect, self.add_arms = schedule, reselect, add_arms
-        self.learning = Learning() if learning is None else learning
-        self.memory = memory
-        self.learnt = Learnt(policy) if memory is None else Learnt(policy, live=memory.live)
-        self.loop = Loop(
+        remembers = Memory() if memory is None else memory
+        super().__init__(
             Catalogue(pool, encoder),
             selector,
-            self.learnt,
-            Memory(live=self.learnt.live) if memory is None else memory,
+            Learnt(policy, live=remembers.live),
+            remembers,
             exploration=number(exploration, "exploration", low=0, high=1),
             repeat=repeat,
             seed=whole_number(seed, "seed", at_least=0),
         )
+        self.schedule, self.reselect, self.add_arms = schedule, reselect, add_arms
+        self.learning = Learning() if learning is None else learning
         self.sessions_started = 0
-
-    @property
-    def pool(self) -> ArmPool:
-        """The arms."""
-        return self.catalogue.pool
-
-    @property
-    def catalogue(self) -> Catalogue:
-        """The arms as they are now, and what is blocked."""
-        return self.loop.catalogue
 
     @property
     def encoder(self) -> EncodesTexts | None:
         """What gives a query that is no arm its vector."""
         return self.catalogue.encoder
-
-    @property
-    def selector(self) -> Selector:
-        """How candidates are selected."""
-        return self.loop.selector
-
-    @property
-    def policy(self) -> Policy:
-        """How they are ranked."""
-        return self.learnt.policy
-
-    @property
-    def exploration(self) -> float:
-        """Share of recommendations drawn uniformly."""
-        return self.loop.exploration
-
-    @property
-    def seed(self) -> int:
-        """Of every random draw."""
-        return self.loop.seed
-
-    @property
-    def repeat(self) -> bool:
-        """Whether what a session was shown may come again."""
-        return self.loop.repeat
 
     @property
     def reselects(self) -> bool:
@@ -173,10 +137,6 @@ class Recommender:
         if place.arm is None and self.add_arms and place.vector.any():
             return place._replace(arm=self.catalogue.add(place.text, place.vector, place.shown))
         return place
-
-    def shown(self, arm: int) -> str:
-        """The text of an arm as people see it."""
-        return self.catalogue.shown(arm)
 
     def add(self, query: str) -> int:
         """Make a query an arm; its id, also where it is one already."""
@@ -227,9 +187,8 @@ class Recommender:
         """
         if sessions is not None:
             past = self._as_sessions(sessions).in_order_of_time()
-            if self.memory is not None:
-                self.memory.past = SessionMemory(past)
-        elif self.memory is not None:
+            self.memory.past = SessionMemory(past)
+        elif self.policy.needs_memory:
             past = self.memory.past.sessions
         elif self.pool.origin is not None:
             past = self.pool.origin.sessions.in_order_of_time()
@@ -240,7 +199,7 @@ class Recommender:
             )
         whole_number(newest, "newest", at_least=0)
         whole_number(examples, "examples", at_least=0)
-        return warm_start(self.loop, past, newest=newest, examples=examples).successes
+        return warm_start(self, past, newest=newest, examples=examples).successes
 
     def _as_sessions(self, sessions: Sessions | Iterable[Iterable[str | int]]) -> Sessions:
         """Sessions as ids of arms; a query that is none, and cannot be, ends its session."""
@@ -273,7 +232,7 @@ class Recommender:
             parts = {**others, **({} if encoder is None else encoder.parts())}
         if self.learnt.calibration:
             parts["calibration.npz"] = self.learnt.calibration
-        if self.memory is not None:
+        if self.policy.needs_memory:
             parts["memory.npz"] = self.memory.live.state()
             parts["memory_sessions.npz"] = self.memory.past.sessions._asdict()
         meta: dict[str, Any] = {

@@ -79,10 +79,14 @@ class Session:
         if m is not None:
             whole_number(m, "m", at_least=1)
         rec, visit = self.recommender, self.visit
-        rng = rec.loop.draws(self.id, visit.trial + 1)
-        slate = rec.loop.rank(self._anchor, visit, self._selected(rng), m or 1, rng)
+        rng = rec.draws(self.id, visit.trial + 1)
+        slate = rec.rank(self._anchor, visit, self._selected(rng), m or 1, rng)
         named = [
-            replace(choice, id=f"{self.id}-{visit.trial + 1}-{slot}", text=rec.shown(choice.arm))
+            replace(
+                choice,
+                id=f"{self.id}-{visit.trial + 1}-{slot}",
+                text=rec.catalogue.shown(choice.arm),
+            )
             for slot, choice in enumerate(slate.choices, start=1)
         ]
         shown = _Shown(slate._replace(choices=named), self._anchor, visit)
@@ -102,7 +106,7 @@ class Session:
         own estimates.
         """
         whole_number(m, "m", at_least=1)
-        loop = self.recommender.loop
+        loop = self.recommender
         return loop.forecast(self._anchor, self.visit, loop.select([self._anchor])[0], m)[0]
 
     def accept(self, choice: Choice) -> None:
@@ -149,7 +153,7 @@ class Session:
 
     def _typed(self, shown: _Shown, arm: int) -> Choice | None:
         """The query typed instead of a slate, as if it had been recommended there."""
-        loop = self.recommender.loop
+        loop = self.recommender
         offered = loop.offered(arm, shown.slate)
         if offered is not None:
             return offered
@@ -175,7 +179,7 @@ class Session:
         if rec.schedule is not None or not rec.reselects:
             self._candidates = self._kept_and_grown(rng)
         elif self._moved or self._version != rec.catalogue.version:
-            self._candidates = rec.loop.select([self._anchor], rng)[0]
+            self._candidates = rec.select([self._anchor], rng)[0]
         assert self._candidates is not None
         self._moved, self._version = False, rec.catalogue.version
         return self._candidates

@@ -11,7 +11,7 @@ import numpy as np
 
 from nextquery import calibration
 from nextquery.calibration import Fitted
-from nextquery.loop import Loop, Visit, expected_by
+from nextquery.loop import Loop, Visit
 from nextquery.memory import only_seen
 from nextquery.outcomes import Learning, lesson
 from nextquery.policies.base import Context, Policy
@@ -97,7 +97,7 @@ class Steps(NamedTuple):
         With `seen`, only those that an earlier session asked: the pool as it was then.
         """
         mine = slice(batch * _BATCH, (batch + 1) * _BATCH)
-        now, pool = self.sessions.arms[self.places[mine]], loop.catalogue.pool
+        now, pool = self.sessions.arms[self.places[mine]], loop.pool
         hidden = [np.append(loop.catalogue.blocked_arms(), arm).astype(np.int64) for arm in now]
         rows = pool.rows(now)
         if seen:
@@ -115,7 +115,7 @@ def walk(loop: Loop, steps: Steps, selections: Selections | None = None) -> Iter
     A policy with a memory sees how often an arm was asked, so that an arm which nobody had asked
     yet would give the future away: it gets only those that were seen.
     """
-    seen = loop.learnt.policy.needs_memory
+    seen = loop.policy.needs_memory
     if selections is None:
         selections = (one for at in steps.batches() for one in steps.select(loop, at, seen=seen))
     row, offsets, session, visit = steps.sessions.arms, steps.sessions.offsets, -1, Visit()
@@ -149,9 +149,9 @@ def warm_start(
     selections : what was selected for the steps, if that is known already.
     progress : called with the sessions done and all.
     """
-    policy = loop.learnt.policy
+    policy = loop.policy
     span = Span.of(sessions.size, newest=newest, memory=policy.needs_memory)
-    arms = loop.catalogue.pool.rows_in_all
+    arms = loop.pool.rows_in_all
     count, successes, all_of_them = 0, 0, span.end - span.first
     for step in walk(loop, Steps.of(sessions, span.first, span.held_out, arms), selections):
         successes += _learn(policy, step)
@@ -160,7 +160,7 @@ def warm_start(
             progress(step.session - span.first, all_of_them)
     policy.discount(examples)
     held_out = Steps.of(sessions, span.held_out, span.end, arms)
-    loop.learnt.calibration, floor = calibrated(policy, walk(loop, held_out, selections))
+    loop.learnt.calibration, floor = calibrated(loop, walk(loop, held_out, selections))
     if progress is not None:
         progress(all_of_them, all_of_them)
     return WarmStart(count, successes, floor)
@@ -181,11 +181,11 @@ def _learn(policy: Policy, step: PastStep) -> bool:
     return real is not None
 
 
-def calibrated(policy: Policy, steps: Iterator[PastStep]) -> tuple[Fitted, float | None]:
+def calibrated(loop: Loop, steps: Iterator[PastStep]) -> tuple[Fitted, float | None]:
     """The map from scores to probabilities that these steps support, and their floor."""
     scores, came = [np.empty(0)], [np.empty(0, bool)]
     for step in steps:
-        scores.append(expected_by(policy, step.candidates, step.context))
+        scores.append(loop.expected(step.candidates, step.context))
         came.append(step.candidates.arms == step.following)
     missed = [not one.any() for one in came[1:]]
     floor = float(np.mean(missed)) if missed else None

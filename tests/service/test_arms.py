@@ -18,7 +18,7 @@ def issue(engine: Engine, query: str, user: str | None, session: str = "s") -> N
 
 
 def test_two_people_make_an_arm(store: Store, start: Start) -> None:
-    one, other = start(store, poll_s=100.0), start(store, poll_s=100.0)
+    one, other = start(store, poll_s=60.0), start(store, poll_s=60.0)
     issue(one, NEW, "ann")
     issue(one, NEW, "ann", session="t")
     issue(other, NEW, None)

@@ -19,7 +19,7 @@ def arms_of(engine: Engine, session: str, query: str = TEXTS[0], m: int = 10) ->
 def test_a_block_holds_from_the_very_next_answer_of_every_worker(
     store: Store, start: Start
 ) -> None:
-    one, other = start(store, poll_s=100.0), start(store, poll_s=100.0)
+    one, other = start(store, poll_s=60.0), start(store, poll_s=60.0)
     arms = arms_of(other, "s")
     worst = arms[0]
     again = {"session_id": "r", "query": TEXTS[0], "request_id": "r"}
@@ -27,7 +27,7 @@ def test_a_block_holds_from_the_very_next_answer_of_every_worker(
     position = one.block(TEXTS[worst].upper())
     assert worst not in arms_of(other, "t")
     assert other.learner.position >= position
-    forecast = start(store, poll_s=100.0).forecast(session_id="x", query=TEXTS[0], m=20)
+    forecast = start(store, poll_s=60.0).forecast(session_id="x", query=TEXTS[0], m=20)
     assert worst not in [x.arm for x in forecast.likely]
     repeated = other.recommend(**again, m=10)
     assert repeated.repeated
@@ -41,7 +41,7 @@ def test_a_block_holds_from_the_very_next_answer_of_every_worker(
 def test_a_forecast_of_a_worker_that_has_not_read_on_knows_the_block(
     sqlite: Store, start: Start
 ) -> None:
-    one, other = start(sqlite, poll_s=100.0), start(sqlite, poll_s=100.0)
+    one, other = start(sqlite, poll_s=60.0), start(sqlite, poll_s=60.0)
     first = other.forecast(session_id="s", query=TEXTS[0]).likely[0].arm
     one.block(TEXTS[first])
     assert first not in [x.arm for x in other.forecast(session_id="s", query=TEXTS[0]).likely]
@@ -50,7 +50,7 @@ def test_a_forecast_of_a_worker_that_has_not_read_on_knows_the_block(
 def test_a_block_between_selection_and_commit(
     store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, other = start(store, poll_s=100.0), start(store, poll_s=100.0)
+    engine, other = start(store, poll_s=60.0), start(store, poll_s=60.0)
     worst = arms_of(engine, "s")[0]
     made = engine.answerer.slate
     slates: list[list[int]] = []
@@ -82,7 +82,7 @@ def test_the_switch_answers_with_nothing_and_is_recorded(store: Store, start: St
 
 
 def test_a_removed_arm_is_gone(sqlite: Store, start: Start) -> None:
-    one, other = start(sqlite), start(sqlite, poll_s=100.0)
+    one, other = start(sqlite), start(sqlite, poll_s=60.0)
     worst = arms_of(other, "s")[0]
     one.remove(TEXTS[worst])
     assert worst not in arms_of(other, "t")

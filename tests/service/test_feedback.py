@@ -136,7 +136,7 @@ def test_bad_requests_are_refused(sqlite: Store, start: Start, wrong: dict[str, 
     engine = start(sqlite)
     good: dict[str, object] = {"session_id": "s", "query": "q"}
     with pytest.raises(InvalidInput):
-        engine.recommend(**{**good, **wrong})  # type: ignore[arg-type]
+        engine.recommend(**{**good, **wrong})
     with pytest.raises(InvalidInput, match="accepted must be"):
         engine.feedback(decision_id="d", accepted=True)
     assert kinds(sqlite) == ["model"]

@@ -77,4 +77,4 @@ class Driver:
             real = self.loop.offered(following, slate)
             real = real or self.loop.as_choice(following, place, visit, selected)
         if real is not None:
-            self.loop.learnt.policy.update(real, 1.0)
+            self.loop.policy.update(real, 1.0)

@@ -183,7 +183,7 @@ def _options_of(values: Sequence[Any], **more: Any) -> StreamOptions:
 def _select(work: Work, piece: Piece) -> None:
     *values, number = piece.options
     options = _options_of(values)
-    loop = Recommender(work.pool, options.selector(), RandomPolicy()).loop
+    loop = Recommender(work.pool, options.selector(), RandomPolicy())
     rng = generator(options.seed, "stream selection", number)
     steps = Stream.of(work, options).steps
     found = steps.select(loop, number, seen=options.pool == "seen", rng=rng)
@@ -252,9 +252,9 @@ def driver_of(
     span = Span.of(known.size, newest=options.warm, memory=memory is not None)
     since, vectors = stream.scored_from - (span.end - span.first), memory is None
     past = _selections(work, stream, options, since=since, vectors=vectors)
-    warm_start(rec.loop, known, newest=options.warm, selections=past)
+    warm_start(rec, known, newest=options.warm, selections=past)
     driver = Driver(
-        rec.loop,
+        rec,
         Learning(),
         shown=options.shown,
         ranked=LONGEST,

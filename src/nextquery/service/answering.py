@@ -77,7 +77,7 @@ class Answerer:
 
     def _to_keep(self, candidates: Candidates) -> Candidates:
         """What the cache holds: without the vectors, nine tenths of it, where nobody needs them."""
-        if not self.loop.learnt.policy.needs_memory:
+        if not self.loop.policy.needs_memory:
             return candidates
         return replace(candidates, vectors=np.empty((len(candidates), 0), np.float32))
 
@@ -130,7 +130,7 @@ class Answerer:
 
     def _offer(self, decision_id: str, slate: Slate) -> None:
         """Keep what a memory said then; vectors say the same at any time."""
-        if self.loop.learnt.policy.needs_memory:
+        if self.loop.policy.needs_memory:
             self._offered[decision_id] = slate
             while len(self._offered) > _OFFERED:
                 self._offered.popitem(last=False)
@@ -140,7 +140,7 @@ class Answerer:
         if not np.isfinite([choice.score for choice in chosen]).all():
             raise FloatingPointError("the model's scores are not finite")
         shown = candidates.take(np.isin(candidates.arms, [choice.arm for choice in chosen]))
-        estimates = self.loop.learnt.policy.estimates(shown, slate.context)
+        estimates = self.loop.policy.estimates(shown, slate.context)
         widths: dict[int, float] = {}
         if estimates is not None:
             widths = dict(zip(shown.arms.tolist(), estimates[1].tolist(), strict=True))

@@ -83,25 +83,9 @@ class Engine:
         prepare(pool, store, chosen, progress=progress, clock=clock)
         return cls(pool, store, chosen, clock)
 
-    def recommend(
-        self,
-        *,
-        session_id: str,
-        query: str,
-        m: int = 5,
-        user_id: str | None = None,
-        request_id: str | None = None,
-        owner: str = "",
-    ) -> Decision:
+    def recommend(self, **asked: Any) -> Decision:
         """Wait for `submit_recommend`."""
-        return self.submit_recommend(
-            session_id=session_id,
-            query=query,
-            m=m,
-            user_id=user_id,
-            request_id=request_id,
-            owner=owner,
-        ).result()
+        return self.submit_recommend(**asked).result()
 
     def submit_recommend(
         self,
@@ -137,18 +121,9 @@ class Engine:
         """The answer was really sent. Returns at once."""
         self.writer.mark_delivered(decision_id)
 
-    def feedback(
-        self,
-        *,
-        decision_id: str,
-        accepted: int | None,
-        issued: str | None = None,
-        user_id: str | None = None,
-    ) -> FeedbackResult:
+    def feedback(self, **said: Any) -> FeedbackResult:
         """Wait for `submit_feedback`."""
-        return self.submit_feedback(
-            decision_id=decision_id, accepted=accepted, issued=issued, user_id=user_id
-        ).result()
+        return self.submit_feedback(**said).result()
 
     def submit_feedback(
         self,
@@ -173,9 +148,9 @@ class Engine:
         asked.decision_id, asked.accepted = decision_id, accepted
         return self._submit(asked)
 
-    def forecast(self, *, session_id: str, query: str, m: int = 5) -> Forecast:
+    def forecast(self, **asked: Any) -> Forecast:
         """Wait for `submit_forecast`."""
-        return self.submit_forecast(session_id=session_id, query=query, m=m).result()
+        return self.submit_forecast(**asked).result()
 
     def submit_forecast(self, *, session_id: str, query: str, m: int = 5) -> "Future[Forecast]":
         """The likeliest next queries; no impression is recorded."""

@@ -1,96 +1,79 @@
 """How the engine works: every setting with its range, checked when it is made."""
 
-from dataclasses import asdict, dataclass, field
+import math
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from nextquery.checks import number, whole_number
+from nextquery.checks import number, one_of, whole_number
 from nextquery.memory.memory import SESSIONS
-from nextquery.outcomes import Learning
+from nextquery.outcomes import FAILS, Learning
 from nextquery.policies import Policy
-from nextquery.policies.names import SERVED, policy_named, with_alpha
+from nextquery.policies.names import POLICIES, SERVED, policy_named, with_alpha
 from nextquery.warm_start import WARM_EXAMPLES, WARM_SESSIONS
+
+
+def _option(default: Any, means: str, **limits: Any) -> Any:
+    """A field with what it means, for people, and its limits, in the words of pydantic."""
+    return field(default=default, metadata={"description": means, **limits}, repr=default != "")
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Settings of the engine.
-
-    Parameters
-    ----------
-    policy : a name of the registry (`nextquery.policies.names`), or a variant of one. The default
-        learns how far to trust similarity, order and popularity.
-    alpha : weight of LinUCB's bonus for what is not known yet, at least 0; None: the policy's own.
-    k : candidates selected for an anchor, at least 1.
-    m_max : longest slate a request may ask for, at least 1.
-    exploration : share of entries drawn uniformly from the candidates, in [0, 1].
-    seed : of every random draw.
-    repeat : whether a session may be shown again what it was shown before.
-    timeout_s : after so many seconds without feedback a delivered slate has failed; above 0.
-    timeout_fails : ``first``, only its first entry failed; or ``all``.
-    learn_issued : whether a query that was typed instead, when it is an arm, counts as a success.
-        Off: an arm outside the slate is then only ever seen to succeed, which flatters it.
-    min_users : a query becomes an arm when so many distinct users issued it; at least 2.
-    new_arms : whether queries become arms at all.
-    user_hash_secret : the key under which users are hashed; empty lets the store keep one.
-    gather_ms : how long concurrent requests may wait for each other, 0 to 3 milliseconds.
-    batch : requests answered from one scan, at least 1.
-    cache_size : candidate sets kept for repeated anchors, at least 0.
-    max_inflight : with more requests waiting than this, the most similar arms answer; at least 1.
-    max_waiting : with more than this, requests are refused; at least `max_inflight`.
-    snapshot_every : events between two snapshots, at least 1.
-    snapshots_kept : at least 1.
-    poll_s : how often the log is read when nobody says that it grew; above 0.
-    warm_sessions : past sessions, the newest, from which weights are learnt before the first user
-        comes; at least 0. A fifth of them is kept for calibration.
-    warm_examples : how many examples of feedback the warm start weighs, at least 0: the fewer, the
-        sooner clicks outweigh it.
-    memory_sessions : past sessions, the newest, that the memory keeps; at least 0.
+    """Settings of the engine, declared here once: the service's settings and help take them over.
 
     >>> EngineOptions(min_users=1)
     Traceback (most recent call last):
     nextquery.errors.InvalidInput: min_users must be a whole number of at least 2; received 1.
     """
 
-    policy: str = SERVED
-    alpha: float | None = None
-    k: int = 250
-    m_max: int = 50
-    exploration: float = 0.02
-    seed: int = 0
-    repeat: bool = False
-    timeout_s: float = 60.0
-    timeout_fails: str = "first"
-    learn_issued: bool = False
-    min_users: int = 2
-    new_arms: bool = True
-    user_hash_secret: str = field(default="", repr=False)
-    gather_ms: float = 2.0
-    batch: int = 64
-    cache_size: int = 4096
-    max_inflight: int = 512
-    max_waiting: int = 8192
-    snapshot_every: int = 5000
-    snapshots_kept: int = 2
-    poll_s: float = 0.2
-    warm_sessions: int = WARM_SESSIONS
-    warm_examples: int = WARM_EXAMPLES
-    memory_sessions: int = SESSIONS
+    policy: str = _option(
+        SERVED,
+        f"What ranks the candidates: {', '.join(POLICIES)}; or a variant of one, like "
+        "lin-ucb-shared@alpha=0.1.",
+    )
+    alpha: float | None = _option(
+        None, "LinUCB's bonus for what is not known yet; by default the policy's own.", ge=0
+    )
+    k: int = _option(250, "Candidates selected for a query.", ge=1)
+    m_max: int = _option(50, "The most recommendations in one answer.", ge=1)
+    exploration: float = _option(0.02, "Share of entries drawn uniformly.", ge=0, le=1)
+    seed: int = _option(0, "Of every random draw.", ge=0)
+    repeat: bool = _option(False, "Whether a session may be shown again what it was shown before.")
+    timeout_s: float = _option(60.0, "A delivered slate without a click fails after so long.", gt=0)
+    timeout_fails: str = _option("first", "Which entries of such a slate fail: first, or all.")
+    learn_issued: bool = _option(False, "Whether a query typed instead is a success of its arm.")
+    new_arms: bool = _option(True, "Whether new queries become arms.")
+    min_users: int = _option(2, "Distinct users before a new query becomes an arm.", ge=2)
+    user_hash_secret: str = _option(
+        "", "Key of the hash that replaces user ids; empty: one is made and stored."
+    )
+    warm_sessions: int = _option(
+        WARM_SESSIONS, "Past sessions, the newest, that teach the first weights.", ge=0
+    )
+    warm_examples: int = _option(
+        WARM_EXAMPLES, "Clicks that this warm start weighs; with fewer, clicks outweigh it.", ge=0
+    )
+    memory_sessions: int = _option(SESSIONS, "Past sessions that the memory keeps.", ge=0)
+    gather_ms: float = _option(2.0, "Concurrent requests wait so long for one scan.", ge=0, le=3)
+    batch: int = _option(64, "Requests answered from one scan.", ge=1)
+    cache_size: int = _option(4096, "Candidate sets kept for repeated queries.", ge=0)
+    max_inflight: int = _option(512, "More waiting requests are answered by similarity.", ge=1)
+    max_waiting: int = _option(8192, "More than this are refused; at least max_inflight.", ge=1)
+    snapshot_every: int = _option(5000, "Events between snapshots of the model.", ge=1)
+    snapshots_kept: int = _option(2, "Snapshots that are kept.", ge=1)
+    poll_s: float = _option(0.2, "How often a worker looks for others' events.", gt=0, le=60)
 
     def __post_init__(self) -> None:
-        if self.alpha is not None:
-            number(self.alpha, "alpha", low=0)
-        self.new_policy()
-        assert self.learning
-        number(self.exploration, "exploration", low=0, high=1)
-        number(self.gather_ms, "gather_ms", low=0, high=3)
-        for name in ("timeout_s", "poll_s"):
-            number(getattr(self, name), name, low=0, above_low=True)
-        for name in ("k", "m_max", "batch", "max_inflight", "snapshot_every", "snapshots_kept"):
-            whole_number(getattr(self, name), name, at_least=1)
-        for name in ("seed", "cache_size", "warm_sessions", "warm_examples", "memory_sessions"):
-            whole_number(getattr(self, name), name, at_least=0)
-        whole_number(self.min_users, "min_users", at_least=2)
+        for each in fields(self):
+            value, limits = getattr(self, each.name), each.metadata
+            low, high = limits.get("ge", limits.get("gt")), limits.get("le", math.inf)
+            if each.type is int:
+                whole_number(value, each.name, at_least=low)
+            elif low is not None and value is not None:
+                number(value, each.name, low=low, high=high, above_low="gt" in limits)
         whole_number(self.max_waiting, "max_waiting", at_least=self.max_inflight)
+        one_of(self.timeout_fails, "timeout_fails", FAILS)
+        self.new_policy()
 
     def of_the_model(self) -> dict[str, Any]:
         """The settings that decide what the model is: a change makes a new model event."""

@@ -1,5 +1,6 @@
 """Every setting of the service, in one schema: options, environment and file are read by it."""
 
+from dataclasses import fields
 from ipaddress import ip_address
 from typing import Annotated, Any, Literal
 
@@ -13,13 +14,21 @@ from pydantic_settings import (
 )
 
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import POLICIES, policy_named
+from nextquery.policies.names import policy_named
 from nextquery.service.database import check_url
 from nextquery.service.options import EngineOptions
 
 PREFIX = "NEXTQUERY_"
-_E = EngineOptions()
 Names = Annotated[list[str], NoDecode]
+_ENGINE = {each.name: each for each in fields(EngineOptions)}
+
+
+def _engine(name: str) -> Any:
+    """An option of the engine, as a setting."""
+    default: Any = _ENGINE[name].default
+    if name == "user_hash_secret":
+        default = SecretStr(default)
+    return Field(default, **_ENGINE[name].metadata)
 
 
 class Settings(BaseSettings):
@@ -91,72 +100,33 @@ class Settings(BaseSettings):
         False, description="Whether queries and messages of errors may stand in the log."
     )
 
-    # how to recommend and learn: the options of the engine, under their own names
-    policy: str = Field(
-        _E.policy,
-        description=f"What ranks the candidates: {', '.join(POLICIES)}; or a variant of one, like "
-        "lin-ucb-shared@alpha=0.1.",
-    )
-    alpha: float | None = Field(
-        None, ge=0, description="LinUCB's bonus for what is not known yet; by default its own."
-    )
-    k: int = Field(_E.k, ge=1, description="Candidates selected for a query.")
-    m_max: int = Field(_E.m_max, ge=1, description="The most recommendations in one answer.")
-    exploration: float = Field(
-        _E.exploration, ge=0, le=1, description="Share of uniform draws, for useful propensities."
-    )
-    seed: int = Field(_E.seed, ge=0, description="Of every random draw.")
-    repeat: bool = Field(
-        _E.repeat, description="Whether a session may be shown again what it was shown before."
-    )
-    timeout_s: float = Field(
-        _E.timeout_s, gt=0, description="A delivered slate without a click fails after so long."
-    )
-    timeout_fails: Literal["first", "all"] = Field(
-        "first", description="Which entries of such a slate fail."
-    )
-    learn_issued: bool = Field(
-        _E.learn_issued, description="Whether a query typed instead is a success of its arm."
-    )
-    new_arms: bool = Field(_E.new_arms, description="Whether new queries become arms.")
-    min_users: int = Field(
-        _E.min_users, ge=2, description="Distinct users before a new query becomes an arm."
-    )
-    user_hash_secret: SecretStr = Field(
-        SecretStr(""),
-        description="Key of the hash that replaces user ids; empty: one is made and stored.",
-    )
-    warm_sessions: int = Field(
-        _E.warm_sessions, ge=0, description="Past sessions from which weights are learnt at first."
-    )
-    warm_examples: int = Field(
-        _E.warm_examples, ge=0, description="How many clicks that warm start weighs."
-    )
-    memory_sessions: int = Field(
-        _E.memory_sessions, ge=0, description="Past sessions that the memory keeps."
-    )
+    # how to recommend and learn, as the engine declares it
+    policy: str = _engine("policy")
+    alpha: float | None = _engine("alpha")
+    k: int = _engine("k")
+    m_max: int = _engine("m_max")
+    exploration: float = _engine("exploration")
+    seed: int = _engine("seed")
+    repeat: bool = _engine("repeat")
+    timeout_s: float = _engine("timeout_s")
+    timeout_fails: Literal["first", "all"] = _engine("timeout_fails")
+    learn_issued: bool = _engine("learn_issued")
+    new_arms: bool = _engine("new_arms")
+    min_users: int = _engine("min_users")
+    user_hash_secret: SecretStr = _engine("user_hash_secret")
+    warm_sessions: int = _engine("warm_sessions")
+    warm_examples: int = _engine("warm_examples")
+    memory_sessions: int = _engine("memory_sessions")
 
     # how fast
-    gather_ms: float = Field(
-        _E.gather_ms, ge=0, le=3, description="Concurrent requests gather so long for one scan."
-    )
-    batch: int = Field(_E.batch, ge=1, description="Requests answered from one scan.")
-    cache_size: int = Field(
-        _E.cache_size, ge=0, description="Candidate sets kept for repeated queries."
-    )
-    max_inflight: int = Field(
-        _E.max_inflight, ge=1, description="More waiting requests are answered by similarity."
-    )
-    max_waiting: int = Field(
-        _E.max_waiting, ge=1, description="More than this are refused; at least max_inflight."
-    )
-    snapshot_every: int = Field(
-        _E.snapshot_every, ge=1, description="Events between snapshots of the model."
-    )
-    snapshots_kept: int = Field(_E.snapshots_kept, ge=1, description="Snapshots that are kept.")
-    poll_s: float = Field(
-        _E.poll_s, gt=0, le=60, description="How often a worker looks for others' events."
-    )
+    gather_ms: float = _engine("gather_ms")
+    batch: int = _engine("batch")
+    cache_size: int = _engine("cache_size")
+    max_inflight: int = _engine("max_inflight")
+    max_waiting: int = _engine("max_waiting")
+    snapshot_every: int = _engine("snapshot_every")
+    snapshots_kept: int = _engine("snapshots_kept")
+    poll_s: float = _engine("poll_s")
 
     @classmethod
     def settings_customise_sources(
