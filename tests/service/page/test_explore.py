@@ -22,6 +22,13 @@ def still(page: Page) -> Locator:
     return canvas
 
 
+def shown(page: Page, tip: str) -> bool:
+    """Whether there is a tip for where the pointer is now: a move is seen with the next frame."""
+    if page.locator(tip).is_visible():
+        page.evaluate("new Promise(seen => requestAnimationFrame(() => setTimeout(seen)))")
+    return page.locator(tip).is_visible()
+
+
 def test_by_keyboard_alone(service: ServiceProcess, open_page: Open) -> None:
     page = open_page(service.url)
     expect(page.locator("#box")).to_be_focused()
@@ -83,7 +90,7 @@ def test_a_point_of_the_map_is_asked(service: ServiceProcess, open_page: Open) -
     for at in range(400):  # a mouse that looks for any point, and takes it
         x, y = 20 + (at * 37) % (frame["width"] - 40), 20 + (at * 53) % (frame["height"] - 40)
         page.mouse.move(frame["x"] + x, frame["y"] + y)
-        if page.locator(".tip").is_visible():
+        if shown(page, ".tip"):
             break
     text = page.locator(".tip strong").inner_text()
     page.mouse.down()
@@ -106,7 +113,7 @@ def test_a_phone(service: ServiceProcess, open_page: Open) -> None:
     for at in range(200):  # a finger that looks for any point: it reads first, a button takes
         x, y = 20 + (at * 37) % (frame["width"] - 40), 20 + (at * 53) % (frame["height"] - 40)
         page.touchscreen.tap(frame["x"] + x, frame["y"] + y)
-        if page.locator(".tip.pinned").is_visible():
+        if shown(page, ".tip.pinned"):
             break
     text = page.locator(".tip strong").inner_text()
     expect(page.locator("#trail li")).to_have_count(2)
