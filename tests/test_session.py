@@ -123,6 +123,13 @@ def test_repeats_when_asked_but_never_the_query_now_running(pool: nq.ArmPool) ->
     assert third.text != session.query
 
 
+def test_a_growing_set_is_all_there_is(pool: nq.ArmPool) -> None:
+    session = recommender(pool, schedule=nq.Bump(peak=4, start=3)).start("q0")
+    for _ in range(4):
+        session.recommend(10)
+    assert session.recommend(10) == []  # the set grew to four arms, and all were shown
+
+
 def big_pool() -> nq.ArmPool:
     rng = np.random.default_rng(0)
     return nq.ArmPool.from_vectors([f"q{i}" for i in range(2000)], rng.normal(size=(2000, 6)))

@@ -402,3 +402,31 @@ def test_a_day_of_clicked_and_typed_steps_is_the_same_through_all_three(
     with Service.opened(pool, rules) as service:
         agree(replayed, clicked_or_typed(service, sessions))
         same_learnt(driver.loop.learnt, service.learnt())
+
+
+def test_the_four_lines_are_what_is_served_by_default(pool: nq.ArmPool, tmp_path: Path) -> None:
+    memory = nq.Memory.of_pool(pool)
+    rec = nq.Recommender(
+        pool, nq.MaxUtility(k=250), nq.policy("lin-ucb-memory"), exploration=0.02, memory=memory
+    )
+    rec.warm_start()
+    with (
+        closing(Store.open(f"sqlite:///{tmp_path / 'events.db'}")) as store,
+        Engine.start(pool, store) as engine,
+    ):
+        for number, query in enumerate(TEXTS[::7]):
+            ours = rec.start(query, f"s{number}")
+            slate = ours.recommend(5)
+            theirs = engine.recommend(session_id=f"s{number}", query=query, m=5)
+            assert [one.arm for one in slate] == [one.arm_id for one in theirs.recommendations]
+            scores = [one.score for one in theirs.recommendations]
+            np.testing.assert_allclose([one.score for one in slate], scores, rtol=0, atol=1e-12)
+            ours.accept(slate[1])
+            engine.feedback(decision_id=theirs.decision_id, accepted=slate[1].arm)
+            engine.learner.catch_up()
+        same_learnt(rec.learnt, engine.learner.state.learnt)
+    rec.save(tmp_path / "rec")
+    again = nq.Recommender.open(tmp_path / "rec")
+    same_learnt(rec.learnt, again.learnt)
+    one, other = (r.start(TEXTS[3], "later").recommend(8) for r in (rec, again))
+    assert [c.to_dict() for c in one] == [c.to_dict() for c in other]

@@ -113,6 +113,7 @@ class Loop:
     ) -> None:
         self.catalogue, self.selector, self.learnt = catalogue, selector, learnt
         self.memory, self.exploration, self.repeat, self.seed = memory, exploration, repeat, seed
+        self.looks_further = True  # beyond what was selected, when all of that was shown
 
     @property
     def pool(self) -> ArmPool:
@@ -173,7 +174,7 @@ class Loop:
         context = Context(place.vector, visit.history, visit.trial + 1)
         living = self._living(selected)
         candidates = self._with_memory(place, visit, living, hidden, before, only)
-        if not len(candidates) and len(selected) and before is None:  # all was shown: look further
+        if not len(candidates) and len(selected) and self.looks_further and before is None:
             pool, vector = self.pool, place.vector
             further = self.selector.select(pool, vector, hidden, rng)
             candidates = self._with_memory(place, visit, further, hidden, before, only)

@@ -106,6 +106,7 @@ class Recommender(Loop):
         )
         self.schedule, self.reselect, self.add_arms = schedule, reselect, add_arms
         self.learning = Learning() if learning is None else learning
+        self.looks_further = schedule is None  # a growing set is all there is
         self.sessions_started = 0
 
     @property

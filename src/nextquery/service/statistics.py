@@ -43,13 +43,13 @@ class Statistics:
         self._shown[shown] = True
 
     def drawn_from(self, trial: int, candidates: int) -> None:
-        """The slate of a session's query of this number was drawn from so many candidates."""
+        """A session's recommendation of this number was drawn from so many candidates."""
         size = self._sizes.setdefault(trial, [0, 0])
         size[0] += 1
         size[1] += candidates
 
     def sizes(self) -> list[dict[str, Any]]:
-        """How many candidates a slate was drawn from, by the number of the session's query.
+        """How many candidates a slate was drawn from, by the number of the recommendation.
 
         >>> stats = Statistics()
         >>> stats.drawn_from(1, 250)
