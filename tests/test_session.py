@@ -62,6 +62,45 @@ def test_a_slate_is_read_from_the_top(pool: nq.ArmPool) -> None:
         session.accept(slate[3])
 
 
+def test_entries_ignored_one_by_one_stay_failed(pool: nq.ArmPool) -> None:
+    rec = recommender(pool)
+    session = rec.start("q0")
+    slate = session.recommend(4)
+    session.ignore(slate[3])
+    session.accept(slate[1])
+    arms = [choice.arm for choice in slate]
+    assert rewards(rec) == {arms[0]: (1, 0.0), arms[1]: (1, 1.0), arms[3]: (1, 0.0)}
+    slate = session.recommend(4)
+    session.ignore(slate[2])
+    session.expire(slate)
+    failed = {choice.arm: (1, 0.0) for choice in (slate[0], slate[2])}
+    assert {arm: rewards(rec)[arm] for arm in failed} == failed
+    session.correct(slate[1])
+    assert rewards(rec)[slate[1].arm] == (1, 1.0)
+    assert session.query == slate[1].text
+    with pytest.raises(InvalidInput, match="nothing to correct; its slate is accepted"):
+        session.correct(slate[0])
+
+
+@pytest.mark.parametrize("fails", ["first", "all"])
+def test_a_correction_leaves_what_a_click_in_time_would_have(pool: nq.ArmPool, fails: str) -> None:
+    def lived(*, late: bool) -> dict[str, Any]:
+        policy, learning = nq.LinUCB(), nq.Learning(fails=fails)
+        rec = nq.Recommender(pool, nq.MaxUtility(k=10), policy, learning=learning)
+        session = rec.start("q0", "s")
+        slate = session.recommend(5)
+        if late:
+            session.expire(slate)
+            session.correct(slate[2])
+        else:
+            session.accept(slate[2])
+        return policy.state()
+
+    in_time, corrected = lived(late=False), lived(late=True)
+    for name in ("A", "b", "inverse"):
+        np.testing.assert_allclose(corrected[name], in_time[name], rtol=0, atol=1e-12)
+
+
 def test_an_answer_may_come_late_and_only_once(pool: nq.ArmPool) -> None:
     session = recommender(pool).start("q0")
     first, second = session.recommend(), session.recommend()

@@ -11,7 +11,7 @@ from nextquery.catalogue import Place
 from nextquery.checks import whole_number
 from nextquery.errors import InvalidInput
 from nextquery.loop import Likely, Slate, Visit
-from nextquery.outcomes import OPEN, Outcome, after_feedback, entry_failed, timed_out
+from nextquery.outcomes import OPEN, Outcome, after_feedback, entry_failed
 from nextquery.policies.base import Choice
 from nextquery.select.base import Candidates
 from nextquery.select.schedule import grown
@@ -136,20 +136,24 @@ class Session:
         if isinstance(choice, Choice) and len(shown.arms) > 1:
             self._become(shown, entry_failed(shown.outcome, shown.arms, _slot(shown, choice)))
         else:
-            arm = None if place is None else place.arm
-            options = {"accepted": None, "typed": arm, "learning": rec.learning}
-            _, outcome, typed = after_feedback(shown.outcome, shown.arms, **options)  # type: ignore[arg-type]
-            real = self._typed(shown, arm) if typed and arm is not None else None
-            self._become(shown, outcome)
-            if real is not None:
-                rec.policy.update(real, 1.0)
+            self._fail(shown, None if place is None else place.arm)
         if place is not None:
             self._move(place)
 
     def expire(self, choice: Choice | Sequence[Choice]) -> None:
         """Nobody answered this slate in time: it failed. A click may still `correct` that."""
-        shown = self._waiting(_first(choice))
-        self._become(shown, timed_out(shown.arms, self.recommender.learning))
+        self._fail(self._waiting(_first(choice)), None)
+
+    def _fail(self, shown: _Shown, arm: int | None) -> None:
+        """Nothing of a slate was accepted; `arm` was typed instead."""
+        rec = self.recommender
+        _, outcome, typed = after_feedback(
+            shown.outcome, shown.arms, accepted=None, typed=arm, learning=rec.learning
+        )
+        real = self._typed(shown, arm) if typed and arm is not None else None
+        self._become(shown, outcome)
+        if real is not None:
+            rec.policy.update(real, 1.0)
 
     def _typed(self, shown: _Shown, arm: int) -> Choice | None:
         """The query typed instead of a slate, as if it had been recommended there."""
@@ -172,6 +176,8 @@ class Session:
         """Learn what a new outcome changes."""
         old, shown.outcome = shown.outcome, outcome
         self.recommender.learnt.correct(shown.slate.choices, old.rewards, outcome.rewards)
+        if outcome.state != "open":  # what it was chosen from is not asked for any more
+            shown.slate = shown.slate._replace(candidates=shown.slate.candidates.take(NO_IDS))
 
     def _selected(self, rng: np.random.Generator) -> Candidates:
         """C, grown or selected anew as the rules say."""
