@@ -45,6 +45,7 @@ def play(rec: nq.Recommender, rounds: int, seed: int = 5) -> list[tuple[int, flo
     return said[:rounds]
 
 
+ANY_NAME: Any = None
 ANY: Any = nq.Recommender  # what a type checker would refuse is tried all the same
 POLICIES = [
     nq.LinUCB(),
@@ -74,6 +75,7 @@ def test_every_option_is_saved(encoder: Any, tmp_path: Path) -> None:
     assert (again.repeat, again.add_arms, again.reselect, again.seed) == (True, True, False, 9)
     assert again.pool.index_of("blue whale cat") == 40
     assert again.sessions_started == 1
+    assert again.catalogue.shown(40) == rec.catalogue.shown(40)
 
 
 def test_an_encoder_of_ones_own_is_asked_for_again(encoder: Any, tmp_path: Path) -> None:
@@ -135,6 +137,31 @@ def test_warm_start_positives_must_be_candidates() -> None:
         (lambda rec: rec.start(""), "not empty; received ''"),
         (lambda rec: rec.start(None), "received None"),
         (lambda rec: rec.start("q0").recommend(0), "m must be a whole number"),
+        (lambda rec: rec.start("q0", 5), "session_id must be a text; received 5"),
+        (lambda rec: rec.warm_start(["q0"]), "a session is a list of queries"),
+        (lambda rec: rec.warm_start([[0.5]]), "arm id must be a whole number"),
+        (lambda rec: rec.warm_start([], newest=-1), "newest must be"),
+        (lambda rec: rec.warm_start(), "has no sessions to learn from"),
+        (
+            lambda rec: ANY(rec.pool, nq.Zooming(), nq.LinUCB(), memory=nq.Memory()),
+            "no use of a memory",
+        ),
+        (
+            lambda rec: ANY(rec.pool, nq.Zooming(), nq.policy("lin-ucb-memory")),
+            r"memory=nq\.Memory",
+        ),
+        (
+            lambda rec: ANY(rec.pool, nq.Zooming(), nq.policy("lin-ucb-memory"), memory=rec.pool),
+            "memory must be a Memory object",
+        ),
+        (
+            lambda rec: ANY(
+                rec.pool, nq.Zooming(), nq.policy("lin-ucb-memory"), memory=nq.Memory([[0, 5000]])
+            ),
+            "name arm 5000",
+        ),
+        (lambda rec: ANY(rec.pool, nq.Zooming(), nq.LinUCB(), learning={}), "Learning object"),
+        (lambda rec: nq.policy(ANY_NAME), "received None"),
         (lambda rec: rec.start("unheard of"), "has no encoder"),
         (
             lambda rec: nq.Recommender(rec.pool, nq.Zooming(), nq.LinUCB(), schedule=nq.Bump(2)),

@@ -260,3 +260,36 @@ def test_one_entry_is_ignored_and_the_others_still_wait(pool: nq.ArmPool) -> Non
     assert rewards(rec) == {slate[0].arm: (1, 0.0), slate[1].arm: (1, 1.0)}
     with pytest.raises(InvalidInput, match="answered already"):
         session.ignore(slate[2])
+
+
+def test_some_entries_of_a_slate_are_ignored_by_themselves(pool: nq.ArmPool) -> None:
+    rec = recommender(pool)
+    session = rec.start("q0")
+    slate = session.recommend(4)
+    session.ignore(slate[2:])
+    assert rewards(rec) == {choice.arm: (1, 0.0) for choice in slate[2:]}
+    session.correct(slate[2])  # it was wanted after all
+    assert rewards(rec)[slate[2].arm] == (1, 1.0)
+    slate = session.recommend(3)
+    session.ignore(slate[0])
+    session.ignore(slate)  # the rest of it, too
+    assert rewards(rec)[slate[0].arm] == (1, 0.0)
+    with pytest.raises(InvalidInput, match="answered already"):
+        session.expire(slate)
+    with pytest.raises(InvalidInput, match="was not recommended in session"):
+        rec.start("q1").accept(slate[0])
+    for nonsense in (None, "x"):
+        with pytest.raises(InvalidInput, match="was not recommended"):
+            session.accept(nonsense)  # type: ignore[arg-type]
+
+
+def test_a_query_that_becomes_an_arm_is_not_recommended_to_itself() -> None:
+    texts = ["red cats", "red dogs", "blue cats", "blue dogs"]
+    encoder = nq.encode.LsaEncoder(dim=4).fit(texts)
+    made = nq.ArmPool.from_vectors(texts, encoder.encode(texts), encoder=encoder)
+    rec = nq.Recommender(made, nq.MaxUtility(k=10), nq.LinUCB())
+    session = rec.start("red blue")
+    session.recommend()
+    arm = rec.add("red blue")
+    assert arm not in [choice.arm for choice in session.recommend(10)]
+    assert session.history == [arm]

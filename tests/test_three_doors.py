@@ -29,6 +29,7 @@ from nextquery.replay.work import begin
 from nextquery.service.app import create_app
 from nextquery.service.engine import Engine
 from nextquery.service.options import EngineOptions
+from nextquery.service.rebuild import rebuild
 from nextquery.service.settings import Settings
 from nextquery.service.store import Store
 from nextquery.sessions import Sessions
@@ -430,3 +431,63 @@ def test_the_four_lines_are_what_is_served_by_default(pool: nq.ArmPool, tmp_path
     same_learnt(rec.learnt, again.learnt)
     one, other = (r.start(TEXTS[3], "later").recommend(8) for r in (rec, again))
     assert [c.to_dict() for c in one] == [c.to_dict() for c in other]
+
+
+@pytest.mark.parametrize("policy", ["lin-ucb-memory", "lin-ucb-shared"])
+def test_a_click_after_a_typed_query_takes_its_lesson_back(pool: nq.ArmPool, policy: str) -> None:
+    """Typed first and clicked later teaches what the click alone teaches, through both doors."""
+    rules = Rules(policy, learn_issued=True, exploration=0.0)
+    wanted, library = Library(pool, rules), Library(pool, rules)
+    slate = [arm for arm, _, _ in wanted.ask("s", TEXTS[0])]
+    outside = next(text for arm, text in enumerate(TEXTS) if arm not in [0, *slate])
+    wanted.click("s", 1)
+    library.ask("s", TEXTS[0])
+    before = library.rec.policy.state()["b"].copy()
+    library.typed("s", outside)
+    assert not np.allclose(library.rec.policy.state()["b"], before)
+    library.click("s", 1)
+    with Service.opened(pool, rules) as service:
+        service.ask("s", TEXTS[0])
+        service.typed("s", outside)
+        service.click("s", 1)
+        for door in (library, service):
+            for name in ("A", "b"):
+                mine, theirs = door.learnt().policy.state()[name], wanted.learnt().policy.state()
+                np.testing.assert_allclose(mine, theirs[name], rtol=0, atol=1e-12)
+
+
+def test_an_arm_blocked_after_the_slate_teaches_the_same_when_it_is_typed(
+    pool: nq.ArmPool,
+) -> None:
+    for policy in ("lin-ucb-memory", "lin-ucb-shared"):
+        rules = Rules(policy, learn_issued=True, exploration=0.0)
+        library = Library(pool, rules)
+        shown = [arm for arm, _, _ in library.ask("s", TEXTS[0])]
+        typed = next(arm for arm in range(1, 60) if arm not in shown)
+        with Service.opened(pool, rules) as service:
+            service.ask("s", TEXTS[0])
+            for door in (library, service):
+                door.block(TEXTS[typed])
+                door.typed("s", TEXTS[typed])
+            same_learnt(library.learnt(), service.learnt())
+
+
+def test_another_model_on_the_same_store_is_answered_with_vectors(
+    pool: nq.ArmPool, tmp_path: Path
+) -> None:
+    """A worker that follows another one's model must not rank what it cached without vectors."""
+    url = f"sqlite:///{tmp_path / 'events.db'}"
+    with (
+        closing(Store.open(url)) as one,
+        closing(Store.open(url)) as two,
+        Engine.start(pool, one, EngineOptions(k=K)) as first,
+    ):
+        first.recommend(session_id="x", query=TEXTS[0])
+        with Engine.start(pool, two, EngineOptions(k=K, policy="lin-ts")):
+            first.learner.catch_up()
+            decision = first.recommend(session_id="y", query=TEXTS[0])
+            assert (decision.policy, decision.fallback) == ("lin-ts", False)
+            accepted = decision.recommendations[0].arm_id
+            first.feedback(decision_id=decision.decision_id, accepted=accepted)
+            first.learner.catch_up()
+            assert rebuild(one).agrees

@@ -1,6 +1,6 @@
 """The arms as they are now, and where a query stands among them."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
 
@@ -46,7 +46,7 @@ class Catalogue:
         self.pool = pool
         self.encoder = pool.encoder if encoder is None else encoder
         self.version = 0
-        self.blocked: frozenset[str] = frozenset()
+        self.blocked: set[str] = set()
         self._shown: dict[int, str] = {}
         self._blocked_arms: list[int] = []
         self.clean = lru_cache(_CLEANED)(self._clean)
@@ -109,25 +109,41 @@ class Catalogue:
     def block(self, query: str) -> str:
         """Never show this query again; the text that is blocked."""
         text = self.key(query)
-        self.blocked_now(self.blocked | {text})
+        self.block_text(text)
         return text
 
     def unblock(self, query: str) -> str:
         """Take a block back; the text that was blocked."""
         text = self.key(query)
-        self.blocked_now(self.blocked - {text})
+        self.unblock_text(text)
         return text
 
-    def blocked_now(self, texts: Iterable[str]) -> None:
-        """Block these texts and no others."""
-        self.blocked = frozenset(texts)
-        found = (self.pool.index_of(text) for text in self.blocked)
-        self._blocked_arms = sorted(arm for arm in found if arm is not None)
+    def block_text(self, text: str) -> None:
+        """Block a text that is a key already."""
+        arm = self.pool.index_of(text)
+        if text not in self.blocked and arm is not None:
+            self._blocked_arms = [*self._blocked_arms, arm]
+        self.blocked.add(text)
+        self.version += 1
+
+    def unblock_text(self, text: str) -> None:
+        """Take the block of a key back."""
+        arm = self.pool.index_of(text)
+        self._blocked_arms = [one for one in self._blocked_arms if one != arm]
+        self.blocked.discard(text)
         self.version += 1
 
     def blocked_arms(self) -> list[int]:
-        """The arms never to be shown; another thread may ask while a block is coming."""
+        """The arms never to be shown: always a whole list, whichever thread asks."""
         return self._blocked_arms
+
+    def show(self, spellings: Mapping[int, str]) -> None:
+        """Show these arms as said."""
+        self._shown.update(spellings)
+
+    def spellings(self) -> dict[int, str]:
+        """How arms that were added are shown."""
+        return dict(self._shown)
 
     def _clean(self, query: str) -> Cleaned:
         """A query through the rules that cleaned the log; as typed, where there was no log."""

@@ -6,7 +6,7 @@ same history gets the same answer from each.
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -218,7 +218,13 @@ class Loop:
         """An arm that was typed, as if it had been recommended; None if the policy cannot see it.
 
         Where the slate is at hand, `offered` is better: now may know what the session did since.
+        A policy without a memory sees any arm, and the same at any time.
         """
+        if not self.policy.needs_memory:
+            rows, score = self.pool.rows([arm]), self.pool.score([arm], place.vector)
+            alone = Candidates(np.array([arm]), rows, score, np.ones(1))
+            context = Context(place.vector, visit.history, visit.trial + 1)
+            return self.policy.as_choice(alone, context, arm)
         candidates, context = self.candidates(place, visit, selected, only=arm)
         return self.policy.as_choice(candidates, context, arm)
 
@@ -247,7 +253,10 @@ class Loop:
         only: int | None,
     ) -> Candidates:
         if not self.policy.needs_memory:
-            return without(selected, hidden)
+            left = without(selected, hidden)
+            if left.vectors.shape[1] == self.pool.dim:
+                return left
+            return replace(left, vectors=self.pool.rows(left.arms))  # a cache may leave them out
         return with_memory(
             selected,
             self.pool,

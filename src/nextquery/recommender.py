@@ -86,6 +86,16 @@ class Recommender(Loop):
                 f"a schedule sets the number of candidates, and {type(selector).__name__} has "
                 "none to set. Use a selector with k, or no schedule."
             )
+        for name, given, wanted in (("memory", memory, Memory), ("learning", learning, Learning)):
+            if given is not None and not isinstance(given, wanted):
+                raise InvalidInput(
+                    f"{name} must be a {wanted.__name__} object; received {given!r}."
+                )
+        if memory is not None and memory.past.arms > pool.rows_in_all:
+            raise InvalidInput(
+                f"the memory's sessions name arm {memory.past.arms - 1}; this pool has ids up to "
+                f"{pool.rows_in_all - 1}. Give the pool that the sessions were made with."
+            )
         if (memory is not None) != policy.needs_memory:
             raise InvalidInput(
                 f"{policy!r} ranks by a memory of sessions. Give one: "
@@ -122,6 +132,8 @@ class Recommender(Loop):
     def start(self, query: str, session_id: str | None = None) -> Session:
         """Begin a session with its initial query; without an id it gets one."""
         place = self.place(query)
+        if session_id is not None and not (isinstance(session_id, str) and session_id):
+            raise InvalidInput(f"session_id must be a text; received {session_id!r}.")
         self.sessions_started += 1
         return Session(self, session_id or f"s{self.sessions_started}", place)
 
@@ -186,6 +198,8 @@ class Recommender(Loop):
         examples : how many examples of feedback all of this weighs at most, at least 0: the fewer,
             the sooner clicks outweigh it.
         """
+        whole_number(newest, "newest", at_least=0)
+        whole_number(examples, "examples", at_least=0)
         if sessions is not None:
             past = self._as_sessions(sessions).in_order_of_time()
             self.memory.past = SessionMemory(past)
@@ -198,8 +212,6 @@ class Recommender(Loop):
                 f"{self.pool!r} was not made from a log, so it has no sessions to learn from. Pass "
                 "them: warm_start(sessions)."
             )
-        whole_number(newest, "newest", at_least=0)
-        whole_number(examples, "examples", at_least=0)
         return warm_start(self, past, newest=newest, examples=examples).successes
 
     def _as_sessions(self, sessions: Sessions | Iterable[Iterable[str | int]]) -> Sessions:
@@ -208,6 +220,10 @@ class Recommender(Loop):
             return Sessions.of(sessions, self.pool.rows_in_all)
         parts: list[list[int]] = []
         for session in sessions:
+            if isinstance(session, str) or not isinstance(session, Iterable):
+                raise InvalidInput(
+                    f"a session is a list of queries, texts or arm ids; received {session!r}."
+                )
             parts.append([])
             for query in session:
                 arm = self._past_arm(query)
@@ -219,7 +235,7 @@ class Recommender(Loop):
 
     def _past_arm(self, query: str | int) -> int | None:
         if not isinstance(query, str):
-            return int(query)
+            return whole_number(query, "a query's arm id", at_least=0)
         if self.add_arms and self.encoder is not None:
             return self.place(query).arm
         return self.catalogue.find(query)
@@ -244,6 +260,7 @@ class Recommender(Loop):
             "options": {name: getattr(self, name) for name in _OPTIONS},
             "learning": vars(self.learning),
             "blocked": sorted(self.catalogue.blocked),
+            "shown": self.catalogue.spellings(),
             "sessions_started": self.sessions_started,
             "encoder": None if encoder is None else encoder.meta(),
             "needs_encoder": self.encoder is not None and encoder is None,
@@ -273,7 +290,9 @@ class Recommender(Loop):
         if "learning" in meta:  # folders from before have none of these
             options["learning"] = Learning(**meta["learning"])
         self = cls(ArmPool.of(folder), selector, policy, encoder, schedule, **options)
-        self.catalogue.blocked_now(meta.get("blocked", ()))
+        for text in meta.get("blocked", ()):
+            self.catalogue.block_text(text)
+        self.catalogue.show({int(arm): text for arm, text in meta.get("shown", {}).items()})
         if "calibration.npz" in folder:
             self.learnt.calibration = folder.arrays("calibration.npz")
         self.sessions_started = meta["sessions_started"]

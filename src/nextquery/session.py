@@ -28,6 +28,7 @@ class _Shown:
     place: Place
     visit: Visit
     outcome: Outcome = OPEN
+    typed: Choice | None = None  # what was learnt as typed instead
 
     @property
     def arms(self) -> list[int]:
@@ -79,6 +80,8 @@ class Session:
         if m is not None:
             whole_number(m, "m", at_least=1)
         rec, visit = self.recommender, self.visit
+        if self._version not in (-1, rec.catalogue.version):  # it may have become an arm, or none
+            self._anchor = rec.place(self._anchor.query)
         rng = rec.draws(self.id, visit.trial + 1)
         slate = rec.rank(self._anchor, visit, self._selected(rng), m or 1, rng)
         named = [
@@ -116,7 +119,8 @@ class Session:
     def correct(self, choice: Choice) -> None:
         """The person ran this recommendation after its slate was taken for ignored or expired."""
         shown = self._of(choice)
-        if shown.outcome.state != "failed":
+        ignored = shown.outcome.rewards[_slot(shown, choice) :][:1] == [0]
+        if shown.outcome.state != "failed" and not (ignored and shown.outcome.state == "open"):
             raise InvalidInput(
                 f"choice {choice.id!r} was not ignored, so there is nothing to correct; its slate "
                 f"is {shown.outcome.state}. Use accept for a slate that is open."
@@ -127,14 +131,16 @@ class Session:
         """The person did not want this; `issued` is the query typed instead, if any.
 
         A whole slate fails by the rule of `Recommender.learning`: its first entry by default, since
-        nobody knows how far the others were read. Of one entry, that entry fails, and the rest of
-        its slate still waits.
+        nobody knows how far the others were read. Of some of its entries, these fail, and the rest
+        of the slate still waits.
         """
         rec = self.recommender
         place = None if issued is None else rec.place(issued)
-        shown = self._waiting(_first(choice))
-        if isinstance(choice, Choice) and len(shown.arms) > 1:
-            self._become(shown, entry_failed(shown.outcome, shown.arms, _slot(shown, choice)))
+        entries = [choice] if isinstance(choice, Choice) else list(choice)
+        shown = self._open(entries)
+        if len(entries) < len(shown.arms):
+            for slot in [_slot(self._waiting(entry), entry) for entry in entries]:
+                self._become(shown, entry_failed(shown.outcome, shown.arms, slot))
         else:
             self._fail(shown, None if place is None else place.arm)
         if place is not None:
@@ -142,7 +148,8 @@ class Session:
 
     def expire(self, choice: Choice | Sequence[Choice]) -> None:
         """Nobody answered this slate in time: it failed. A click may still `correct` that."""
-        self._fail(self._waiting(_first(choice)), None)
+        entries = [choice] if isinstance(choice, Choice) else list(choice)
+        self._fail(self._open(entries), None)
 
     def _fail(self, shown: _Shown, arm: int | None) -> None:
         """Nothing of a slate was accepted; `arm` was typed instead."""
@@ -154,6 +161,7 @@ class Session:
         self._become(shown, outcome)
         if real is not None:
             rec.policy.update(real, 1.0)
+            shown.typed = real
 
     def _typed(self, shown: _Shown, arm: int) -> Choice | None:
         """The query typed instead of a slate, as if it had been recommended there."""
@@ -170,7 +178,12 @@ class Session:
             shown.outcome, shown.arms, accepted=choice.arm, learning=rec.learning
         )
         self._become(shown, outcome)
-        self._move(rec.catalogue.place_of(choice.arm)._replace(query=choice.text))
+        if shown.typed is not None:  # it was not typed instead, after all
+            rec.policy.correct(shown.typed, 1.0, None)
+            shown.typed = None
+        alive = len(rec.pool.alive([choice.arm])) > 0
+        place = rec.catalogue.place_of(choice.arm) if alive else rec.catalogue.place(choice.text)
+        self._move(place._replace(query=choice.text))
 
     def _become(self, shown: _Shown, outcome: Outcome) -> None:
         """Learn what a new outcome changes."""
@@ -217,32 +230,37 @@ class Session:
 
     def _of(self, choice: Choice) -> _Shown:
         """The slate of a choice of this session."""
-        shown = self._shown.get(choice.id)
-        if shown is None:
-            raise InvalidInput(f"choice {choice.id!r} was not recommended in session {self.id}.")
+        shown = self._shown.get(choice.id) if isinstance(choice, Choice) else None
+        if shown is None or choice.arm not in shown.arms:
+            raise InvalidInput(
+                f"{getattr(choice, 'id', choice)!r} was not recommended in session {self.id}. Give "
+                "what this session's recommend returned."
+            )
         return shown
+
+    def _open(self, entries: Sequence[Choice]) -> _Shown:
+        """The slate of some entries, which still waits for an answer."""
+        if not entries or not all(isinstance(entry, Choice) for entry in entries):
+            raise InvalidInput(
+                "give a recommendation of this session, or a slate of them (an empty slate was "
+                f"shown to nobody); received {entries!r}."
+            )
+        shown = self._of(entries[0])
+        return shown if shown.outcome.state == "open" else self._waiting(entries[0])
 
     def _waiting(self, choice: Choice) -> _Shown:
         """The slate of a choice that was not answered yet."""
-        shown = self._shown.get(choice.id)
-        if shown is None or not shown.waits(choice):
+        shown = self._of(choice)
+        if not shown.waits(choice):
             raise InvalidInput(
                 f"choice {choice.id!r} is not waiting for an answer in session {self.id}: it was "
-                "answered already, or comes from another session."
+                "answered already."
             )
         return shown
 
     def _move(self, place: Place) -> None:
         """The arm now playing becomes the query that was accepted, or typed."""
         self._anchor, self._moved = place, True
-
-
-def _first(choice: Choice | Sequence[Choice]) -> Choice:
-    if isinstance(choice, Choice):
-        return choice
-    if not choice:
-        raise InvalidInput("an empty slate was shown to nobody and cannot be answered.")
-    return choice[0]
 
 
 def _slot(shown: _Shown, choice: Choice) -> int:

@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from nextquery.arms.pool import ArmPool
 from nextquery.memory.live import LiveMemory
 from nextquery.memory.past import SessionMemory
 from nextquery.memory.recalled import Recalled
-from nextquery.sessions import Ids, Sessions
+from nextquery.sessions import AnySessions, Ids, Sessions
 
 SESSIONS = 200_000  # past sessions that are kept, the newest
 _QUERIES = 8  # newest queries of a session that are looked up
@@ -21,7 +19,7 @@ class Memory:
 
     Parameters
     ----------
-    sessions : of the log, in any order of time; None for none.
+    sessions : of the log, `Sessions` or lists of arm ids; None for none.
     live : what was added since, if a memory is to go on.
 
     >>> memory = Memory(Sessions.of([[1, 2], [1, 3]]))
@@ -31,9 +29,9 @@ class Memory:
     ([2, 3], [1.0, 2.0])
     """
 
-    def __init__(self, sessions: Sessions | None = None, live: LiveMemory | None = None) -> None:
-        nothing = Sessions(np.empty(0, np.int64), np.zeros(1, np.int64))
-        self.past = SessionMemory((nothing if sessions is None else sessions).in_order_of_time())
+    def __init__(self, sessions: AnySessions | None = None, live: LiveMemory | None = None) -> None:
+        known = Sessions.of([] if sessions is None else sessions)
+        self.past = SessionMemory(known.in_order_of_time())
         self.live = LiveMemory() if live is None else live
 
     @classmethod

@@ -93,7 +93,8 @@ def with_alpha(name: str, alpha: float) -> str:
     if own is None or own == alpha:
         return name
     plain, given = split(name)
-    return joined(plain, {**given, "alpha": f"{alpha:g}"})
+    short = f"{alpha:g}"
+    return joined(plain, {**given, "alpha": short if float(short) == alpha else repr(alpha)})
 
 
 def split(name: str) -> tuple[str, dict[str, Any]]:
@@ -102,6 +103,8 @@ def split(name: str) -> tuple[str, dict[str, Any]]:
     >>> split("lin-ucb@alpha=0.1,prior=none"), split("random")
     (('lin-ucb', {'alpha': 0.1, 'prior': None}), ('random', {}))
     """
+    if not isinstance(name, str):
+        raise InvalidInput(f"a name must be a text like 'lin-ucb@alpha=0.1'; received {name!r}.")
     plain, _, variant = name.partition("@")
     given = dict(part.partition("=")[::2] for part in variant.split(",") if part)
     return plain, {key: _value(text) for key, text in given.items()}

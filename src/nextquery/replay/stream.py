@@ -215,7 +215,7 @@ def _rival(work: Work, stream: Stream, options: StreamOptions, who: Contestant) 
     """What a rival recommends at every scored step."""
     assert who.rival is not None
     rival = RIVALS[who.rival](SessionMemory(stream.past))
-    selections = _selections(work, stream, options, since=stream.scored_from, vectors=False)
+    selections = _selections(work, stream, options, since=stream.scored_from)
     for session in range(stream.scored_from, stream.past.size):
         queries, before = stream.queries(session), int(stream.past.offsets[session])
         visit = Visit()
@@ -250,8 +250,8 @@ def driver_of(
     )
     known = stream.known
     span = Span.of(known.size, newest=options.warm, memory=memory is not None)
-    since, vectors = stream.scored_from - (span.end - span.first), memory is None
-    past = _selections(work, stream, options, since=since, vectors=vectors)
+    since = stream.scored_from - (span.end - span.first)
+    past = _selections(work, stream, options, since=since)
     warm_start(rec, known, newest=options.warm, selections=past)
     driver = Driver(
         rec,
@@ -265,9 +265,12 @@ def driver_of(
 
 
 def _selections(
-    work: Work, stream: Stream, options: StreamOptions, *, since: int, vectors: bool
+    work: Work, stream: Stream, options: StreamOptions, *, since: int
 ) -> Iterator[Candidates]:
-    """What was selected for every step from a session on, with the arms' vectors if needed."""
+    """What was selected for every step from a session on; the loop adds vectors if it needs them.
+
+    The preferences are not those of the selection, but keep its order.
+    """
     skip = int(np.count_nonzero(stream.steps.owner < since))
     for batch in stream.steps.batches():
         found = work.load(_batch_piece(options, batch))
@@ -277,9 +280,9 @@ def _selections(
                 skip -= 1
                 continue
             arms = found["arms"][own]
-            rows = work.pool.rows(arms) if vectors else np.empty((len(arms), 0), np.float32)
-            in_order = np.arange(len(arms), 0, -1).astype(np.float64)  # preferences that keep it
-            yield Candidates(arms, rows, found["similarities"][own], in_order)
+            nothing = np.empty((len(arms), 0), np.float32)
+            in_order = np.arange(len(arms), 0, -1).astype(np.float64)
+            yield Candidates(arms, nothing, found["similarities"][own], in_order)
 
 
 def _rank_of(answer: int, slate: Ids) -> int:

@@ -25,7 +25,9 @@ class ServedCatalogue(Catalogue):
             self._add(arm)
         if state.removed:
             self.pool.remove(state.removed)
-        self.blocked_now(state.blocked)
+        for text in state.blocked:
+            self.block_text(text)
+        self.version += 1
 
     def follow(self, event: Event) -> None:
         """Change what an event changes."""
@@ -34,9 +36,9 @@ class ServedCatalogue(Catalogue):
         elif event.kind == "arm_removed":
             self.remove(event.body["arm"])
         elif event.kind == "blocked":
-            self.blocked_now(self.blocked | {event.body["text"]})
+            self.block_text(event.body["text"])
         elif event.kind == "unblocked":
-            self.blocked_now(self.blocked - {event.body["text"]})
+            self.unblock_text(event.body["text"])
 
     def _add(self, arm: AddedArm) -> None:
         if arm.arm != self.pool.rows_in_all:

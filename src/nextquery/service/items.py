@@ -129,6 +129,9 @@ class NewFeedback:
             body["issued"] = {"arm": arm}
             if typed and issued.features:
                 body["issued"] |= {"features": issued.features, "model": issued.model}
+        undone = ledger.issued_of(row.id) if status == "corrected" and row.issued else None
+        if undone is not None:  # it was not typed instead, after all
+            body["unissued"] = undone
         if told or status in ("recorded", "corrected"):
             told_now = told and status == "repeated"
             status = "recorded" if told_now else status

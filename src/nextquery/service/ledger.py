@@ -76,6 +76,15 @@ class Ledger:
             for key, decision_id, request_hash in self.connection.execute(found):
                 self.requests[key] = (decision_id, request_hash)
 
+    def issued_of(self, decision_id: str) -> dict[str, Any] | None:
+        """What feedback on a decision said was typed instead, if that taught anything."""
+        self.flush()
+        said = sa.select(events.c.body).where(events.c.decision_id == decision_id)
+        found = said.where(events.c.kind == "feedback").order_by(events.c.position)
+        bodies = (json.loads(body) for body in self.connection.execute(found).scalars())
+        typed = (body.get("issued") for body in bodies)
+        return next((one for one in typed if one and "features" in one), None)
+
     def append(self, kind: str, body: dict[str, Any], decision_id: str | None = None) -> int:
         """Write an event at the end of the log; its position."""
         self.position += 1

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from nextquery.checks import number, one_of, whole_number
+from nextquery.errors import InvalidInput
 from nextquery.memory.memory import SESSIONS
 from nextquery.outcomes import FAILS, Learning
 from nextquery.policies import Policy
@@ -67,6 +68,8 @@ class EngineOptions:
         for each in fields(self):
             value, limits = getattr(self, each.name), each.metadata
             low, high = limits.get("ge", limits.get("gt")), limits.get("le", math.inf)
+            if each.type is bool and not isinstance(value, bool):
+                raise InvalidInput(f"{each.name} must be True or False; received {value!r}.")
             if each.type is int:
                 whole_number(value, each.name, at_least=low)
             elif low is not None and value is not None:

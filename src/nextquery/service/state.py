@@ -99,6 +99,9 @@ class State:
         accepted, issued = event.body["accepted"], event.body.get("issued")
         if issued is not None and issued.get("model") == self.model:
             self.learnt.policy.update(_choice(issued["arm"], issued["features"]), 1.0)
+        undone = event.body.get("unissued")
+        if undone and undone["model"] == self.model:
+            self.learnt.policy.correct(_choice(undone["arm"], undone["features"]), 1.0, None)
         following = accepted if accepted is not None else issued and issued["arm"]
         if following is not None:
             self.statistics.followed(foreseen=following in decision.arms)
