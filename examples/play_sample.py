@@ -74,10 +74,13 @@ def main() -> None:
     users = options.users
     pool = nq.ArmPool.open(options.pool)
     sessions = sessions_of(pool)
-    rec = nq.Recommender(pool, nq.MaxUtility(k=250), nq.LinUCB())
+    policy = nq.policy("lin-ucb-memory")  # the one that is served by default
+    rec = nq.Recommender(pool, nq.MaxUtility(k=250), policy, memory=nq.Memory())
     past = sessions[users : users + options.past]
     learnt = rec.warm_start(past)
     print(f"{len(pool):,} arms; learnt {learnt:,} successes from {len(past)} past sessions")
+    print("a slate counts as accepted if it holds any later query of the session;")
+    print("the encoder has seen these sessions, so this shows the loop and measures nothing")
     print("\nOne simulated user:")
     simulate(rec, sessions[-1], show=True)
     print(f"\n{users} simulated users:")

@@ -82,7 +82,10 @@ def test_killed_half_way_it_gives_the_same_results(pool: Path, tmp_path: Path) -
         assert (target / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_workers_end_when_their_parent_is_killed(pool: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_workers_end_when_their_parent_is_stopped(
+    pool: Path, tmp_path: Path, number: signal.Signals
+) -> None:
     target = tmp_path / "run"
     command = [sys.executable, "-m", "nextquery", "replay", str(pool), "--out", str(target)]
     many = ["--anchors", "20", "--rounds", "4000", "--policy", "lin-ts", "--processes", "2"]
@@ -92,6 +95,8 @@ def test_workers_end_when_their_parent_is_killed(pool: Path, tmp_path: Path) -> 
         try:
             assert until(lambda: any((target / "candidates").glob("*")))
             workers = psutil.Process(process.pid).children()
+            process.send_signal(number)
+            process.wait(timeout=600)
         finally:
             process.kill()
     assert len(workers) >= 2

@@ -44,7 +44,9 @@ def replay(
     reading: Annotated[list[str], typer.Option(help="example, defined, joint; repeatable.")] = [  # noqa: B006
         "example"
     ],
-    alpha: Annotated[list[float], typer.Option(help="Exploration of LinUCB; repeatable.")] = [0.3],  # noqa: B006
+    alpha: Annotated[
+        list[float], typer.Option(help="Exploration of LinUCB; by default its own; repeatable.")
+    ] = [],  # noqa: B006
     schedule: Annotated[list[str], typer.Option(help="none, or bump; repeatable.")] = ["none"],  # noqa: B006
     seed: Annotated[list[int], typer.Option(help="Repeatable; each draws its own anchors.")] = [0],  # noqa: B006
     sessions: Annotated[int, typer.Option(min=1, help="Last sessions to score (stream).")] = 500,
@@ -88,7 +90,7 @@ def replay(
                 k=k,
                 epsilon=epsilon,
                 reading=reading,
-                alpha=alpha,
+                alpha=alpha or [None],
                 schedule=schedule,
                 seeds=seed,
                 encoder=encoder_name(pool),
@@ -96,7 +98,7 @@ def replay(
             )
             experiments.run_grid(pool, past, to, grid, progress_of(stages), **how)
         else:
-            unused = {"alpha": alpha != [0.3], "schedule": schedule != ["none"]}
+            unused = {"alpha": bool(alpha), "schedule": schedule != ["none"]}
             for name in (name for name, given in unused.items() if given):
                 raise InvalidInput(
                     f"the stream has no --{name}; give it in a policy's name, like "

@@ -24,7 +24,8 @@ class Options:
     anchors : how many sessions are sampled, at least 1 (100 in the paper).
     rounds : T, at least 1 (1000 in the paper).
     selections, policies : names, see `nextquery.policies.names`; variants like ``lin-ucb@ridge=2``.
-    k, epsilon, reading : of the selection. alpha : of the policies that have one.
+    k, epsilon, reading : of the selection.
+    alpha : of the policies that have one; None: each policy's own.
     schedule : ``none``, or ``bump``: C starts with ten arms and grows to k (Algorithm 2).
     seeds : each draws its own anchors.
     encoder : the name written beside the results.
@@ -42,7 +43,7 @@ class Options:
     k: Sequence[int] = (250,)
     epsilon: Sequence[float] = (0.5,)
     reading: Sequence[str] = ("example",)
-    alpha: Sequence[float] = (0.3,)
+    alpha: Sequence[float | None] = (None,)
     schedule: Sequence[str] = ("none",)
     seeds: Sequence[int] = (0,)
     encoder: str = ""
@@ -68,7 +69,9 @@ class Options:
             drawn = (seed, self.anchors, self.held_out)
             setting = Setting(selection, reading, size, epsilon, *drawn).checked()
             for policy, alpha in product(self.policies, self.alpha):
-                name = with_alpha(policy, number(alpha, "alpha", low=0))
+                if alpha is not None:
+                    number(alpha, "alpha", low=0)
+                name = policy if alpha is None else with_alpha(policy, alpha)
                 cell = Cell(setting, name, one_of(schedule, "schedule", SCHEDULES), self.rounds)
                 found[cell.checked()] = None
         return list(found)

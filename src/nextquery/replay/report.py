@@ -82,12 +82,18 @@ def _anchored(folder: Path) -> list[Block]:
 
 
 def _stream(folder: Path) -> list[Block]:
+    run = _run(folder)["stream"]
+    said = run["options"]
     blocks: list[Block] = [
         Heading("Sessions in order of time (protocol “stream”)"),
         Paragraph(
-            "Every step recommends for the query now running; the session's real next query is "
-            "the answer. The regret counts the first recommendation alone; MRR counts ranks up to "
-            "20."
+            f"{run['steps']:,} steps of the last {said['sessions']:,} sessions, after a warm start "
+            f"on {said['warm']:,}; seed {said['seed']}. Every step recommends for the query now "
+            f"running, people see {said['shown']}, and the session's real next query is the answer."
+            f" What a session was shown {'may' if said['repeat'] else 'does not'} come again. The "
+            "regret counts the first recommendation alone; MRR counts ranks up to 20. If the "
+            "vectors were fitted on these sessions, they have seen the answers: make the pool with "
+            "--hold-out."
         ),
         stream_report.stream_table(folder),
         Heading("Paired differences in hit@10", 3),

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
@@ -58,7 +59,10 @@ def in_processes(
                 future.result()
                 yield futures[future]
         except BaseException:
+            workers = list(executor._processes.values())
             executor.shutdown(wait=False, cancel_futures=True)
+            for worker in workers:
+                worker.kill()  # a piece is written in one step: what is half done was never there
             raise
 
 
@@ -67,6 +71,8 @@ _here: list[Work] = []  # in a worker process: what it works on
 
 def _start(work: Work) -> None:
     _here[:] = [work]
+    for name in (signal.SIGINT, signal.SIGTERM):  # its parent ends it, whatever reaches the group
+        signal.signal(name, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
 
 
