@@ -28,7 +28,7 @@ ORDER = [
     {"catalogue", "calibration", "outcomes"},
     {"loop"},
     {"warm_start"},
-    {"session"},
+    {"session", "recommender_folder"},
     {"recommender"},
     {"datasets"},
     {"replay", "service", "cluster"},

@@ -6,27 +6,21 @@ learnt. A `Session` (in `nextquery.session`) is one person's way through it.
 
 import os
 from collections.abc import Iterable
-from typing import Any
 
-from nextquery import folders
+from nextquery import recommender_folder
 from nextquery.arms.pool import ArmPool
 from nextquery.catalogue import Catalogue, EncodesTexts, Place
 from nextquery.checks import number, whole_number
-from nextquery.encode.base import Encoder
 from nextquery.errors import InvalidInput
 from nextquery.loop import Learnt, Loop
-from nextquery.memory import LiveMemory, Memory, SessionMemory
+from nextquery.memory import Memory, SessionMemory
 from nextquery.outcomes import Learning
-from nextquery.params import class_named
 from nextquery.policies.base import Policy
 from nextquery.select.base import Selector
-from nextquery.select.schedule import Bump, Power, Schedule
+from nextquery.select.schedule import Schedule
 from nextquery.session import Session
 from nextquery.sessions import Sessions
 from nextquery.warm_start import WARM_EXAMPLES, WARM_SESSIONS, warm_start
-
-KIND, VERSION = "nextquery recommender", 1
-_OPTIONS = ("exploration", "seed", "reselect", "repeat", "add_arms")
 
 
 class Recommender(Loop):
@@ -242,67 +236,11 @@ class Recommender(Loop):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything but the open sessions to a folder, from which `open` goes on exactly."""
-        encoder = self.encoder if isinstance(self.encoder, Encoder) else None
-        parts = {**self.pool.parts(), "policy.npz": self.policy.state()}
-        if encoder is not self.pool.encoder:
-            others = {name: part for name, part in parts.items() if name[:8] != "encoder_"}
-            parts = {**others, **({} if encoder is None else encoder.parts())}
-        if self.learnt.calibration:
-            parts["calibration.npz"] = self.learnt.calibration
-        if self.policy.needs_memory:
-            parts["memory.npz"] = self.memory.live.state()
-            parts["memory_sessions.npz"] = self.memory.past.sessions._asdict()
-        meta: dict[str, Any] = {
-            **self.pool.meta(),
-            "selector": _described(self.selector),
-            "policy": type(self.policy).__name__,
-            "schedule": None if self.schedule is None else _described(self.schedule),
-            "options": {name: getattr(self, name) for name in _OPTIONS},
-            "learning": vars(self.learning),
-            "blocked": sorted(self.catalogue.blocked),
-            "shown": self.catalogue.spellings(),
-            "sessions_started": self.sessions_started,
-            "encoder": None if encoder is None else encoder.meta(),
-            "needs_encoder": self.encoder is not None and encoder is None,
-        }
-        folders.write(path, kind=KIND, version=VERSION, parts=parts, meta=meta)
+        recommender_folder.write(self, path)
 
     @classmethod
     def open(
         cls, path: str | os.PathLike[str], *, encoder: EncodesTexts | None = None
     ) -> "Recommender":
         """Go on where `save` left off. An encoder of your own is not saved: pass it again."""
-        folder = folders.read(path, kind=KIND, version=VERSION)
-        meta = folder.meta
-        if encoder is None and meta["needs_encoder"]:
-            raise InvalidInput(
-                f"{path} was saved with an encoder that is not nextquery's own and so is not in "
-                "the folder. Pass it again: Recommender.open(path, encoder=...)."
-            )
-        selector = class_named(Selector, meta["selector"]["class"])(**meta["selector"]["params"])
-        schedule = None if meta["schedule"] is None else _schedule(meta["schedule"])
-        policy = class_named(Policy, meta["policy"]).from_state(folder.arrays("policy.npz"))
-        memory = None
-        if "memory.npz" in folder:
-            live = LiveMemory.from_state(folder.arrays("memory.npz"))
-            memory = Memory(Sessions(**folder.arrays("memory_sessions.npz")), live)
-        options = {**meta["options"], "memory": memory}
-        if "learning" in meta:  # folders from before have none of these
-            options["learning"] = Learning(**meta["learning"])
-        self = cls(ArmPool.of(folder), selector, policy, encoder, schedule, **options)
-        for text in meta.get("blocked", ()):
-            self.catalogue.block_text(text)
-        self.catalogue.show({int(arm): text for arm, text in meta.get("shown", {}).items()})
-        if "calibration.npz" in folder:
-            self.learnt.calibration = folder.arrays("calibration.npz")
-        self.sessions_started = meta["sessions_started"]
-        return self
-
-
-def _described(thing: Any) -> dict[str, Any]:
-    return {"class": type(thing).__name__, "params": thing.get_params()}
-
-
-def _schedule(described: dict[str, Any]) -> Schedule:
-    known: dict[str, type[Bump] | type[Power]] = {"Bump": Bump, "Power": Power}
-    return known[described["class"]](**described["params"])
+        return recommender_folder.read(cls, path, encoder)
