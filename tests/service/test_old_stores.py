@@ -1,12 +1,17 @@
-"""Stores, pools and recommenders written before there was one loop still open, and go on.
+"""Stores, pools and recommenders written by earlier commits still open, and go on.
 
-The stores were written by commit 9dba084 with `live_through` on the small world, with each policy
-under its old name; forecasts.json is what that commit then forecast after TEXTS[12].
+Those in `old/` itself come from before there was one loop, and `old/bec5451` from the commit before
+events had types. The stores of `old/` were written by commit 9dba084 with `live_through` on the
+small world, with each policy under its old name; forecasts.json is what that commit then forecast
+after TEXTS[12].
 """
 
 import gzip
+import hashlib
+import io
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +19,8 @@ import pytest
 
 import nextquery as nq
 from nextquery.service.engine import Engine
+from nextquery.service.export import write_ubi
+from nextquery.service.learner import Learner
 from nextquery.service.rebuild import rebuild
 from nextquery.service.store import Store
 from tests.service.worlds import TEXTS, caught_up, options
@@ -77,3 +84,61 @@ def test_an_old_recommender_opens() -> None:
     assert rec.sessions_started == 1
     assert rec.policy.state()["updates"] == 3
     assert rec.start("q0").recommend() is not None
+
+
+LAST = OLD / "bec5451"
+"""Written before events had types: every kind of event, a pool, a recommender with a memory."""
+
+
+@pytest.fixture
+def last_store(tmp_path: Path) -> Iterator[Store]:
+    path = tmp_path / "last.db"
+    path.write_bytes(gzip.decompress((LAST / "store.db.gz").read_bytes()))
+    store = Store.open(f"sqlite:///{path}")
+    yield store
+    store.close()
+
+
+def test_every_kind_of_event_is_read_as_it_was(last_store: Store) -> None:
+    wanted = json.loads((LAST / "expected.json").read_text())
+    found = {event.kind for event in last_store.read(0, 10_000)}
+    assert len(found) == 10, found  # all kinds there are
+    for position, digest in wanted["snapshots"].items():  # the same bytes that were kept then
+        learner = Learner(last_store)
+        learner.catch_up(until=int(position))
+        assert hashlib.sha256(learner.state.to_bytes()).hexdigest() == digest
+    sink = io.BytesIO()
+    write_ubi(last_store, sink)
+    assert hashlib.sha256(sink.getvalue()).hexdigest() == wanted["ubi_sha256"]
+
+
+def test_a_store_and_a_pool_of_the_commit_before_go_on(last_store: Store) -> None:
+    wanted = json.loads((LAST / "expected.json").read_text())
+    pool = nq.ArmPool.open(LAST / "pool")
+    pool.verify()
+    chosen = options(learn_issued=True, exploration=0.1, timeout_s=1e9)
+    with Engine.start(pool, last_store, chosen) as engine:
+        assert engine.stats() == wanted["stats"]
+        forecast = engine.forecast(session_id="fresh", query=TEXTS[12], m=8)
+        assert [[one.arm, one.text] for one in forecast.likely] == [
+            [arm, text] for arm, text, _ in wanted["forecast"]
+        ]
+        np.testing.assert_allclose(
+            [one.probability for one in forecast.likely], [p for _, _, p in wanted["forecast"]]
+        )
+        again = engine.recommend(session_id="a", query=TEXTS[0], m=4, user_id="u1", request_id="r1")
+        arms = [one.arm_id for one in again.recommendations]
+        assert again.repeated
+        assert [again.decision_id, arms, again.policy, again.model_version] == wanted["repeated"]
+        decision = engine.recommend(session_id="a", query=TEXTS[3], m=4)
+        accepted = decision.recommendations[0].arm_id
+        status = engine.feedback(decision_id=decision.decision_id, accepted=accepted).status
+        assert status == "recorded"
+        caught_up(engine)
+    assert rebuild(last_store).agrees
+
+
+def test_a_recommender_of_the_commit_before_opens() -> None:
+    rec = nq.Recommender.open(LAST / "recommender")
+    assert rec.sessions_started == 1
+    assert rec.start(TEXTS[12]).recommend() is not None
