@@ -25,10 +25,10 @@ import psutil
 import nextquery as nq
 from benchmarks.random_pool import random_pool
 from nextquery.cluster import connect
-from nextquery.service.engine import Engine
-from nextquery.service.options import EngineOptions
+from nextquery.service.answer.engine import Engine
+from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess
-from nextquery.service.store import Store
+from nextquery.service.settings.engine_options import EngineOptions
 from tests.cluster.nodes import kill, second_node
 
 QUERIES = 200

@@ -28,9 +28,9 @@ from nextquery.encode import Encoder, TrainedEncoder
 from nextquery.encode.distil import single_tokens, table_of
 from nextquery.encode.tokens import Tokens
 from nextquery.ingest import ingest
-from nextquery.replay import drawing
-from nextquery.replay.curves import pick, read_curves
 from nextquery.replay.metrics import difference, interval
+from nextquery.replay.reporting import drawing
+from nextquery.replay.reporting.curves import pick, read_curves
 
 ROUNDS = (10, 100, 1000)
 PUBLISHED, OURS = "lin-ucb-published", "lin-ucb"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import nextquery as nq
 from benchmarks.greedi_traps import facility_location_trap, log_det_trap
 from nextquery.optimize import greedi, lazy_greedy
-from nextquery.replay import drawing
+from nextquery.replay.reporting import drawing
 from nextquery.select.max_utility import UTILITIES
 from nextquery.utility import Utility
 

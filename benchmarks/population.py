@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nextquery as nq
-from nextquery.service.engine import Engine
-from nextquery.service.options import EngineOptions
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.log.store import Store
+from nextquery.service.settings.engine_options import EngineOptions
 
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "population.png"
 

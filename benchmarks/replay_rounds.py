@@ -25,8 +25,8 @@ from threadpoolctl import threadpool_limits
 import nextquery as nq
 from benchmarks.timing import best_of
 from nextquery.policies.lin_ucb import TIE
-from nextquery.replay.candidates import CandidateSets
-from nextquery.replay.engine import Game, play
+from nextquery.replay.anchored.array_engine import Game, play
+from nextquery.replay.anchored.candidates import CandidateSets
 
 Floats = NDArray[np.float64]
 ALPHA = 0.3

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
-from nextquery.service.store import Store
+from nextquery.service.log.store import Store
 
 
 @dataclass

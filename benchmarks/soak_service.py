@@ -24,8 +24,8 @@ import nextquery as nq
 from benchmarks.postgres import Postgres
 from benchmarks.soak_checks import Seen, check_log, check_model
 from nextquery.errors import NextqueryError, StoreUnavailable
+from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess
-from nextquery.service.store import Store
 
 TIMEOUT_S = 1.0  # short, so that time-outs and late clicks happen
 _T = TypeVar("_T")

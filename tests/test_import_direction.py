@@ -1,4 +1,4 @@
-"""A package imports only from its left; replay, service and cluster never each other."""
+"""A module imports only from its left: between packages, and between the rooms of a package."""
 
 import ast
 from pathlib import Path
@@ -6,43 +6,75 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "nextquery"
-ORDER = [
-    {"errors"},
-    {"checks"},
-    {"locks", "disk"},
-    {"params", "folders", "vectors", "compiled", "utility_loops", "client"},
-    {"working"},
-    {"sessions"},
-    {"logs"},
-    {"encode"},
-    {"arms"},
-    {"encoding"},
-    {"ingest"},
-    {"train"},
-    {"preference"},
-    {"utility"},
-    {"optimize"},
-    {"select"},
-    {"memory"},
-    {"policies"},
-    {"catalogue", "calibration", "outcomes"},
-    {"loop"},
-    {"warm_start"},
-    {"session", "recommender_folder"},
-    {"recommender"},
-    {"datasets"},
-    {"replay", "service", "cluster"},
-    {"cli"},
-]
-RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
+MOST = 16  # modules in a folder, but for the root and `cli`, which has one file per command
 
-
-def room_of(module: str) -> str:
-    return module.split(".")[1]
+ORDER = {
+    "nextquery": [
+        {"errors"},
+        {"checks"},
+        {"locks", "disk"},
+        {"params", "folders", "vectors", "compiled", "utility_loops", "client"},
+        {"working"},
+        {"sessions"},
+        {"logs"},
+        {"encode"},
+        {"arms"},
+        {"encoding"},
+        {"ingest"},
+        {"train"},
+        {"preference"},
+        {"utility"},
+        {"optimize"},
+        {"select"},
+        {"memory"},
+        {"policies"},
+        {"catalogue", "calibration", "outcomes"},
+        {"loop"},
+        {"warm_start"},
+        {"session", "recommender_folder"},
+        {"recommender"},
+        {"datasets"},
+        {"replay", "service", "cluster"},
+        {"cli"},
+    ],
+    "nextquery.service": [
+        {"log"},
+        {"settings"},
+        {"model"},
+        {"answer"},
+        {"http"},
+        {"server", "process"},
+    ],
+    "nextquery.logs": [
+        {"quoting", "database"},
+        {"rules"},
+        {"options"},
+        {"reading", "sessions"},
+        {"privacy"},
+        {"report"},
+        {"collect"},
+        {"prepare"},
+    ],
+    "nextquery.replay": [
+        {"seeds", "cells"},
+        {"metrics", "sessions", "work"},
+        {"anchored", "stream"},
+        {"runners", "results"},
+        {"describe", "reporting"},
+        {"grid"},
+        {"stream_results"},
+        {"reproduce"},
+    ],
+}
+RANK = {
+    package: {name: rank for rank, names in enumerate(order) for name in names}
+    for package, order in ORDER.items()
+}
+FILES = sorted(SOURCE.rglob("*.py"))
 
 
 def imports(path: Path) -> list[str]:
-    """The rooms of nextquery that a file imports when it is loaded or run."""
+    """The modules of nextquery that a file imports when it is loaded or run, with full names."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):  # what only a type checker sees is no dependency
         if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
@@ -53,21 +85,59 @@ def imports(path: Path) -> list[str]:
             found += [name.name for name in node.names]
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
-            bare = module == "nextquery"
-            found += [f"nextquery.{name.name}" for name in node.names] if bare else [module]
-    return [room_of(name) for name in found if name.startswith("nextquery.")]
+            rooms = module in ORDER  # then the names may be modules
+            found += [f"{module}.{name.name}" for name in node.names] if rooms else [module]
+    return [name for name in found if name.startswith("nextquery.")]
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.name))
+def wrong_imports(path: Path, module: str) -> list[str]:
+    """The imports of `module` that do not point left, one line each."""
+    wrong = []
+    for package, rank in RANK.items():
+        if not module.startswith(package + "."):
+            continue
+        room = module.removeprefix(package + ".").split(".")[0]
+        for other in imports(path):
+            if not other.startswith(package + "."):
+                continue
+            theirs = other.removeprefix(package + ".").split(".")[0]
+            if theirs not in rank:  # a public name of the package itself
+                wrong.append(f"{package}: {room} imports {theirs}, which has no place in ORDER")
+            elif theirs != room and rank[theirs] >= rank[room]:
+                wrong.append(f"{package}: {room} must not import {theirs}")
+    return wrong
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_imports_point_left(path: Path) -> None:
-    room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-    if room in ("__init__", "__main__"):
-        return
-    for other in imports(path):
-        assert other == room or RANK[other] < RANK[room], f"{room} must not import {other}"
+    parts = ("nextquery", *path.relative_to(SOURCE).with_suffix("").parts)
+    if parts[-1] in ("__init__", "__main__") and ".".join(parts[:-1]) in ORDER:
+        return  # a package may name everything in it
+    assert wrong_imports(path, ".".join(parts)) == []
+
+
+def test_every_module_has_a_place() -> None:
+    for package, rank in RANK.items():
+        folder = SOURCE.joinpath(*package.split(".")[1:])
+        found = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
+        found |= {path.parent.name for path in folder.glob("*/__init__.py")}
+        assert found == set(rank), package
 
 
 def test_a_wrong_import_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "x.py"
-    path.write_text("import numpy\nfrom nextquery import select\nfrom nextquery.arms import pool\n")
-    assert imports(path) == ["select", "arms"]
+    path.write_text(
+        "import numpy\nfrom nextquery import select\nfrom nextquery.arms import pool\n"
+        "from nextquery.service.http import app\n"
+    )
+    assert imports(path) == ["nextquery.select", "nextquery.arms", "nextquery.service.http"]
+    assert wrong_imports(path, "nextquery.service.log.store") == [
+        "nextquery.service: log must not import http"
+    ]
+    assert len(wrong_imports(path, "nextquery.logs.prepare")) == 3
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in FILES}), ids=lambda p: p.name)
+def test_no_folder_is_a_corridor(folder: Path) -> None:
+    modules = [path for path in folder.glob("*.py") if path.stem != "__init__"]
+    assert len(modules) <= MOST or folder in (SOURCE, SOURCE / "cli")

@@ -22,16 +22,16 @@ from starlette.testclient import TestClient
 import nextquery as nq
 from nextquery import replay
 from nextquery.loop import Learnt
-from nextquery.replay.contestants import contestant
 from nextquery.replay.runners import runner
-from nextquery.replay.stream import Stream, driver_of, follow
+from nextquery.replay.stream.contestants import contestant
+from nextquery.replay.stream.protocol import Stream, driver_of, follow
 from nextquery.replay.work import begin
-from nextquery.service.app import create_app
-from nextquery.service.engine import Engine
-from nextquery.service.options import EngineOptions
-from nextquery.service.rebuild import rebuild
-from nextquery.service.settings import Settings
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.http.app import create_app
+from nextquery.service.log.store import Store
+from nextquery.service.model.rebuild import rebuild
+from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings.settings import Settings
 from nextquery.sessions import Sessions
 from tests.service.worlds import TEXTS, HandClock, close_open, small_pool
 

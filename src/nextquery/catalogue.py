@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nextquery.arms import ArmPool
 from nextquery.errors import InvalidInput
-from nextquery.logs.single import Cleaned, QueryCleaner
+from nextquery.logs.rules.one_query import Cleaned, QueryCleaner
 from nextquery.vectors import unit_rows
 
 _CLEANED = 16_384  # cleaned queries kept at hand

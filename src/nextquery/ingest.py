@@ -33,7 +33,7 @@ from nextquery.encode.base import VERSION as ENCODER_VERSION
 from nextquery.encoding import BLOCK, EncodeBlocks, Plan, in_this_process, planned
 from nextquery.errors import InvalidInput, NotAFolder
 from nextquery.logs import LogOptions, prepare
-from nextquery.logs.files import find
+from nextquery.logs.reading.files import find
 from nextquery.working import work_on
 
 Progress = Callable[[str, float | None], None]

@@ -16,12 +16,12 @@ from starlette.testclient import TestClient
 import nextquery as nq
 from nextquery.cluster import RayArmPool
 from nextquery.errors import InvalidInput
-from nextquery.service.app import create_app
-from nextquery.service.engine import Engine
+from nextquery.service.answer.engine import Engine
+from nextquery.service.http.app import create_app
+from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess
 from nextquery.service.server import open_here
-from nextquery.service.settings import Settings
-from nextquery.service.store import Store
+from nextquery.service.settings.settings import Settings
 from tests.service.worlds import TEXTS, caught_up, options, small_pool, until
 
 SHARDS, HELD = 3, range(20, 40)  # the arms of the second shard

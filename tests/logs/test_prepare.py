@@ -13,7 +13,7 @@ import pytest
 
 from nextquery.errors import InvalidInput, StorageError
 from nextquery.logs import STAGES, LogOptions, Prepared, prepare
-from nextquery.logs.engine import opened
+from nextquery.logs.database import opened
 
 from .conftest import Write
 

@@ -8,7 +8,7 @@ import pytest
 
 from nextquery.errors import InvalidInput
 from nextquery.logs import LogOptions, Prepared, prepare
-from nextquery.logs.patterns import RAW, seen_in, suspicious, verdict
+from nextquery.logs.rules.private_patterns import RAW, seen_in, suspicious, verdict
 
 from .conftest import Write
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nextquery.logs.rules import cleaning, rules_of
+from nextquery.logs.rules.cleaning import cleaning, rules_of
 
 CONNECTION = duckdb.connect()
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from nextquery.errors import InvalidInput
-from nextquery.logs import LogOptions, language, prepare, stats_of
+from nextquery.logs import LogOptions, prepare, stats_of
+from nextquery.logs.rules import language
 
 from .conftest import Write
 

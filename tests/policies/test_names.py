@@ -14,12 +14,12 @@ import nextquery as nq
 from nextquery import replay
 from nextquery.errors import InvalidInput
 from nextquery.policies.names import POLICIES, SELECTIONS, joined, policy_named, split
-from nextquery.replay.rankers import RIVALS
 from nextquery.replay.results import read_rows
-from nextquery.service.engine import Engine
-from nextquery.service.learner import rebuilt
-from nextquery.service.settings import Settings
-from nextquery.service.store import Store
+from nextquery.replay.stream.session_rivals import RIVALS
+from nextquery.service.answer.engine import Engine
+from nextquery.service.log.store import Store
+from nextquery.service.model.learner import rebuilt
+from nextquery.service.settings.settings import Settings
 from tests.replay.worlds import small_world
 from tests.service.worlds import TEXTS, caught_up, options, small_pool
 

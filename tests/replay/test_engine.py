@@ -5,8 +5,8 @@ import pytest
 
 import nextquery as nq
 from nextquery.policies.names import POLICIES, policy_named
-from nextquery.replay.candidates import CandidateSets, select_sets
-from nextquery.replay.engine import Game, allowed_sizes, play, rewards_at
+from nextquery.replay.anchored.array_engine import Game, allowed_sizes, play, rewards_at
+from nextquery.replay.anchored.candidates import CandidateSets, select_sets
 from nextquery.replay.seeds import generator
 from nextquery.replay.sessions import Anchors
 from nextquery.select import Schedule

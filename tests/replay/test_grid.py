@@ -13,7 +13,7 @@ import pytest
 import nextquery as nq
 from nextquery import replay
 from nextquery.errors import InvalidInput, StorageError
-from nextquery.replay import anchored
+from nextquery.replay.anchored import protocol as anchored
 from nextquery.replay.results import COLUMNS, read_rows
 from tests.replay.worlds import small_world
 

@@ -9,10 +9,10 @@ import pytest
 
 from nextquery import replay
 from nextquery.errors import InvalidInput, NotAFolder
-from nextquery.replay.curves import read_curves
 from nextquery.replay.describe import THRESHOLDS, arms_above
-from nextquery.replay.drawing import apart
 from nextquery.replay.metrics import bands, difference
+from nextquery.replay.reporting.curves import read_curves
+from nextquery.replay.reporting.drawing import apart
 from nextquery.replay.sessions import draw_anchors, sessions_of
 from nextquery.sessions import Sessions
 from tests.replay.worlds import small_world

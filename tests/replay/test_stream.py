@@ -11,9 +11,9 @@ import nextquery as nq
 from nextquery import replay
 from nextquery.errors import InvalidInput
 from nextquery.memory import SessionMemory
-from nextquery.replay import stream
-from nextquery.replay.rankers import NGram, Popularity, Step
 from nextquery.replay.results import read_rows
+from nextquery.replay.stream import protocol as stream
+from nextquery.replay.stream.session_rivals import NGram, Popularity, Step
 from nextquery.replay.stream_results import COLUMNS, rows_of
 from nextquery.replay.work import begin
 from nextquery.sessions import Sessions

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 import nextquery as nq
-from nextquery.service.engine import Engine
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.log.store import Store
 from tests.service.worlds import options, small_pool
 
 

@@ -10,8 +10,8 @@ import threading
 
 import numpy as np
 
-from nextquery.service.engine import Engine
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.log.store import Store
 from tests.service.worlds import TEXTS, options, small_pool
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from nextquery.loop import Visit
-from nextquery.service.answers import Decision
-from nextquery.service.requests import Asked
-from nextquery.service.store import Store
+from nextquery.service.answer.requests import Asked
+from nextquery.service.answer.results import Decision
+from nextquery.service.log.store import Store
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS
 

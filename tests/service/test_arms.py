@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from nextquery.service.engine import Engine
-from nextquery.service.learner import rebuilt
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.log.store import Store
+from nextquery.service.model.learner import rebuilt
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up, kinds
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from nextquery.errors import InvalidInput
-from nextquery.service.engine import Engine
-from nextquery.service.items import Control
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.log.feedback import Control
+from nextquery.service.log.store import Store
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up, until
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from nextquery.errors import Conflict, InvalidInput, NotInSlate, UnknownDecision
-from nextquery.service.answers import Decision
-from nextquery.service.engine import Engine
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.answer.results import Decision
+from nextquery.service.log.store import Store
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, close_open, kinds
 

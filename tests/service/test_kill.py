@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 import nextquery as nq
-from nextquery.service.engine import Engine
-from nextquery.service.learner import rebuilt
-from nextquery.service.state import difference
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.log.store import Store
+from nextquery.service.model.learner import rebuilt
+from nextquery.service.model.state import difference
 from tests.service.worlds import caught_up, options
 
 ROOT = Path(__file__).parents[2]

@@ -8,12 +8,12 @@ import sqlalchemy as sa
 
 import nextquery as nq
 from nextquery.errors import Damaged, InvalidInput
-from nextquery.service.engine import Engine
-from nextquery.service.learner import Learner, newest_state, rebuilt
-from nextquery.service.rebuild import rebuild
-from nextquery.service.schema import events, snapshots
-from nextquery.service.state import State, difference
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.log.schema import events, snapshots
+from nextquery.service.log.store import Store
+from nextquery.service.model.learner import Learner, newest_state, rebuilt
+from nextquery.service.model.rebuild import rebuild
+from nextquery.service.model.state import State, difference
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, TOPICS, caught_up, close_open, options
 

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 import nextquery as nq
-from nextquery.service.engine import Engine
-from nextquery.service.export import write_ubi
-from nextquery.service.learner import Learner
-from nextquery.service.rebuild import rebuild
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.log.export import write_ubi
+from nextquery.service.log.store import Store
+from nextquery.service.model.learner import Learner
+from nextquery.service.model.rebuild import rebuild
 from tests.service.worlds import TEXTS, caught_up, options
 
 OLD = Path(__file__).parent / "old"

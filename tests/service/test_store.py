@@ -9,8 +9,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from nextquery.errors import InvalidInput, StorageError
-from nextquery.service.schema import metadata
-from nextquery.service.store import Store
+from nextquery.service.log.schema import metadata
+from nextquery.service.log.store import Store
 
 
 def test_the_migrations_make_the_tables_of_the_schema(store: Store) -> None:

@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from nextquery.errors import StoreUnavailable
-from nextquery.service.engine import Engine
-from nextquery.service.learner import rebuilt
-from nextquery.service.state import difference
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.log.store import Store
+from nextquery.service.model.learner import rebuilt
+from nextquery.service.model.state import difference
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, HandClock, caught_up, close_open, kinds, until
 

@@ -8,11 +8,11 @@ import numpy as np
 
 import nextquery as nq
 from nextquery.arms.origin import Origin
-from nextquery.service.clock import Clock
-from nextquery.service.engine import Engine
-from nextquery.service.items import CloseOpen
-from nextquery.service.options import EngineOptions
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.log.clock import Clock
+from nextquery.service.log.feedback import CloseOpen
+from nextquery.service.log.store import Store
+from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.sessions import Sessions
 
 TOPICS = ("cats", "stocks", "bread", "rust", "chess", "roses")

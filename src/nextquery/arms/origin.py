@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nextquery.arms.texts import TextColumn
 from nextquery.folders import Folder, Part
-from nextquery.logs.single import Cleaned, QueryCleaner
+from nextquery.logs.rules.one_query import Cleaned, QueryCleaner
 from nextquery.sessions import Sessions
 
 _COUNTS = ("session_counts", "user_counts")

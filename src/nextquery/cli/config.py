@@ -23,7 +23,7 @@ def show(
 ) -> None:
     """Print every setting of the service with where its value came from; secrets are hidden."""
     settings, origins = s.loaded({}, more=set, config=config)
-    from nextquery.service.settings import Settings
+    from nextquery.service.settings.settings import Settings
 
     rows: list[dict[str, Any]] = [
         {
@@ -52,7 +52,7 @@ def shown(name: str, value: Any) -> Any:
     if name == "user_hash_secret":
         return "hidden" if value.get_secret_value() else ""
     if name == "store":
-        from nextquery.service.database import without_password
+        from nextquery.service.log.database import without_password
 
         return without_password(value)
     return value

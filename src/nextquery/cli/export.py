@@ -24,8 +24,8 @@ def export(
     from nextquery.checks import installed, one_of
 
     settings = s.loaded({"store": store}, config=config).settings
-    from nextquery.service import export as formats
-    from nextquery.service.store import Store
+    from nextquery.service.log import export as formats
+    from nextquery.service.log.store import Store
 
     one_of(format, "format", formats.FORMATS)
     if format == "parquet":

@@ -93,7 +93,7 @@ def _plan(files: list[str] | str, to: Path, profile: str, encoder: str) -> None:
     if isinstance(files, str):
         say(f"reading {files} through ir_datasets")
     else:
-        from nextquery.logs.files import find
+        from nextquery.logs.reading.files import find
 
         found = find(files)
         total = sum(os.stat(file.path).st_size for file in found)

@@ -9,7 +9,7 @@ from nextquery.cli import settings_options as s
 from nextquery.cli.output import err, out, print_json, table
 
 if TYPE_CHECKING:
-    from nextquery.service.keys import Key, KeyRing
+    from nextquery.service.http.keys import Key, KeyRing
 
 keys = typer.Typer(
     name="keys", help="Make, list and revoke the API keys of a store.", no_args_is_help=True
@@ -60,8 +60,8 @@ def revoke(
 
 def _ring(store: str | None, config: "s.Config", *, create: bool = True) -> "KeyRing":
     settings = s.loaded({"store": store}, config=config).settings
-    from nextquery.service.keys import KeyRing
-    from nextquery.service.store import Store
+    from nextquery.service.http.keys import KeyRing
+    from nextquery.service.log.store import Store
 
     return KeyRing(Store.open(settings.store, create=create))
 

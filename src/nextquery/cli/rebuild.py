@@ -28,11 +28,11 @@ def rebuild(
     from nextquery.errors import Damaged, InvalidInput
 
     settings = s.loaded({"store": store}, config=config).settings
-    from nextquery.service.catalogue import fingerprint
-    from nextquery.service.learner import save_snapshot
-    from nextquery.service.rebuild import AGREE
-    from nextquery.service.rebuild import rebuild as run
-    from nextquery.service.store import Store
+    from nextquery.service.log.store import Store
+    from nextquery.service.model.learner import save_snapshot
+    from nextquery.service.model.rebuild import AGREE
+    from nextquery.service.model.rebuild import rebuild as run
+    from nextquery.service.model.served_catalogue import fingerprint
 
     opened = Store.open(settings.store, create=False)
     done = run(opened)

@@ -72,7 +72,7 @@ def replay(
     from nextquery.checks import one_of
     from nextquery.errors import InvalidInput
     from nextquery.policies.names import SERVED
-    from nextquery.replay.stream import STREAM_POLICIES
+    from nextquery.replay.stream.protocol import STREAM_POLICIES
 
     one_of(protocol, "protocol", ("anchored", "stream"))
     refuse_both(cluster, processes)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nextquery.arms import ArmPool
-    from nextquery.service.settings import Settings
+    from nextquery.service.settings.settings import Settings
 
 
 def joined(settings: "Settings") -> "Settings":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from nextquery.service.configuration import Loaded
+    from nextquery.service.settings.load import Loaded
 
 Config = Annotated[
     Path | None, typer.Option(help="The configuration file; else nextquery.toml here, if any.")
@@ -34,7 +34,7 @@ def loaded(
     from nextquery.errors import InvalidInput
 
     installed("service", "fastapi", "uvicorn", "sqlalchemy", "pydantic_settings", "limits")
-    from nextquery.service.configuration import load
+    from nextquery.service.settings.load import load
 
     given = dict(options)
     for pair in more:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.logs.engine import Engine
+from nextquery.logs.database import Engine
 from nextquery.logs.report import Report
 from nextquery.sessions import Sessions
 

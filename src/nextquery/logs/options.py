@@ -7,8 +7,8 @@ from typing import Any
 
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.logs.patterns import PATTERNS
-from nextquery.logs.rules import PROFILES, rules_of
+from nextquery.logs.rules.cleaning import PROFILES, rules_of
+from nextquery.logs.rules.private_patterns import PATTERNS
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "ubi", "ir_datasets")
 ROLES = ("session", "user", "time", "query")

@@ -17,22 +17,14 @@ from typing import Any
 import numpy as np
 
 from nextquery.errors import InvalidInput
-from nextquery.logs import (
-    collect,
-    files,
-    language,
-    malformed,
-    privacy,
-    read,
-    records,
-    sessions,
-    ubi,
-)
+from nextquery.logs import collect, privacy, sessions
 from nextquery.logs.collect import Prepared
-from nextquery.logs.engine import Engine, Progress, opened
+from nextquery.logs.database import Engine, Progress, opened
 from nextquery.logs.options import LogOptions
+from nextquery.logs.reading import files, malformed, read, records, ubi
 from nextquery.logs.report import Privacy, Report
-from nextquery.logs.rules import cleaning, rules_of
+from nextquery.logs.rules import language
+from nextquery.logs.rules.cleaning import cleaning, rules_of
 from nextquery.sessions import Sessions
 
 STAGES = ("read", "clean", "sessions", "privacy", "collect")

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nextquery.errors import InvalidInput
-from nextquery.logs.engine import Engine
+from nextquery.logs.database import Engine
 from nextquery.logs.options import LogOptions
-from nextquery.logs.patterns import KEPT, PATTERNS, RAW, seen_in, suspicious, verdict
-from nextquery.logs.rules import cleaning
+from nextquery.logs.rules.cleaning import cleaning
+from nextquery.logs.rules.private_patterns import KEPT, PATTERNS, RAW, seen_in, suspicious, verdict
 from nextquery.logs.sessions import NOBODY, without_repeats
 
 BLOCKLIST, MIN_USERS = "blocklist", "min-users"

@@ -5,7 +5,7 @@ row with its session (the rowid of its first row stands for it), its user and it
 is what the row rules and `repeats` leave of it; ``kept(visit)`` are the sessions that stay.
 """
 
-from nextquery.logs.engine import Engine
+from nextquery.logs.database import Engine
 from nextquery.logs.options import LogOptions
 
 NOBODY = -1  #: stands for the user of rows that name none

@@ -2,10 +2,10 @@
 
 from nextquery.replay.cells import Options
 from nextquery.replay.grid import run_grid
-from nextquery.replay.report import report
+from nextquery.replay.reporting.report import report
 from nextquery.replay.reproduce import reproduce
 from nextquery.replay.sessions import sessions_of
-from nextquery.replay.stream import StreamOptions
+from nextquery.replay.stream.protocol import StreamOptions
 from nextquery.replay.stream_results import run_stream
 from nextquery.sessions import Sessions
 

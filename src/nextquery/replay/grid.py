@@ -16,7 +16,7 @@ import numpy as np
 
 from nextquery.arms.pool import ArmPool
 from nextquery.checks import installed
-from nextquery.replay.anchored import run_cells
+from nextquery.replay.anchored.protocol import run_cells
 from nextquery.replay.cells import Cell, Options
 from nextquery.replay.describe import describe
 from nextquery.replay.results import COLUMNS, rows_of, write_anchors, write_json, write_rows

@@ -6,9 +6,9 @@ from pathlib import Path
 from nextquery.arms.pool import ArmPool
 from nextquery.replay.cells import Options
 from nextquery.replay.grid import run_grid
-from nextquery.replay.report import report
+from nextquery.replay.reporting.report import report
 from nextquery.replay.runners import Each
-from nextquery.replay.stream import StreamOptions
+from nextquery.replay.stream.protocol import StreamOptions
 from nextquery.replay.stream_results import run_stream
 from nextquery.replay.work import Progress
 from nextquery.sessions import Sessions

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nextquery.replay.anchored import Finished
+from nextquery.replay.anchored.protocol import Finished
 from nextquery.replay.metrics import bands
 
 COLUMNS = [

@@ -12,12 +12,12 @@ import numpy as np
 
 from nextquery.arms.pool import ArmPool
 from nextquery.checks import installed
-from nextquery.replay.contestants import contestant
 from nextquery.replay.grid import cost, update_run
 from nextquery.replay.results import write_atomically, write_rows
 from nextquery.replay.runners import Each, runner
 from nextquery.replay.sessions import Ids
-from nextquery.replay.stream import Stream, StreamOptions, follow
+from nextquery.replay.stream.contestants import contestant
+from nextquery.replay.stream.protocol import Stream, StreamOptions, follow
 from nextquery.replay.work import Progress, begin
 from nextquery.sessions import Sessions
 

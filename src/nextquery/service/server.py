@@ -24,14 +24,14 @@ from uvicorn.supervisors import Multiprocess
 
 from nextquery.arms import ArmPool
 from nextquery.errors import InvalidInput
-from nextquery.service import json_log
-from nextquery.service.app import create_app
-from nextquery.service.engine import Engine
-from nextquery.service.keys import KeyRing
-from nextquery.service.prepare import prepare
-from nextquery.service.settings import Settings, is_loopback
-from nextquery.service.shards import leave
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.answer.shards import leave
+from nextquery.service.http import json_log
+from nextquery.service.http.app import create_app
+from nextquery.service.http.keys import KeyRing
+from nextquery.service.log.store import Store
+from nextquery.service.model.prepare import prepare
+from nextquery.service.settings.settings import Settings, is_loopback
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # what workers share; prometheus-client reads the name too
 _READY = "ready-"  # with its process number: a file there of each worker that can answer

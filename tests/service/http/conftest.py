@@ -8,11 +8,11 @@ from starlette.testclient import TestClient
 
 import nextquery as nq
 from nextquery.ingest import ingest
-from nextquery.service.app import create_app
-from nextquery.service.engine import Engine
-from nextquery.service.options import EngineOptions
-from nextquery.service.settings import Settings
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.http.app import create_app
+from nextquery.service.log.store import Store
+from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings.settings import Settings
 from tests.logs_for_tests import pets
 
 LOCAL = "http://127.0.0.1:8000"

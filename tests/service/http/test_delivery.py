@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from nextquery.service.app import create_app
-from nextquery.service.engine import Engine
-from nextquery.service.settings import Settings
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.http.app import create_app
+from nextquery.service.log.store import Store
+from nextquery.service.settings.settings import Settings
 
 BODY = json.dumps({"session_id": "s", "query": "cat food"}).encode()
 SCOPE = {

@@ -12,14 +12,14 @@ from starlette.testclient import TestClient
 
 import nextquery as nq
 from nextquery.arms.origin import Origin
-from nextquery.service import page_bodies as p
-from nextquery.service.atlas import flat
-from nextquery.service.engine import Engine
-from nextquery.service.options import EngineOptions
-from nextquery.service.page_files import page_files
-from nextquery.service.percentiles import percentile
-from nextquery.service.simulation import Stage
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.answer.session_map import flat
+from nextquery.service.answer.simulation import Stage
+from nextquery.service.http import page_bodies as p
+from nextquery.service.http.percentiles import percentile
+from nextquery.service.http.routes.page import page_files
+from nextquery.service.log.store import Store
+from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.sessions import Sessions
 
 ASKED = {"session_id": "s", "query": "cat food"}

@@ -8,13 +8,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from nextquery.errors import StoreUnavailable
-from nextquery.service.app import create_app
-from nextquery.service.engine import Engine
-from nextquery.service.json_log import JsonLines
-from nextquery.service.keys import KeyRing
+from nextquery.service.answer.engine import Engine
+from nextquery.service.http.app import create_app
+from nextquery.service.http.json_log import JsonLines
+from nextquery.service.http.keys import KeyRing
+from nextquery.service.log.store import Store
 from nextquery.service.server import _listen
-from nextquery.service.settings import Settings
-from nextquery.service.store import Store
+from nextquery.service.settings.settings import Settings
 from tests.service.http.conftest import LOCAL
 
 ASKED = {"session_id": "s", "query": "cat food"}
@@ -77,7 +77,7 @@ def test_named_hosts_hold_with_keys_too(engine: Engine, store: Store) -> None:
 def test_the_first_key_closes_a_service_that_was_open(
     engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nextquery.service.gate.FRESH_S", 0.0)
+    monkeypatch.setattr("nextquery.service.http.access.FRESH_S", 0.0)
     ring = KeyRing(store)
     with TestClient(create_app(engine, Settings(), watched=ring), base_url=LOCAL) as client:
         assert client.get("/v1/stats").status_code == 200

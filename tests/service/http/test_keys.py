@@ -6,12 +6,12 @@ import pytest
 import sqlalchemy as sa
 
 from nextquery.errors import InvalidInput
-from nextquery.service import keys as module
-from nextquery.service.keys import KeyRing
-from nextquery.service.schema import keys as table
+from nextquery.service.http import keys as module
+from nextquery.service.http.keys import KeyRing
+from nextquery.service.log.schema import keys as table
+from nextquery.service.log.store import Store
 from nextquery.service.server import keys_needed
-from nextquery.service.settings import Settings
-from nextquery.service.store import Store
+from nextquery.service.settings.settings import Settings
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 import nextquery as nq
 from nextquery import cli
 from nextquery.errors import Damaged, InvalidInput
-from nextquery.service.engine import Engine
-from nextquery.service.learner import newest_state, save_snapshot
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.log.store import Store
+from nextquery.service.model.learner import newest_state, save_snapshot
 from tests.service.http.test_routes import feedback, recommend
 
 

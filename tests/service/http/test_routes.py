@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from nextquery.service import bodies as b
-from nextquery.service.around import HEADERS
-from nextquery.service.store import Store
+from nextquery.service.http import bodies as b
+from nextquery.service.http.request_log import HEADERS
+from nextquery.service.log.store import Store
 
 
 def recommend(asked: TestClient, **more: Any) -> dict[str, Any]:

@@ -23,9 +23,9 @@ from typer.testing import CliRunner
 import nextquery as nq
 from nextquery import cli
 from nextquery.errors import InvalidInput
-from nextquery.service.keys import KeyRing
+from nextquery.service.http.keys import KeyRing
+from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess
-from nextquery.service.store import Store
 from tests.service.http.test_scopes import BODIES
 from tests.service.worlds import until
 

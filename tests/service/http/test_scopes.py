@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from nextquery.service.app import create_app
-from nextquery.service.engine import Engine
-from nextquery.service.keys import KeyRing
-from nextquery.service.scopes import NEEDED, SCOPES
-from nextquery.service.settings import Settings
-from nextquery.service.store import Store
+from nextquery.service.answer.engine import Engine
+from nextquery.service.http.app import create_app
+from nextquery.service.http.keys import KeyRing
+from nextquery.service.http.scopes import NEEDED, SCOPES
+from nextquery.service.log.store import Store
+from nextquery.service.settings.settings import Settings
 from tests.service.http.conftest import LOCAL
 
 HOLDERS = ("nobody", "unknown", "revoked", *SCOPES)

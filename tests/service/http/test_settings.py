@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from nextquery.errors import InvalidInput, NotAFolder
-from nextquery.service.configuration import load
-from nextquery.service.options import EngineOptions
-from nextquery.service.settings import Settings
+from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings.load import load
+from nextquery.service.settings.settings import Settings
 
 
 @pytest.fixture(autouse=True)

@@ -16,9 +16,9 @@ from playwright.sync_api import (
 )
 
 from nextquery.ingest import ingest
-from nextquery.service.keys import KeyRing
+from nextquery.service.http.keys import KeyRing
+from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess
-from nextquery.service.store import Store
 from tests.logs_for_tests import pets
 
 SCRIPT = "<script>alert('stored')</script> cat"

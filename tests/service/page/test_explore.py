@@ -2,8 +2,8 @@
 
 from playwright.sync_api import Locator, Page, expect
 
+from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess
-from nextquery.service.store import Store
 from tests.service.page.conftest import HEBREW, SCRIPT, Open
 
 

@@ -1,0 +1,1 @@
+"""Reading: from files of any format to one table of rows."""

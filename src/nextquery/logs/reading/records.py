@@ -1,0 +1,89 @@
+"""Query-log records of ir_datasets: ``(user_id, query_id, query, query_orig, time, items)``."""
+
+import datetime
+import importlib
+import itertools
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.errors import InvalidInput
+from nextquery.logs.database import Engine
+from nextquery.logs.reading.malformed import Source
+
+PREFIX = "irds:"
+_BATCH = 50_000
+
+
+def load(name: str) -> Iterable[Any]:
+    """The records of a data set of ir_datasets, by its name without the prefix."""
+    try:
+        ir_datasets = importlib.import_module("ir_datasets")
+    except ImportError:
+        raise InvalidInput(
+            f"{PREFIX}{name} needs the package ir_datasets. Install the extra: "
+            "pip install 'nextquery[ir-datasets]'"
+        ) from None
+    try:
+        dataset = ir_datasets.load(name)
+    except KeyError:
+        raise InvalidInput(
+            f"ir_datasets knows no data set {name!r}. One with a query log is 'aol-ia'."
+        ) from None
+    if not hasattr(dataset, "qlogs_iter"):
+        raise InvalidInput(f"the data set {name!r} has no query log. One that has is 'aol-ia'.")
+    records: Iterable[Any] = dataset.qlogs_iter()
+    return records
+
+
+def insert(engine: Engine, records: Iterable[Any], named: str) -> Source:
+    """Append records to ``log`` in batches; the original spelling of a query is taken if known."""
+    if isinstance(records, str | bytes) or not isinstance(records, Iterable):
+        raise InvalidInput(
+            f"format='ir_datasets' takes an iterable of records or '{PREFIX}NAME'; "
+            f"received {type(records).__name__}."
+        )
+    rows = 0
+    iterator = iter(records)
+    while batch := list(itertools.islice(iterator, _BATCH)):
+        if not hasattr(batch[0], "query") or not hasattr(batch[0], "user_id"):
+            raise InvalidInput(
+                "a query-log record has user_id, query and time; "
+                f"received {type(batch[0]).__name__}."
+            )
+        engine.insert("log", _columns(batch))
+        rows += len(batch)
+    if not rows:
+        raise InvalidInput(f"{named} has no records. Give a log with at least one query.")
+    return Source(named, frozenset({"user", "time", "query"}))
+
+
+def _columns(batch: list[Any]) -> dict[str, NDArray[Any]]:
+    at = [_seconds(getattr(record, "time", None)) for record in batch]
+    people = [_text(record.user_id).strip() or None for record in batch]
+    queries = [_text(getattr(r, "query_orig", None)) or _text(r.query) for r in batch]
+    none = np.full(len(batch), None, dtype=object)
+    return {
+        "file": np.zeros(len(batch), np.int32),
+        "session": none,
+        "person": np.array(people, dtype=object),
+        "secs": np.array(at, np.float64),
+        "raw": np.array(queries, dtype=object),
+        "qid": none,
+        "bad": np.array(["time" if math.isnan(t) else None for t in at], dtype=object),
+    }
+
+
+def _text(value: Any) -> str:
+    # A lone surrogate is no Unicode and cannot be stored.
+    return "" if value is None else str(value).encode("utf-8", "replace").decode()
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, datetime.datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+        return aware.timestamp()
+    return float(value) if isinstance(value, int | float) else math.nan

@@ -1,0 +1,78 @@
+"""User Behavior Insights 1.3: the query and event records of OpenSearch, Elasticsearch and Solr.
+
+A query record (``user_query``, ``query_id``, ``client_id``, ``timestamp``) is a row. An event
+record (``action_name``, ``query_id``, ``session_id``, …) is none, but it may know the session of
+its query. Records may be mixed in one file or lie in several. A query without a session is cut from
+its client's other queries by inactivity.
+"""
+
+from collections.abc import Sequence
+
+from nextquery.logs.database import Engine
+from nextquery.logs.options import ROLES, LogOptions
+from nextquery.logs.quoting import text
+from nextquery.logs.reading import lines
+from nextquery.logs.reading.files import LogFile
+from nextquery.logs.reading.times import seconds
+
+NEEDS = (
+    "UBI events alone carry no query text: give the query records too (those with user_query), "
+    "as one glob or a list of files."
+)
+_RECORD = "CASE WHEN json_type(line, '$._source') = 'OBJECT' THEN line -> '$._source' ELSE line END"
+#: what is wrong with a line that should be a JSON object
+FAULT = (
+    "CASE WHEN line IS NULL OR trim(line) = '' THEN 'blank' "
+    "WHEN NOT json_valid(line) OR json_type(line) <> 'OBJECT' THEN 'json' END"
+)
+
+
+def looks_like(keys: Sequence[str]) -> bool:
+    """Whether JSON lines with these keys are UBI records."""
+    return "query_id" in keys and ("user_query" in keys or "action_name" in keys)
+
+
+def extract(key: str) -> str:
+    """The SQL expression of a key's value as text; the key may stand below ``_source``."""
+    path = text('$."' + key.replace('"', '\\"') + '"')
+    return f"CASE WHEN json_valid(line) THEN json_extract_string({_RECORD}, {path}) END"
+
+
+def insert(engine: Engine, file: LogFile, number: int, options: LogOptions) -> frozenset[str]:
+    """Append queries and events to ``log``; events are marked bad = 'event'."""
+    usual = {
+        "session": "session_id",
+        "user": "client_id",
+        "time": "timestamp",
+        "query": "user_query",
+    }
+    cells = {role: extract(options.column(role) or usual[role]) for role in ROLES}
+    rows = (
+        f"SELECT nullif(trim({cells['session']}), '') AS session, "
+        f"coalesce(nullif(trim({cells['user']}), ''), nullif(trim({extract('user_id')}), '')) "
+        f"AS person, trim({cells['time']}) AS clock, {cells['query']} AS raw, "
+        f"{extract('query_id')} AS qid, {extract('action_name')} AS action, {FAULT} AS fault "
+        f"FROM {lines.table(file)}"
+    )
+    engine.run(
+        f"INSERT INTO log SELECT {number}, session, person, secs, coalesce(raw, ''), qid, "
+        "CASE WHEN fault IS NOT NULL THEN fault "
+        "WHEN action IS NOT NULL OR raw IS NULL THEN 'event' WHEN secs IS NULL THEN 'time' END "
+        f"FROM (SELECT *, {seconds('clock')} AS secs FROM ({rows}))"
+    )
+    return frozenset(ROLES)
+
+
+def link(engine: Engine) -> None:
+    """Give queries the session and the client that their events know."""
+    engine.run(
+        "CREATE TEMP TABLE known AS SELECT qid, min(session) AS session, min(person) AS person "
+        "FROM log WHERE bad = 'event' AND qid IS NOT NULL GROUP BY qid"
+    )
+    engine.run(
+        "UPDATE log SET session = coalesce(log.session, known.session), "
+        "person = coalesce(log.person, known.person) FROM known "
+        "WHERE log.qid = known.qid AND log.bad IS NULL "
+        "AND (log.session IS NULL OR log.person IS NULL)"
+    )
+    engine.run("DROP TABLE known")

@@ -1,0 +1,148 @@
+"""The cleaning rules, one named step each: what runs, what `skip` may name, what reports print.
+
+A rule *changes* the text of a query, *drops* the query, or looks at the whole *session*. Changes
+and drops are SQL expressions over the column ``x``, so that DuckDB applies them out of core; they
+run once per distinct spelling, in the order of this file. The changes marked `shown` are done for
+people too: the shown spelling of an arm has its escapes decoded and its links removed, because
+what cleaning throws away was never counted for privacy.
+
+The profile ``text`` is the paper's preprocessing (Section 5.1 and the authors' released code).
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from nextquery.logs.quoting import matches, replaced
+from nextquery.logs.rules import sql_text
+
+# Spaces of Unicode, the zero-width space included: it separates words.
+SPACES = r" \x{a0}\x{1680}\x{180e}\x{2000}-\x{200b}\x{202f}\x{205f}\x{3000}"
+CONTROLS = r"\x00-\x1f\x7f-\x{9f}\x{2028}\x{2029}"
+# Soft hyphens, joiners, direction marks, BOMs: they only hide differences.
+INVISIBLE = r"\x{ad}\x{61c}\x{200c}-\x{200f}\x{202a}-\x{202e}\x{2060}-\x{2069}\x{feff}"
+SEPARATORS = r"\-_:,.\x{2010}-\x{2015}\x{2212}"
+PUNCTUATION = (
+    r"!\"#$%&'()*+/;<=>?@\[\\\]^`{|}~"
+    r"\x{2018}-\x{201f}\x{2026}\x{2022}\x{ab}\x{bb}\x{2039}\x{203a}\x{a1}\x{bf}\x{b7}\x{b4}"
+)
+URL = rf"(?:[a-z][a-z0-9+.-]*://|www\.)[^{SPACES}]*"
+ESCAPE = "%[0-9A-Fa-f]{2}"
+
+# '+' is a space only in a query that was taken from a URL as it stood: it has no spaces, and either
+# escapes or single pluses between words. So "c++" and "c++ tutorial" keep their pluses.
+_ESCAPED, _SPACED = matches("x", ESCAPE), matches("x", r"\s")
+_JOINED = matches("x", r"^[^+]+(?:\+[^+]+)+$")
+_PLUS = (
+    f"CASE WHEN contains(x, '+') AND NOT {_SPACED} AND ({_ESCAPED} OR {_JOINED}) "
+    "THEN replace(x, '+', ' ') ELSE x END"
+)
+# Escapes that are not UTF-8 ("save 20%ac") were none: the query stays as it is.
+DECODED = f"CASE WHEN {_ESCAPED} THEN coalesce(TRY(url_decode({_PLUS})), x) ELSE {_PLUS} END"
+_ONE_SPACE = replaced("x", f"[{SPACES}]+", " ")
+VISIBLE = replaced(replaced("x", f"[{INVISIBLE}]", ""), f"[{CONTROLS}]", " ")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One step of cleaning."""
+
+    name: str
+    does: str  #: in a few words, for tables
+    kind: str  #: "change", "drop" or "session"
+    sql: str = ""  #: the new text, or the condition to drop; over the column x
+    option: str = ""  #: what changes it; by default ``--skip NAME``
+    shown: bool = False  #: done to the spelling that people see, too
+    always: bool = False  #: cannot be switched off
+
+    @property
+    def changed_by(self) -> str:
+        """The option that changes this rule or switches it off."""
+        return self.option or ("" if self.always else f"--skip {self.name}")
+
+
+_TOO_LONG = Rule("too-long", "drop queries above --max-chars", "drop", option="--max-chars N")
+_CONTROL = Rule(
+    "control-characters",
+    "control and invisible characters removed",
+    "change",
+    VISIBLE,
+    shown=True,
+    always=True,
+)
+_EMPTY = Rule("empty", "drop queries that are empty now", "drop", "trim(x) = ''", always=True)
+_SESSIONS = (
+    Rule("repeats", "drop a query equal to the one before it", "session"),
+    Rule(
+        "session-length",
+        "drop sessions that are too short or too long",
+        "session",
+        option="--min-queries N, --max-queries N",
+    ),
+    Rule("language", "drop sessions with another language", "session", option="--language CODE"),
+)
+
+_SEPARATED = replaced("x", f"[{SEPARATORS}]", " ")
+_UNPUNCTUATED = replaced("x", f"[{PUNCTUATION}]", "")
+_LINKLESS = replaced("x", URL, " ", "gi")
+_BEYOND_ASCII = matches("x", r"[^\x00-\x7f]")
+_DIGITS = matches("x", "^[0-9 ]+$")
+_LAYOUT = "comments removed, spaces collapsed outside literals"
+
+PROFILES: dict[str, tuple[Rule, ...]] = {
+    "text": (
+        _TOO_LONG,
+        Rule("url-decode", "%20 and + of URLs decoded", "change", DECODED, shown=True),
+        _CONTROL,
+        Rule("urls", "links removed", "change", _LINKLESS, shown=True),
+        Rule("lower-case", "letters in lower case", "change", "lower(x)"),
+        Rule("separators", "- _ : , . become spaces", "change", _SEPARATED),
+        Rule("punctuation", "other punctuation removed", "change", _UNPUNCTUATED),
+        Rule("spaces", "runs of spaces collapsed", "change", f"trim({_ONE_SPACE})"),
+        _EMPTY,
+        Rule("numeric", "drop queries of digits alone", "drop", _DIGITS),
+        Rule("non-ascii", "drop queries with letters beyond ASCII", "drop", _BEYOND_ASCII),
+        *_SESSIONS,
+    ),
+    "sql": (
+        _TOO_LONG,
+        Rule("sql-layout", _LAYOUT, "change", sql_text.LAYOUT, shown=True),
+        _CONTROL,
+        Rule("sql-end", "trailing semicolons removed", "change", sql_text.END),
+        Rule("sql-case", "lower case outside literals and quoted names", "change", sql_text.CASE),
+        _EMPTY,
+        *_SESSIONS,
+    ),
+}
+
+
+def rules_of(profile: str) -> tuple[Rule, ...]:
+    """Every rule of a profile, in order.
+
+    >>> [rule.name for rule in rules_of("text") if rule.kind == "drop"]
+    ['too-long', 'empty', 'numeric', 'non-ascii']
+    """
+    return PROFILES[profile]
+
+
+def cleaning(source: str, profile: str, skip: Collection[str], max_chars: int) -> str:
+    """A SELECT that adds three columns to `source`: ``shown``, ``text`` and ``dropped``.
+
+    `source` has a column ``raw``; ``dropped`` names the first rule that drops the query, or is
+    NULL. Too long a query is not even cleaned: its ``shown`` and ``text`` are empty.
+    """
+    rules = [rule for rule in rules_of(profile) if rule.name not in skip]
+    long = "false"
+    if any(rule.name == _TOO_LONG.name for rule in rules):
+        long = f"length(raw) > {max_chars}"
+    query = f"SELECT *, {long} AS long, CASE WHEN {long} THEN '' ELSE raw END AS x FROM {source}"
+    changes = [rule for rule in rules if rule.kind == "change"]
+    for rule in (rule for rule in changes if rule.shown):
+        query = f"SELECT * REPLACE ({rule.sql} AS x) FROM ({query})"
+    shown = f"trim({_ONE_SPACE})" if profile == "text" else sql_text.TRIMMED
+    query = f"SELECT *, {shown} AS shown FROM ({query})"
+    for rule in (rule for rule in changes if not rule.shown):
+        query = f"SELECT * REPLACE ({rule.sql} AS x) FROM ({query})"
+    drops = [rule for rule in rules if rule.kind == "drop" and rule.sql]
+    cases = " ".join(f"WHEN {rule.sql} THEN '{rule.name}'" for rule in drops)
+    dropped = f"CASE WHEN long THEN '{_TOO_LONG.name}' {cases} END"
+    return f"SELECT * EXCLUDE (x, long), x AS text, {dropped} AS dropped FROM ({query})"

@@ -1,0 +1,51 @@
+"""One query as people type it, through the very rules and patterns that cleaned the log."""
+
+import threading
+from collections.abc import Collection
+from typing import NamedTuple
+
+import duckdb
+
+from nextquery.logs.quoting import text
+from nextquery.logs.rules.cleaning import cleaning
+from nextquery.logs.rules.private_patterns import RAW, seen_in, verdict
+
+
+class Cleaned(NamedTuple):
+    """What the rules make of a query."""
+
+    text: str  #: the key under which it would be an arm
+    shown: str  #: how people would see it
+    dropped: str | None  #: the rule that drops it, if any
+    private: str | None  #: the pattern of private text that it matches, if any
+
+
+class QueryCleaner:
+    """Cleans single queries with the SQL that cleans whole logs, so that both always agree.
+
+    >>> clean = QueryCleaner()
+    >>> clean("Deep%20Learning, 2nd ed.").text
+    'deep learning 2nd ed'
+    >>> clean("mail bob@example.com").private
+    'email'
+    """
+
+    def __init__(
+        self, profile: str = "text", skip: Collection[str] = (), max_chars: int = 1000
+    ) -> None:
+        self._lock = threading.Lock()
+        self._connection = duckdb.connect(config={"threads": "1", "memory_limit": "64MB"})
+        cleaned = cleaning("(SELECT ?::VARCHAR AS raw)", profile, skip, max_chars)
+        # Planning so much SQL costs more than running it: it is done once.
+        self._connection.execute(
+            f"PREPARE clean_one AS SELECT text, shown, dropped, {verdict('h', skip)} FROM "
+            f"(SELECT *, {seen_in(RAW)} AS h FROM ({cleaned}))"
+        )
+
+    def __call__(self, query: str) -> Cleaned:
+        """The query, cleaned; characters that no UTF-8 can hold are replaced first."""
+        sound = query.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
+        with self._lock:
+            row = self._connection.execute(f"EXECUTE clean_one({text(sound)})").fetchone()
+        assert row is not None
+        return Cleaned(*row)

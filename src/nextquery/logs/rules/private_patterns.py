@@ -1,0 +1,225 @@
+"""What gives a person or an account away: patterns that are matched before anything is learnt.
+
+Each pattern proposes candidates with a regular expression and, where the number has a check digit,
+confirms them, so that "covid 19 2020 2021" or an arXiv number passes and a card number does not.
+A match in what cleaning keeps condemns the arm with all its spellings. A match in what it throws
+away (a token inside a link) takes only the rows that had it: "weather https://…?token=…" must not
+cost others their "weather".
+
+The text looked at is the raw query, the query decoded twice and what would be shown, with
+typographic dashes and spaces made plain, so that an escaped ``%40`` is found. It is not the cleaned
+text: without its commas and brackets "Nature 435, 207 (2005)" would read like a phone number.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from nextquery.logs.quoting import matches, replaced, text
+from nextquery.logs.rules.cleaning import DECODED, INVISIBLE, SPACES
+
+_S = "[ ._,:/-]{0,2}"  # what people put between groups of digits
+_TLD = "com|net|org|edu|gov|mil|info|biz|io|co|ai|de|fr|uk|it|es|nl|ru|br|in|jp|cn|au|ca|ch|eu|us"
+_SECRET_NAMES = (
+    "(?:access|id|refresh|auth|api|session|client|private|secret)?[_-]?"
+    "(?:token|apikey|key|secret|password|passwd|passphrase|pwd|pass|sessionid|sid|signature|sig|"
+    "auth|authorization|credential|credentials|otp|jwt|code)"
+)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One kind of private text."""
+
+    name: str
+    does: str
+    regexes: tuple[str, ...]  #: case-insensitive; a match is a candidate
+    check: str = ""  #: SQL over the match m that confirms it
+
+    @property
+    def changed_by(self) -> str:
+        """The option that switches this pattern off."""
+        return f"--skip {self.name}"
+
+
+_DIGITS = "regexp_replace(m, '[^0-9]', '', 'g')"
+_LUHN = (
+    f"list_sum(list_transform(string_split(reverse({_DIGITS}), ''), lambda c, i: "
+    "CASE WHEN i % 2 = 1 THEN c::INT ELSE (c::INT * 2) // 10 + (c::INT * 2) % 10 END)) % 10 = 0"
+)
+_ONE_DIGIT = f"regexp_full_match({_DIGITS}, '0*|1*|2*|3*|4*|5*|6*|7*|8*|9*')"
+_ISSUED = f"regexp_matches({_DIGITS}, '^(?:[3-6]|2[2-7])')"
+_ALNUM = "upper(regexp_replace(m, '[^0-9A-Za-z]', '', 'g'))"
+_IBAN = (
+    "list_reduce(list_transform(string_split("
+    f"substr({_ALNUM}, 5) || substr({_ALNUM}, 1, 4), ''), lambda c: "
+    "CASE WHEN c BETWEEN '0' AND '9' THEN c::INT ELSE ascii(c) - 55 END), "
+    "lambda a, d: (a * CASE WHEN d > 9 THEN 100 ELSE 10 END + d) % 97, 0) = 1"
+)
+_DNI = (
+    "substr('TRWAGMYFPDXBNJZSQVHLCKE', (replace(replace(replace("
+    f"regexp_replace({_ALNUM}, '[A-Z]$', ''), 'X', '0'), 'Y', '1'), 'Z', '2')::BIGINT % 23 + 1)"
+    f"::BIGINT, 1) = right({_ALNUM}, 1)"
+)
+_NIR = f"(97 - left({_DIGITS}, 13)::BIGINT % 97) = right({_DIGITS}, 2)::BIGINT"
+
+_NAMED = r"\b(?:api[_-]?key|secret|token|session(?:_?id)?)['\"]?"
+
+PATTERNS: tuple[Pattern, ...] = (
+    Pattern(
+        "url-secret",
+        "links with passwords, tokens or keys",
+        (r"://[^/\s:@]*:[^/\s@]+@", rf"[?&;#/]{_SECRET_NAMES}=[^\s&]+"),
+    ),
+    Pattern(
+        "email",
+        "e-mail addresses",
+        (
+            r"[^\s@<>()\[\],;:]+@[^\s@]+\.[a-z]{2,}",
+            rf"[a-z0-9._+-]+@[a-z0-9-]+ (?:{_TLD})\b",
+            r"[a-z0-9._+-]+ ?@ ?[a-z0-9.-]+\.[a-z]{2,}\b",
+            # Without a dot behind it only names of two parts: SETI@home is none.
+            r"\b[a-z0-9]+[.+][a-z0-9.+]+@[a-z][a-z0-9-]+\b",
+            r"[a-z0-9._+-]+ ?@ ?(?:gmail|googlemail|outlook|hotmail|yahoo|icloud|gmx|proton)\b",
+            rf"\b[a-z0-9._+-]+ ?[\[(]at[\])] ?[a-z0-9-]+ ?(?:\.|[\[(]dot[\])]) ?(?:{_TLD})\b",
+            rf"\b[a-z0-9._+-]+ at [a-z0-9-]+ dot (?:{_TLD})\b",
+        ),
+    ),
+    Pattern(
+        "card",
+        "payment-card numbers (Luhn-checked)",
+        (
+            rf"\b[2-6]\d{{3}}{_S}\d{{4}}{_S}\d{{4}}{_S}\d{{4}}\b",
+            rf"\b3\d{{3}}{_S}\d{{6}}{_S}\d{{4,5}}\b",
+            r"\b\d(?:[ -]?\d){12,18}\b",
+            r"\d{13,19}",
+        ),
+        check=f"{_LUHN} AND {_ISSUED} AND NOT {_ONE_DIGIT}",
+    ),
+    Pattern(
+        "iban",
+        "bank accounts (IBAN, mod-97-checked)",
+        (
+            r"\b[a-z]{2}\d{2}[a-z0-9]{11,30}\b",
+            r"\b[a-z]{2}\d{2}(?:[ -]?[a-z0-9]{4}){2,7}(?:[ -]?[a-z0-9]{1,3})?\b",
+        ),
+        check=f"length({_DIGITS}) >= 8 AND {_IBAN}",
+    ),
+    Pattern(
+        "ssn",
+        "US social security numbers",
+        (
+            r"\b\d{3}[-.]\d{2}[-.]\d{4}\b",
+            r"\b\d{3} \d{2} \d{4}\b",
+            r"\b(?:ssn|social security)\b\D{0,20}\d{9}\b",
+        ),
+    ),
+    Pattern(
+        "national-id",
+        "UK and Italian identity numbers",
+        (
+            r"\b[a-ceghj-pr-tw-z][a-ceghj-npr-tw-z] ?\d{2} ?\d{2} ?\d{2} ?[a-d]\b",
+            r"\b[a-z]{6}\d{2}[a-ehlmprst]\d{2}[a-z]\d{3}[a-z]\b",
+        ),
+    ),
+    Pattern(
+        "spanish-id",
+        "Spanish DNI and NIE (letter-checked)",
+        (r"\b[xyz]?-?\d{7,8}-?[a-z]\b",),
+        check=f"length({_ALNUM}) = 9 AND {_DNI}",
+    ),
+    Pattern(
+        "french-id",
+        "French NIR (key-checked)",
+        (r"\b[12] ?\d{2} ?\d{2} ?\d{2} ?\d{3} ?\d{3} ?\d{2}\b",),
+        check=_NIR,
+    ),
+    Pattern(
+        "canadian-id",
+        "Canadian SIN (Luhn-checked)",
+        (r"\b[1-79]\d{2}[ -]\d{3}[ -]\d{3}\b",),
+        check=_LUHN,
+    ),
+    Pattern(
+        "phone",
+        "phone numbers",
+        (
+            r"(?:^|[^\w+])\+[1-9](?:[ ()./-]{0,2}\d){7,14}(?:\D|$)",
+            r"\b00[1-9](?:[ ./-]?\d){8,13}\b",
+            r"\(\d{3}\) ?\d{3}[ .-]?\d{4}\b",
+            r"\b(?:1[ .-]?)?[2-9]\d{2}[ .-][2-9]\d{2}[ .-]\d{4}\b",
+            r"\b1?[2-9]\d{2}[2-9]\d{6}\b",
+            r"\b0[1-9](?:[ .-]\d{2}){4}\b",
+            r"\b0[1-9]\d{1,3}[ .-]\d{3,4}[ .-]\d{3,4}\b",
+            r"\b0\d{4}[ .-]\d{6}\b",
+            r"\b01[567]\d[ /.-]?\d{7,8}\b",
+            r"\b1[3-9]\d{9}\b",
+            r"\b[6-9]\d{4}[ -]\d{5}\b",
+            r"\b0(?:7\d{9}|[67]\d{8})\b",
+        ),
+    ),
+    Pattern(
+        "credential",
+        "API keys, tokens and passwords",
+        (
+            r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+            r"\bgh[pousr]_[a-z0-9]{20,}",
+            r"\bgithub_pat_\w{20,}",
+            r"\bsk[-_](?:[a-z]+[-_])?[a-z0-9_-]{20,}",
+            r"\bxox[abprs]-[a-z0-9-]{10,}",
+            r"\bAIza[\w-]{35}",
+            r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}",
+            r"\bbearer [a-z0-9._~+/-]{20,}",
+            r"-----BEGIN [A-Z ]*PRIVATE KEY",
+            r"\b(?:password|passwd|pwd|passwort|contraseña|mot de passe)['\"]? ?[:=] ?\S+",
+            r"\b(?:password|passwd|pwd|passwort) [^\s]*[a-z][^\s]*\d[^\s]*",
+            r"\bmy (?:password|passcode|pin|pwd) (?:is|was) \S+",
+            # A secret has a digit in it, a title with a colon ("Token: a survey") has none.
+            rf"{_NAMED} ?[:=] ?[\w.~+/-]*\d[\w.~+/-]{{5,}}",
+            rf"{_NAMED} ?[:=] ?[\w.~+/-]{{5,}}\d",
+            r"\bbasic [a-z0-9+/]{8,}={1,2}(?:\s|$)",
+            r"\bidentified by '[^']+'",
+        ),
+    ),
+)
+
+
+_TWICE = f"list_transform(list_transform([raw], lambda x: {DECODED}), lambda x: {DECODED})[1]"
+#: what a query says in all its forms; one escaped twice (``%2540``) is decoded twice
+RAW = f"concat_ws(chr(10), raw, {_TWICE}, shown)"
+#: what cleaning leaves for people to see
+KEPT = "shown"
+
+
+def seen_in(forms: str) -> str:
+    """The SQL expression of the text that patterns look at: plain dashes, spaces and at-signs."""
+    plain = replaced(forms, f"[{SPACES[1:]}]", " ")
+    plain = replaced(plain, r"[\x{2010}-\x{2015}\x{2212}]", "-")
+    plain = replaced(plain, r"\x{ff20}", "@")
+    return replaced(plain, f"[{INVISIBLE}]", "")
+
+
+def suspicious(column: str, skip: Collection[str]) -> str:
+    """The condition that some pattern proposes a candidate: one pass over the many clean texts."""
+    regexes = [regex for pattern in _on(skip) for regex in pattern.regexes]
+    return (
+        matches(column, "|".join(f"(?:{regex})" for regex in regexes), "i") if regexes else "false"
+    )
+
+
+def verdict(column: str, skip: Collection[str]) -> str:
+    """The expression that names the pattern found in a suspicious text, or is NULL."""
+    cases = " ".join(f"WHEN {_found(column, p)} THEN {text(p.name)}" for p in _on(skip))
+    return f"CASE {cases} END" if cases else "NULL"
+
+
+def _on(skip: Collection[str]) -> list[Pattern]:
+    return [pattern for pattern in PATTERNS if pattern.name not in skip]
+
+
+def _found(column: str, pattern: Pattern) -> str:
+    if not pattern.check:
+        return "(" + " OR ".join(matches(column, regex, "i") for regex in pattern.regexes) + ")"
+    candidates = " || ".join(
+        f"regexp_extract_all({column}, {text(regex)}, 0, 'i')" for regex in pattern.regexes
+    )
+    return f"len(list_filter({candidates}, lambda m: {pattern.check})) > 0"

@@ -1,0 +1,1 @@
+"""Protocol `anchored`, the paper's: fixed anchors, fixed candidate sets, a new policy each."""

@@ -1,0 +1,161 @@
+"""The array engine: every anchor's rounds, played in compiled code, step by step as the library.
+
+A policy of the library is only *read* here: its class and parameters say which kernel plays; one
+that no kernel knows plays itself, round by round. Each anchor has its own generator, made from
+(seed, policy, anchor), so that the same anchor plays the same arms wherever and with whomever it
+runs; the tests hold every kernel to `Policy.choose`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.arms.pool import ArmPool
+from nextquery.compiled import compiled
+from nextquery.policies import (
+    Context,
+    FeedbackUCB,
+    LinTS,
+    LinUCB,
+    MostSimilar,
+    Policy,
+    RandomPolicy,
+)
+from nextquery.policies.lin_ucb import TIE
+from nextquery.replay.anchored import kernels
+from nextquery.replay.anchored.candidates import CandidateSets
+from nextquery.replay.seeds import generator
+from nextquery.replay.sessions import Ids
+from nextquery.select import Candidates
+from nextquery.select.schedule import Schedule, grown
+
+Floats = NDArray[np.float64]
+NO_NORMALS = np.empty((0, 0))
+
+
+class Game(NamedTuple):
+    """What is played: the candidate sets, the anchors' own arms, and how long."""
+
+    pool: ArmPool
+    anchors: Ids
+    sets: CandidateSets
+    rounds: int
+    schedule: Schedule | None = None
+
+
+def play(game: Game, policy: Policy, name: str, seed: int) -> NDArray[np.int64]:
+    """The place in its candidate set that each anchor plays in each round; −1 where C is empty.
+
+    `name` is the policy's name in the results: with the seed and the anchor's number it makes the
+    generator of that anchor.
+    """
+    played = np.full((len(game.anchors), game.rounds), -1, np.int64)
+    sizes = np.diff(game.sets.offsets)
+    for i in np.flatnonzero(sizes).tolist():
+        allowed = allowed_sizes(int(sizes[i]), game)
+        _play_one(game, i, policy, generator(seed, name, i), allowed, played[i])
+    return played
+
+
+def rewards_at(game: Game, played: NDArray[np.int64], recorded: Ids) -> NDArray[np.int32]:
+    """The sum of rewards of every anchor after each recorded round."""
+    flat = game.sets.offsets[:-1, None] + played
+    last = max(len(game.sets.targets) - 1, 0)
+    hits = (played >= 0) & np.append(game.sets.targets, False)[np.minimum(flat, last)]
+    return np.cumsum(hits, axis=1, dtype=np.int32)[:, recorded - 1]
+
+
+def allowed_sizes(size: int, game: Game) -> Ids:
+    """How many of the candidates may be played in each round."""
+    if game.schedule is None:
+        return np.full(game.rounds, size)
+    grows, now = [], game.schedule.start
+    for trial in range(1, game.rounds + 1):
+        now = grown(game.schedule, now, trial)
+        grows.append(min(now, size))
+    return np.array(grows)
+
+
+def _play_one(
+    game: Game,
+    i: int,
+    policy: Policy,
+    rng: np.random.Generator,
+    allowed: Ids,
+    played: NDArray[np.int64],
+) -> None:
+    mine = slice(int(game.sets.offsets[i]), int(game.sets.offsets[i + 1]))
+    targets = game.sets.targets[mine]
+    match policy:
+        case MostSimilar():
+            played[:] = _uniform(np.minimum(allowed, policy.top), rng)
+        case RandomPolicy():
+            played[:] = _uniform(allowed, rng)
+        case LinUCB(model="disjoint"):
+            by_preference = policy.prior is not None
+            draws = np.empty(0) if by_preference else rng.random(game.rounds)
+            options = (policy.alpha, policy.ridge, TIE, by_preference)
+            compiled(kernels.disjoint)(targets, allowed, draws, *options, played)
+        case LinUCB(features="arm" | "interaction"):
+            by_preference = policy.prior is not None
+            draws = np.empty(0) if by_preference else rng.random(game.rounds)
+            columns = _columns(game, i, policy.features)
+            options = (policy.alpha, policy.ridge, TIE, by_preference)
+            kernel = compiled(kernels.linear)
+            kernel(columns, targets, allowed, draws, NO_NORMALS, *options, played)
+        case FeedbackUCB():
+            arms, anchor = game.sets.arms[mine], game.pool.rows(game.anchors[i : i + 1])[0]
+            similarities = game.pool.score(arms, anchor)
+            strengths = (policy.alpha, policy.ridge, policy.feedback, TIE)
+            kernel = compiled(kernels.feedback)
+            kernel(_columns(game, i, "arm"), similarities, targets, allowed, *strengths, played)
+        case LinTS(draws=1, features="arm" | "interaction"):
+            columns = _columns(game, i, policy.features)
+            normals = rng.standard_normal((game.rounds, len(columns)))
+            options = (policy.width(len(columns)), policy.ridge, 0.0, True)
+            kernel = compiled(kernels.linear)
+            kernel(columns, targets, allowed, np.empty(0), normals, *options, played)
+        case _:
+            _play_itself(game, i, policy, rng, allowed, played)
+
+
+def _play_itself(
+    game: Game,
+    i: int,
+    policy: Policy,
+    rng: np.random.Generator,
+    allowed: Ids,
+    played: NDArray[np.int64],
+) -> None:
+    """The rounds of one anchor, played by a policy of the library; it starts knowing nothing."""
+    fresh = type(policy)(**policy.get_params())
+    mine = slice(int(game.sets.offsets[i]), int(game.sets.offsets[i + 1]))
+    arms, targets = game.sets.arms[mine], game.sets.targets[mine]
+    anchor = game.pool.rows(game.anchors[i : i + 1])[0]
+    in_order = np.arange(len(arms), 0, -1).astype(np.float64)
+    similarities = game.pool.score(arms, anchor)
+    whole = Candidates(arms, game.pool.rows(arms), similarities, in_order)
+    for t in range(game.rounds):
+        candidates = whole.take(np.arange(allowed[t]))
+        choice = fresh.choose(candidates, Context(anchor, trial=t + 1), rng)
+        assert choice is not None
+        played[t] = int(np.flatnonzero(arms == choice.arm)[0])
+        fresh.update(choice, float(targets[played[t]]))
+
+
+def _uniform(among: Ids, rng: np.random.Generator) -> Ids:
+    """A place among the first few in each round; no number is spent where there is no choice."""
+    draws = rng.random(int(np.count_nonzero(among > 1)))
+    places = np.zeros(len(among), np.int64)
+    places[among > 1] = (draws * among[among > 1]).astype(np.int64)
+    return places
+
+
+def _columns(game: Game, i: int, features: str) -> Floats:
+    """What a shared model sees of the candidates of anchor i, one column each."""
+    arms = game.sets.arms[game.sets.offsets[i] : game.sets.offsets[i + 1]]
+    rows = game.pool.rows(arms).astype(np.float64)
+    if features == "interaction":
+        rows *= game.pool.rows(game.anchors[i : i + 1]).astype(np.float64)
+    return np.ascontiguousarray(rows.T)

@@ -1,0 +1,84 @@
+"""Protocol `anchored`, the published one: fixed anchors, fixed candidates, a fresh policy each.
+
+The anchor is the first query of a sampled session. Its candidate set is selected once; then T
+rounds are played, and the reward is 1 if the arm played is among the session's next queries.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.policies.names import policy_named, selector_named
+from nextquery.replay.anchored.array_engine import Game, allowed_sizes, play, rewards_at
+from nextquery.replay.anchored.candidates import CandidateSets, select_sets
+from nextquery.replay.cells import Cell, Setting, recorded_rounds
+from nextquery.replay.sessions import draw_anchors
+from nextquery.replay.work import Piece, Progress, Run, Work, do, words_of
+
+
+class Finished(NamedTuple):
+    """A cell's result: the rewards each anchor had by each recorded round."""
+
+    cell: Cell
+    sessions: NDArray[np.int64]
+    covered: NDArray[np.bool_]
+    recorded: NDArray[np.int64]
+    rewards: NDArray[np.int32]
+
+    @property
+    def regrets(self) -> NDArray[np.float64]:
+        """R(t) of every anchor at the recorded rounds."""
+        return (self.recorded - self.rewards).astype(np.float64)
+
+
+def run_cells(
+    work: Work,
+    cells: Sequence[Cell],
+    run: Run,
+    progress: Progress | None = None,
+) -> list[Finished]:
+    """Every cell's result: the candidate sets are selected once, then all policies play on them."""
+    pieces = [cell_piece(cell) for cell in cells]
+    missing = [cell for cell in cells if not work.is_done(cell_piece(cell))]
+    settings = dict.fromkeys(cell.setting for cell in missing)
+    do(work, [_setting_piece(setting) for setting in settings], _select, run, progress)
+    # The longest first, so that no process is left alone with one at the end.
+    slowest_first = sorted(pieces, key=lambda piece: "lin-" not in piece.words)
+    do(work, slowest_first, _play, run, progress)
+    return [Finished(cell, **work.load(piece)) for cell, piece in zip(cells, pieces, strict=True)]
+
+
+def cell_piece(cell: Cell) -> Piece:
+    """The piece of a run that a cell is."""
+    return Piece("cells", words_of([cell.setting.selection, cell.setting.k, cell.policy]), cell)
+
+
+def _setting_piece(setting: Setting) -> Piece:
+    return Piece("candidates", words_of(["select", setting.selection, setting.k]), setting)
+
+
+def _select(work: Work, piece: Piece) -> None:
+    setting: Setting = piece.options
+    selector = selector_named(
+        setting.selection, k=setting.k or 1, epsilon=setting.epsilon, reading=setting.reading
+    )
+    anchors = draw_anchors(work.sessions, setting.anchors, setting.seed, setting.held_out)
+    sets = select_sets(work.pool, work.sessions, anchors, selector, setting.seed)
+    work.keep(piece, sets._asdict())
+
+
+def _play(work: Work, piece: Piece) -> None:
+    cell: Cell = piece.options
+    setting = cell.setting
+    sets = CandidateSets(**work.load(_setting_piece(setting)))
+    anchors = draw_anchors(work.sessions, setting.anchors, setting.seed, setting.held_out)
+    game = Game(work.pool, anchors.arms, sets, cell.rounds, cell.growth())
+    recorded = np.array(recorded_rounds(cell.rounds))
+    played = play(game, policy_named(cell.policy), cell.policy, setting.seed)
+    rewards = rewards_at(game, played, recorded)
+    largest = int(np.diff(sets.offsets).max(initial=0))
+    reached = int(allowed_sizes(largest, game)[-1])  # a growing set may end before k
+    result = Finished(cell, anchors.sessions, sets.covered(reached), recorded, rewards)
+    work.keep(piece, {name: getattr(result, name) for name in Finished._fields[1:]})

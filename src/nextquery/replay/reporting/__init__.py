@@ -1,0 +1,1 @@
+"""Figures, tables and the report, made from result files alone."""

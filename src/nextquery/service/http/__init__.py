@@ -1,0 +1,1 @@
+"""HTTP: routes, access, limits on bodies, the request log and errors."""

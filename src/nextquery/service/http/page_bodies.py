@@ -1,0 +1,126 @@
+"""What the page asks and is answered beyond the search box's own routes, with examples."""
+
+from pydantic import BaseModel, Field
+
+from nextquery.service.http.bodies import NOT_SEARCHED, PARTIAL, Id, Text, example
+
+MOST_TRAIL, MOST_USERS = 20, 100
+
+
+class ExamplesAnswer(BaseModel):
+    """Queries to start from, and how large the pool is."""
+
+    model_config = example(examples=["graph neural networks", "bose-einstein condensate"], arms=35)
+
+    examples: list[str]
+    arms: int = Field(description="Queries in the pool.")
+
+
+class MapBody(BaseModel):
+    """A query now running; where do its candidates lie? Records nothing."""
+
+    model_config = example(session_id="s-17", query="graph neural networks", trail=["graphs"])
+
+    session_id: Id
+    query: Text
+    trail: list[Text] = Field(
+        default_factory=list,
+        max_length=MOST_TRAIL,
+        description="Earlier queries to place as well, oldest first.",
+    )
+
+
+class Step(BaseModel):
+    """A query of the session on the map."""
+
+    text: str
+    x: float
+    y: float
+
+
+class Point(Step):
+    """A candidate on the map."""
+
+    arm_id: int
+    similarity: float
+    preference: float | None = Field(description="Null: past sessions suggested it.")
+    score: float = Field(description="What the model expects of it.")
+
+
+class MapAnswer(BaseModel):
+    """The plane of greatest variance through the candidates and the trail."""
+
+    model_config = example(
+        points=[
+            {
+                "arm_id": 912,
+                "text": "graph attention networks",
+                "x": 0.31,
+                "y": -0.12,
+                "similarity": 0.81,
+                "preference": 0.0004,
+                "score": 0.41,
+            }
+        ],
+        trail=[{"text": "graphs", "x": 0.1, "y": 0.2}],
+        query={"text": "graph neural networks", "x": 0.2, "y": 0.0},
+        variance=0.13,
+        model_version=1841,
+        partial=False,
+        not_searched=0,
+    )
+
+    points: list[Point]
+    trail: list[Step]
+    query: Step
+    variance: float = Field(description="Share of the variance that the plane holds.")
+    model_version: int
+    partial: bool = PARTIAL
+    not_searched: int = NOT_SEARCHED
+
+
+class SimulateBody(BaseModel):
+    """How many users to simulate, in a model of their own."""
+
+    model_config = example(users=100, seed=0)
+
+    users: int = Field(100, strict=True, ge=1, le=MOST_USERS)
+    seed: int = Field(0, strict=True, ge=0, lt=2**32)
+
+
+class Outcome(BaseModel):
+    """A decision with what has become of it."""
+
+    decision_id: str
+    time: str
+    session_id: str
+    query: str
+    shown: list[str]
+    state: str = Field(description="open, accepted, failed or undelivered.")
+    accepted: str | None = Field(description="The text that was clicked.")
+    policy: str
+    fallback: bool
+    model_version: int
+
+
+class DecisionsAnswer(BaseModel):
+    """The newest decisions, newest first."""
+
+    model_config = example(
+        decisions=[
+            {
+                "decision_id": "01JD3V7Q9C",
+                "time": "2026-11-15T10:00:00.000Z",
+                "session_id": "s-17",
+                "query": "graph neural networks",
+                "shown": ["graph attention networks", "message passing"],
+                "state": "accepted",
+                "accepted": "message passing",
+                "policy": "lin-ucb-memory",
+                "fallback": False,
+                "model_version": 1841,
+            }
+        ]
+    )
+
+    decisions: list[Outcome]

@@ -1,0 +1,79 @@
+"""What surrounds every request: its id, the log line, the headers, and the last word on errors."""
+
+import re
+import secrets
+import time
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nextquery.service.http.error_responses import problem
+from nextquery.service.http.json_log import LOGGER
+from nextquery.service.http.metrics import Metrics
+from nextquery.service.http.scopes import row
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class Around:
+    """The outermost layer: no exception leaves it, and nothing is sent without its headers.
+
+    Parameters
+    ----------
+    app : what lies behind.
+    metrics : where requests are counted.
+    """
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, count and log."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        began = time.perf_counter()
+        given = Headers(scope=scope).get("x-request-id", "")
+        request_id = given if _ID.fullmatch(given) else secrets.token_hex(8)
+        scope.setdefault("state", {})["request_id"] = request_id
+        status = 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = request_id
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except Exception:
+            LOGGER.exception("a defect of nextquery", extra={"fields": {"request_id": request_id}})
+            if status == 0:
+                words = "a defect of nextquery; its log names this request id."
+                answer = problem(500, words, request_id=request_id)
+                await answer(scope, receive, sending)
+        seconds = time.perf_counter() - began
+        path = row(scope["path"]) or "other"  # a path is not ours to log
+        if status:  # else the client went away
+            self._metrics.answered(path, status, seconds)
+        fields = {
+            "request_id": request_id,
+            "method": scope["method"],
+            "path": path,
+            "status": status,
+            "ms": round(1000 * seconds, 2),
+            "key": scope["state"].get("owner", ""),
+        }
+        LOGGER.info("request", extra={"fields": fields})

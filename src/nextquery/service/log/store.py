@@ -1,0 +1,229 @@
+"""The store: one database, SQLite or PostgreSQL, that holds the event log."""
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from nextquery.errors import StorageError
+from nextquery.service.log.database import (
+    WRITES,
+    check_durable,
+    connect,
+    translated,
+    without_password,
+)
+from nextquery.service.log.schema import counter, decisions, events, snapshots
+
+_MIGRATING = 0x6E657874  # any number of our own: PostgreSQL's name for "I am migrating"
+
+
+class Event(NamedTuple):
+    """One entry of the log."""
+
+    position: int
+    kind: str
+    time: float
+    decision_id: str | None
+    body: dict[str, Any]
+
+
+class Head(NamedTuple):
+    """Where the log ends, and what a writer must know of it."""
+
+    position: int
+    next_arm: int
+    barrier: int
+    model: int
+    clock: float
+    secret: str
+
+
+class StoredDecision(NamedTuple):
+    """A decision with what has become of it.
+
+    `body` is what its event says: query, m, anchor_arm, history, seen, slate, policy, model,
+    model_version, fallback. `state` is open, failed, accepted or undelivered.
+    """
+
+    id: str
+    position: int
+    session_id: str
+    user_hash: str | None
+    time: float
+    state: str
+    accepted: int | None
+    delivered: bool
+    request_hash: str | None
+    body: dict[str, Any]
+
+
+class Store:
+    """An open database. Reading is safe from any thread; writing is `Writer`'s."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine = engine
+        self._writing = engine.execution_options(**{WRITES: True})
+
+    @classmethod
+    def open(cls, url: str, *, create: bool = True, wait_s: float = 5.0) -> "Store":
+        """Connect, check that commits are durable, and bring the tables up to date.
+
+        `url` is a path, ``sqlite:///path`` or ``postgresql://…``. With ``create=False`` a database
+        without tables is refused, and nothing is changed.
+        """
+        store = cls(connect(url, create=create, wait_s=wait_s))
+        try:
+            with store.reading() as connection:
+                check_durable(connection)
+                empty = not sa.inspect(connection).has_table("counter")
+            if create:
+                store.migrate()
+            elif empty:
+                raise StorageError(
+                    f"{store.name} holds no event log. Give the store that the service writes to, "
+                    "or start `nextquery serve` to make one."
+                )
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @property
+    def name(self) -> str:
+        """The database, without its password."""
+        return without_password(self.engine.url.render_as_string(hide_password=True))
+
+    def migrate(self) -> None:
+        """Bring the tables up to date, once, however many workers start at the same moment."""
+        from alembic import command
+        from alembic.config import Config
+
+        config = Config()
+        config.set_main_option("script_location", "nextquery.service.log:migrations")
+        with self.writing() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """A transaction that only reads."""
+        with translated(), self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """A transaction that writes; on SQLite it holds the lock from its start."""
+        with translated(), self._writing.connect() as connection, connection.begin():
+            yield connection
+
+    def head(self) -> Head:
+        """The counter as it is now."""
+        with self.reading() as connection:
+            return head_of(connection)
+
+    def read(self, after: int, limit: int = 500) -> list[Event]:
+        """The events that follow a position, in order."""
+        found = sa.select(events).where(events.c.position > after)
+        with self.reading() as connection:
+            rows = connection.execute(found.order_by(events.c.position).limit(limit)).all()
+        return [_event(row) for row in rows]
+
+    def decision(self, decision_id: str) -> StoredDecision | None:
+        """One decision, or None."""
+        with self.reading() as connection:
+            row = connection.execute(_DECISIONS.where(decisions.c.id == decision_id)).first()
+        return None if row is None else _decision(row)
+
+    def decisions(self, *, after: int = 0, page: int = 500) -> Iterator[StoredDecision]:
+        """Every decision in order of position, with its outcome; a page in memory at a time."""
+        while True:
+            where = _DECISIONS.where(decisions.c.position > after)
+            with self.reading() as connection:
+                rows = connection.execute(where.order_by(decisions.c.position).limit(page)).all()
+            yield from (_decision(row) for row in rows)
+            if len(rows) < page:
+                return
+            after = rows[-1].position
+
+    def newest(self, limit: int) -> list[StoredDecision]:
+        """The newest decisions, newest first."""
+        found = _DECISIONS.order_by(decisions.c.position.desc()).limit(limit)
+        with self.reading() as connection:
+            return [_decision(row) for row in connection.execute(found).all()]
+
+    def size(self) -> int:
+        """How many bytes the database takes."""
+        sqlite = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+        postgres = "SELECT pg_database_size(current_database())"
+        with self.reading() as connection:
+            asked = sqlite if connection.dialect.name == "sqlite" else postgres
+            return int(connection.execute(sa.text(asked)).scalar_one())
+
+    def last_of_sessions(self, session_ids: Iterable[str]) -> dict[str, StoredDecision]:
+        """The newest decision of each session that has one."""
+        newest = (
+            sa.select(sa.func.max(decisions.c.position))
+            .where(decisions.c.session_id.in_(sorted(set(session_ids))))
+            .group_by(decisions.c.session_id)
+        )
+        with self.reading() as connection:
+            rows = connection.execute(_DECISIONS.where(decisions.c.position.in_(newest))).all()
+        return {row.session_id: _decision(row) for row in rows}
+
+    def model(self, head: Head) -> Event | None:
+        """The newest model event."""
+        return self.read(head.model - 1, 1)[0] if head.model else None
+
+    def snapshot_positions(self) -> list[int]:
+        """Where snapshots stand, newest first."""
+        found = sa.select(snapshots.c.position).order_by(snapshots.c.position.desc())
+        with self.reading() as connection:
+            return [int(position) for position in connection.execute(found).scalars()]
+
+    def snapshot(self, position: int) -> tuple[str, bytes] | None:
+        """A snapshot's checksum and bytes."""
+        found = sa.select(snapshots.c.sha256, snapshots.c.blob)
+        with self.reading() as connection:
+            row = connection.execute(found.where(snapshots.c.position == position)).first()
+        return None if row is None else (row.sha256, bytes(row.blob))
+
+    def save_snapshot(self, position: int, sha256: str, blob: bytes, *, keep: int) -> None:
+        """Keep a snapshot, and only the newest `keep` of them."""
+        older = sa.select(snapshots.c.position).order_by(snapshots.c.position.desc()).offset(keep)
+        with self.writing() as connection:
+            connection.execute(sa.delete(snapshots).where(snapshots.c.position == position))
+            row = {"position": position, "sha256": sha256, "blob": blob}
+            connection.execute(sa.insert(snapshots), [row])
+            for old in connection.execute(older).scalars().all():
+                connection.execute(sa.delete(snapshots).where(snapshots.c.position == old))
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self.engine.dispose()
+
+
+_DECISIONS = sa.select(
+    *(decisions.c[name] for name in StoredDecision._fields if name != "body"), events.c.body
+).join(events, events.c.position == decisions.c.position)
+
+
+def head_of(connection: sa.Connection, *, lock: bool = False) -> Head:
+    """The counter's row; with `lock` nobody else appends before this transaction ends."""
+    found = sa.select(counter)
+    row = connection.execute(found.with_for_update() if lock else found).one()
+    return Head(**{name: getattr(row, name) for name in Head._fields})
+
+
+def _event(row: Any) -> Event:
+    body = json.loads(row.body)
+    return Event(int(row.position), row.kind, row.time, row.decision_id, body)
+
+
+def _decision(row: Any) -> StoredDecision:
+    values = row._asdict()
+    return StoredDecision(**{**values, "body": json.loads(values["body"])})
