@@ -1,4 +1,4 @@
-"""What all tests share: reproducible hypothesis, and one small world."""
+"""Shared by all tests: a reproducible hypothesis profile, the test order, and a small pool."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ settings.load_profile("repeatable")
 
 
 _TOGETHER = ("tests/cluster", "tests/encode/train")
-# What takes tens of seconds, longest first: begun last, one of them would keep all others waiting.
+# Tests that take tens of seconds, longest first: started last, one would delay the whole run.
 _LONGEST = (
     *_TOGETHER,
     "tests/service/http/test_running.py",
@@ -39,15 +39,15 @@ _LONGEST = (
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    def place(item: pytest.Item) -> int:
-        long = (at for at, begins in enumerate(_LONGEST) if item.nodeid.startswith(begins))
-        return next(long, len(_LONGEST))
+    def rank(item: pytest.Item) -> int:
+        matches = (at for at, prefix in enumerate(_LONGEST) if item.nodeid.startswith(prefix))
+        return next(matches, len(_LONGEST))
 
-    items.sort(key=place)
+    items.sort(key=rank)
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Tests of one file stay in one process, and so do all that use the one Ray or training."""
+    """Keep the tests of one file in one process, and all tests that share Ray or a training."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
@@ -67,5 +67,5 @@ def rng() -> np.random.Generator:
 
 @pytest.fixture
 def pool(rng: np.random.Generator) -> nq.ArmPool:
-    """Forty arms in eight dimensions, no two alike."""
+    """Forty distinct arms in eight dimensions."""
     return nq.ArmPool.from_vectors([f"q{i}" for i in range(40)], rng.normal(size=(40, 8)))

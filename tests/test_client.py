@@ -1,4 +1,4 @@
-"""The client: few lines, retries that change nothing, errors that mean something."""
+"""The clients: requests, safe retries, and errors by status."""
 
 import asyncio
 import json
@@ -30,12 +30,12 @@ SLATE = {
 
 
 class Scripted(ThreadingHTTPServer):
-    """A server that answers with what it was told, in order, and remembers what it was asked."""
+    """A server that returns scripted answers in order and records the requests."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers: list[tuple[int, Any]] = []
-        self.asked: list[tuple[str, Any, str | None]] = []
+        self.requests: list[tuple[str, Any, str | None]] = []
 
     @property
     def url(self) -> str:
@@ -47,9 +47,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append((self.path, body, self.headers["Authorization"]))
+        self.server.requests.append((self.path, body, self.headers["Authorization"]))
         status, answer = self.server.answers.pop(0)
-        if status == 0:  # hang up without a word
+        if status == 0:  # close the connection without a response
             self.close_connection = True
             return
         sent = json.dumps(answer).encode()
@@ -64,11 +64,11 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[Scripted]:
-    with Scripted() as made:
-        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+    with Scripted() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield made
-        made.shutdown()
+        yield server
+        server.shutdown()
         thread.join()
 
 
@@ -78,9 +78,9 @@ def test_a_retry_carries_the_same_request_id(server: Scripted) -> None:
         slate = client.recommend("cats", session_id="s", user_id="u")
         client.recommend("cats", session_id="s")
     assert slate.recommendations[0].text == "dogs"
-    ids = [body["request_id"] for _, body, _ in server.asked]
+    ids = [body["request_id"] for _, body, _ in server.requests]
     assert ids[0] == ids[1] == ids[2] != ids[3]
-    assert {key for _, _, key in server.asked} == {"Bearer k"}
+    assert {key for _, _, key in server.requests} == {"Bearer k"}
 
 
 def test_both_clients_ask_the_same(server: Scripted) -> None:
@@ -94,14 +94,14 @@ def test_both_clients_ask_the_same(server: Scripted) -> None:
             status = client.feedback(slate.decision_id, accepted=3)
             return [slate, status, client.forecast("cats", session_id="s", m=1)]
 
-    async def ask_later() -> list[Any]:
+    async def ask_async() -> list[Any]:
         async with nq.AsyncClient(server.url) as client:
             slate = await client.recommend("cats", session_id="s", request_id="r")
             status = await client.feedback(slate.decision_id, accepted=3)
             return [slate, status, await client.forecast("cats", session_id="s", m=1)]
 
-    assert ask() == asyncio.run(ask_later())
-    assert server.asked[:4] == server.asked[4:]
+    assert ask() == asyncio.run(ask_async())
+    assert server.requests[:4] == server.requests[4:]
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_refusals_are_errors_of_ours(server: Scripted, status: int, error: type[
 
 
 def test_a_service_that_stays_away(server: Scripted) -> None:
-    server.answers = [(500, []), (503, {"detail": "away"}), (503, {"detail": "away"})]
+    server.answers = [(500, []), (503, {"detail": "busy"}), (503, {"detail": "busy"})]
     with nq.Client(server.url, retries=1) as client:
-        with pytest.raises(StoreUnavailable, match="500"):  # a defect: trying again may hurt
+        with pytest.raises(StoreUnavailable, match="500"):  # a bug in the service: do not retry
             client.feedback("d", accepted=None)
-        with pytest.raises(StoreUnavailable, match="away"):
+        with pytest.raises(StoreUnavailable, match="busy"):
             client.feedback("d", accepted=None)
     with (
         nq.Client("http://127.0.0.1:9", retries=0) as client,

@@ -1,4 +1,4 @@
-"""Two processes that compile at once must not mix up each other's machine code."""
+"""Two processes that compile at once must not mix up their machine code."""
 
 import errno
 import importlib
@@ -20,8 +20,8 @@ def add_up(x):
     return total
 """
 
-# The order that mixes them up: the early one takes number 1 in the index and is slow to write
-# its code; the late one, which saw no index either, takes number 1 too, and writes in between.
+# The order that mixes them up: the first process takes number 1 in the index and is slow to write
+# its code. The second, which saw no index either, also takes number 1 and writes in between.
 PROCESS = """
 import sys, time
 from pathlib import Path
@@ -42,14 +42,14 @@ if pause:
     setattr(File, step, slowly)
 x = np.arange(10, dtype=kind)
 Path(f"ready-{kind}").touch()
-while len(list(Path().glob("ready-*"))) < 2:  # both begin at once
+while len(list(Path().glob("ready-*"))) < 2:  # start both at once
     time.sleep(0.01)
 print(compiled(add_up)(x))
 """
 
 
 def answers(folder: Path, *, pause: float = 0.0) -> list[str]:
-    """What a process for each kind of argument prints, or how it ended."""
+    """Return the output of one process per argument type, or its error."""
 
     def run(kind: str) -> str:
         command = [sys.executable, "process.py", kind, str(pause)]

@@ -1,4 +1,4 @@
-"""What every exported policy, selector and utility does, none of them named here."""
+"""Contract tests for every exported policy, selector and utility."""
 
 import inspect
 import json
@@ -57,10 +57,10 @@ class TestSelectors:
 
     def test_many_is_one_by_one(self, kind: Any, pool: nq.ArmPool) -> None:
         exclude = [[0], [1, 2], [], [3], [9]]
-        many = kind().select_many(pool, pool.vectors[:5], exclude, np.random.default_rng(3))
-        rng, one = np.random.default_rng(3), kind()
-        for i, together in enumerate(many):
-            alone = one.select(pool, pool.vectors[i], exclude[i], rng)
+        batch = kind().select_many(pool, pool.vectors[:5], exclude, np.random.default_rng(3))
+        rng, selector = np.random.default_rng(3), kind()
+        for i, together in enumerate(batch):
+            alone = selector.select(pool, pool.vectors[i], exclude[i], rng)
             assert alone.arms.tolist() == together.arms.tolist()
             assert np.allclose(alone.preferences, together.preferences, rtol=1e-5)
 
@@ -96,9 +96,9 @@ class TestPolicies:
     def test_empty_candidates_are_legal(
         self, kind: Any, candidates: nq.Candidates, context: nq.Context
     ) -> None:
-        nobody = candidates.take(np.zeros(12, np.bool_))
-        assert kind().choose(nobody, context) is None
-        assert kind().rank(nobody, context, 3) == []
+        empty = candidates.take(np.zeros(12, np.bool_))
+        assert kind().choose(empty, context) is None
+        assert kind().rank(empty, context, 3) == []
 
     def test_a_slate_has_no_repeats(
         self, kind: Any, candidates: nq.Candidates, context: nq.Context
@@ -113,18 +113,18 @@ class TestPolicies:
     def test_propensities_are_the_frequencies(
         self, kind: Any, candidates: nq.Candidates, context: nq.Context
     ) -> None:
-        """Of 4,000 choices with the exploration mix, each arm comes as often as it says."""
+        """In 4,000 choices with exploration, each arm's frequency matches its propensity."""
         policy, few = kind(), candidates.take(np.arange(4))
         for arm in range(4):
             choice = policy.as_choice(few, context, int(few.arms[arm]))
             policy.update(choice, arm % 2)
-        said: dict[int, list[float]] = {int(arm): [] for arm in few.arms}
+        by_arm: dict[int, list[float]] = {int(arm): [] for arm in few.arms}
         rng = np.random.default_rng(0)
         for _ in range(4000):
             choice = policy.choose(few, context, rng, exploration=0.3)
-            said[choice.arm].append(choice.propensity)
-        assert sum(np.mean(p) for p in said.values() if p) == pytest.approx(1, abs=0.08)
-        for propensities in said.values():
+            by_arm[choice.arm].append(choice.propensity)
+        assert sum(np.mean(p) for p in by_arm.values() if p) == pytest.approx(1, abs=0.08)
+        for propensities in by_arm.values():
             share = len(propensities) / 4000
             assert share == pytest.approx(np.mean(propensities), abs=0.04)
             assert min(propensities) >= 0.3 / 4 - 1e-12
@@ -142,8 +142,8 @@ class TestPolicies:
 
         first, second = kind(seed=1), kind(seed=1)
         assert play(first, 30) == play(second, 30)
-        revived = type(first).from_state(first.state())
-        assert play(first, 30) == play(revived, 30)
+        restored = type(first).from_state(first.state())
+        assert play(first, 30) == play(restored, 30)
 
     def test_late_feedback_from_elsewhere_gives_the_same_state(
         self, kind: Any, candidates: nq.Candidates, context: nq.Context
@@ -155,14 +155,14 @@ class TestPolicies:
             here.update(choice, 1.0)
         for values in json.loads(wire):
             elsewhere.update(nq.Choice.from_dict(values), 1.0)
-        mine, theirs = here.state(), elsewhere.state()
-        for name in mine.keys() - {"generator"}:
-            assert np.array_equal(mine[name], theirs[name])
+        state, late_state = here.state(), elsewhere.state()
+        for name in state.keys() - {"generator"}:
+            assert np.array_equal(state[name], late_state[name])
 
     def test_a_correction_is_as_if_it_had_come_in_time(
         self, kind: Any, candidates: nq.Candidates, context: nq.Context
     ) -> None:
-        corrected, right = kind(), kind()
+        corrected, in_time = kind(), kind()
         a, b, c = corrected.rank(candidates, context, 3)
         corrected.update(a, 0.0)
         corrected.update(b, 1.0)
@@ -170,12 +170,12 @@ class TestPolicies:
         corrected.correct(a, 0.0, 1.0)
         corrected.correct(b, 1.0, None)
         corrected.correct(c, 1.0, 1.0)
-        right.update(a, 1.0)
-        right.update(c, 1.0)
+        in_time.update(a, 1.0)
+        in_time.update(c, 1.0)
         for arm in candidates.arms.tolist():
-            mine = corrected.as_choice(candidates, context, arm)
-            theirs = right.as_choice(candidates, context, arm)
-            assert mine.score == pytest.approx(theirs.score, abs=1e-12)
+            actual = corrected.as_choice(candidates, context, arm)
+            expected = in_time.as_choice(candidates, context, arm)
+            assert actual.score == pytest.approx(expected.score, abs=1e-12)
 
     def test_state_is_arrays_without_pickle(
         self, kind: Any, candidates: nq.Candidates, context: nq.Context, tmp_path: Any

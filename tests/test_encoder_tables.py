@@ -1,4 +1,4 @@
-"""The tables of docs/encoders.md are what the rows of the comparison say, figure by figure."""
+"""The tables of docs/encoders.md match the rows of the comparison, figure by figure."""
 
 import json
 from pathlib import Path
@@ -15,11 +15,11 @@ ROWS = [row for row in map(json.loads, LINES) if "split" in row]
 
 
 def test_every_line_of_the_tables_stands_in_the_guide() -> None:
-    said = (DOCS / "encoders.md").read_text(encoding="utf-8").splitlines()
+    guide = (DOCS / "encoders.md").read_text(encoding="utf-8").splitlines()
     for table in tables(LINES):
         assert len(table) > 2 + 5
-        at = said.index(table[0])
-        assert said[at : at + len(table)] == table
+        at = guide.index(table[0])
+        assert guide[at : at + len(table)] == table
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['encoder']}-{row['split']}")

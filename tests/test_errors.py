@@ -1,4 +1,4 @@
-"""The tree drawn in the docstring is the tree."""
+"""The error tree in the docstring matches the classes."""
 
 import inspect
 

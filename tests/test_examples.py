@@ -1,4 +1,4 @@
-"""Every example runs, and says what it should."""
+"""Every example runs and prints the expected output."""
 
 import subprocess
 import sys
@@ -31,24 +31,24 @@ def test_paper_numbers() -> None:
 
 def test_play_sample(tmp_path: Path) -> None:
     ingest(pets(tmp_path / "log.tsv"), tmp_path / "pool", encoder="lsa")
-    said = run("play_sample.py", str(tmp_path / "pool"), "--users", "3", "--past", "20")
-    assert "3: " in said
-    assert "slates accepted" in said
+    output = run("play_sample.py", str(tmp_path / "pool"), "--users", "3", "--past", "20")
+    assert "3: " in output
+    assert "slates accepted" in output
 
 
 def test_search_box(tmp_path: Path) -> None:
     ingest(pets(tmp_path / "log.tsv"), tmp_path / "pool", encoder="lsa")
-    said = run("search_box.py", "--pool", str(tmp_path / "pool"))
-    assert said.count("asks:") == 6
-    assert "'accepted': 3" in said
+    output = run("search_box.py", "--pool", str(tmp_path / "pool"))
+    assert output.count("asks:") == 6
+    assert "'accepted': 3" in output
 
 
 def test_prefetch_duckdb(tmp_path: Path) -> None:
     ingest(pets(tmp_path / "log.tsv"), tmp_path / "pool", encoder="lsa")
     options = ["--visitors", "20", "--paths", "6", "--cache", "8"]
-    said = run("prefetch_duckdb.py", "--pool", str(tmp_path / "pool"), *options)
+    output = run("prefetch_duckdb.py", "--pool", str(tmp_path / "pool"), *options)
     rates = [
-        float(line.split()[-1].rstrip("%")) for line in said.splitlines() if "hit rate" in line
+        float(line.split()[-1].rstrip("%")) for line in output.splitlines() if "hit rate" in line
     ]
     assert rates[1] > rates[0]
 

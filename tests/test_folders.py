@@ -1,4 +1,4 @@
-"""Folders are whole: the old state or the new one, never a mixture, never someone else's."""
+"""Saves are atomic: a folder has the old state or the new one, and foreign files are safe."""
 
 import json
 import os
@@ -64,35 +64,35 @@ def test_a_mapped_reader_keeps_the_old_state(tmp_path: Path) -> None:
 
 
 def test_a_kill_at_any_step_leaves_the_old_state(tmp_path: Path) -> None:
-    """The writer dies at its n-th rename, for every n: what is there is old or new, and whole."""
+    """Kill the writer at its n-th rename, for every n: the state is old or new, and complete."""
     script = (
         "import os, sys\n"
         "from pathlib import Path\n"
         "from tests.test_folders import save\n"
-        "left = int(sys.argv[2])\n"
+        "remaining = int(sys.argv[2])\n"
         "rename = os.replace\n"
-        "def dying(a, b):\n"
-        "    global left\n"
-        "    left -= 1\n"
-        "    if left < 0: os._exit(9)\n"
+        "def rename_or_die(a, b):\n"
+        "    global remaining\n"
+        "    remaining -= 1\n"
+        "    if remaining < 0: os._exit(9)\n"
         "    rename(a, b)\n"
-        "os.replace = dying\n"
+        "os.replace = rename_or_die\n"
         "save(Path(sys.argv[1]), 4)\n"
     )
     seen = set()
     for renames in range(7):
-        where = tmp_path / str(renames)
-        save(where, 3)
-        command = [sys.executable, "-c", script, str(where), str(renames)]
+        path = tmp_path / str(renames)
+        save(path, 3)
+        command = [sys.executable, "-c", script, str(path), str(renames)]
         code = subprocess.run(command, cwd=Path(__file__).parents[1]).returncode
-        folder = open_(where)
+        folder = open_(path)
         folder.verify()
         value = folder.meta["value"]
         assert folder.array("x.npy").tolist() == [value] * 5
         assert value == (4 if code == 0 else 3)
         seen.add(value)
-        save(where, 5)  # the leftovers are swept
-        assert len(os.listdir(where)) == 5
+        save(path, 5)  # removes the leftovers
+        assert len(os.listdir(path)) == 5
     assert seen == {3, 4}
 
 
@@ -108,7 +108,7 @@ def test_a_killed_first_save_is_incomplete_and_can_be_repeated(tmp_path: Path) -
 
 def test_foreign_folders_are_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.doc").write_text("years of work")
-    with pytest.raises(NotAFolder, match=r"holds other files \('thesis.doc'"):
+    with pytest.raises(NotAFolder, match=r"contains other files \('thesis.doc'"):
         save(tmp_path, 3)
     assert os.listdir(tmp_path) == ["thesis.doc"]
     with pytest.raises(InvalidInput, match="it is a file"):
@@ -119,9 +119,9 @@ def test_foreign_folders_are_refused_and_left_alone(tmp_path: Path) -> None:
 
 def test_other_kinds_and_versions_are_refused(tmp_path: Path) -> None:
     save(tmp_path, 3)
-    with pytest.raises(NotAFolder, match="holds a demo, not a song"):
+    with pytest.raises(NotAFolder, match="is a demo, not a song"):
         folders.read(tmp_path, kind="song", version=1)
-    with pytest.raises(NotAFolder, match="holds a demo, not a song"):
+    with pytest.raises(NotAFolder, match="is a demo, not a song"):
         save(tmp_path, 4, kind="song")
     with pytest.raises(NotAFolder, match="format version 1; this nextquery reads version 2"):
         folders.read(tmp_path, kind="demo", version=2)
@@ -131,14 +131,14 @@ def test_other_kinds_and_versions_are_refused(tmp_path: Path) -> None:
 def test_a_manifest_that_makes_no_sense_is_refused(tmp_path: Path, text: str) -> None:
     save(tmp_path, 3)
     (tmp_path / folders.MANIFEST).write_text(text)
-    with pytest.raises(NotAFolder, match="cannot be understood"):
+    with pytest.raises(NotAFolder, match=r"manifest\.json is invalid"):
         open_(tmp_path)
 
 
 def test_missing_and_short_files_are_seen_on_opening(tmp_path: Path) -> None:
     folder = save(tmp_path / "a", 3)
     folder.file("plain.bin").write_bytes(b"byte")
-    with pytest.raises(NotAFolder, match="has 4 bytes, 5 were written"):
+    with pytest.raises(NotAFolder, match="has 4 bytes instead of 5"):
         open_(tmp_path / "a")
     folder = save(tmp_path / "b", 3)
     folder.file("x.npy").unlink()

@@ -1,4 +1,4 @@
-"""A module imports only from its left: between packages, and between the rooms of a package."""
+"""A module imports only from earlier in ORDER, between and within packages."""
 
 import ast
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "nextquery"
-MOST = 16  # modules in a folder, but for the root and `cli`, which has one file per command
+MOST = 16  # modules per folder, except the root and `cli`, which has one file per command
 
 ORDER = {
     "nextquery": [
@@ -74,37 +74,37 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 
 def imports(path: Path) -> list[str]:
-    """The modules of nextquery that a file imports when it is loaded or run, with full names."""
+    """Return the full names of the nextquery modules that a file imports at load or run time."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):  # what only a type checker sees is no dependency
+    for node in ast.walk(tree):  # imports for the type checker are not dependencies
         if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
             node.body = []
-    found = []
+    names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [name.name for name in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
-            rooms = module in ORDER  # then the names may be modules
-            found += [f"{module}.{name.name}" for name in node.names] if rooms else [module]
-    return [name for name in found if name.startswith("nextquery.")]
+            is_package = module in ORDER  # then the names may be modules
+            names += [f"{module}.{alias.name}" for alias in node.names] if is_package else [module]
+    return [name for name in names if name.startswith("nextquery.")]
 
 
 def wrong_imports(path: Path, module: str) -> list[str]:
-    """The imports of `module` that do not point left, one line each."""
+    """Return the imports of `module` that do not point to an earlier module, one line each."""
     wrong = []
     for package, rank in RANK.items():
         if not module.startswith(package + "."):
             continue
-        room = module.removeprefix(package + ".").split(".")[0]
-        for other in imports(path):
-            if not other.startswith(package + "."):
+        importer = module.removeprefix(package + ".").split(".")[0]
+        for name in imports(path):
+            if not name.startswith(package + "."):
                 continue
-            theirs = other.removeprefix(package + ".").split(".")[0]
-            if theirs not in rank:  # a public name of the package itself
-                wrong.append(f"{package}: {room} imports {theirs}, which has no place in ORDER")
-            elif theirs != room and rank[theirs] >= rank[room]:
-                wrong.append(f"{package}: {room} must not import {theirs}")
+            imported = name.removeprefix(package + ".").split(".")[0]
+            if imported not in rank:  # a public name of the package itself
+                wrong.append(f"{package}: {importer} imports {imported}, which is not in ORDER")
+            elif imported != importer and rank[imported] >= rank[importer]:
+                wrong.append(f"{package}: {importer} must not import {imported}")
     return wrong
 
 
@@ -112,7 +112,7 @@ def wrong_imports(path: Path, module: str) -> list[str]:
 def test_imports_point_left(path: Path) -> None:
     parts = ("nextquery", *path.relative_to(SOURCE).with_suffix("").parts)
     if parts[-1] in ("__init__", "__main__") and ".".join(parts[:-1]) in ORDER:
-        return  # a package may name everything in it
+        return  # a package may import everything in it
     assert wrong_imports(path, ".".join(parts)) == []
 
 

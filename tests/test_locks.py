@@ -1,4 +1,4 @@
-"""One process at a time in a folder, whatever the file system can lock."""
+"""One process at a time holds the lock of a folder, also on NFS."""
 
 import errno
 import fcntl
@@ -40,7 +40,7 @@ def test_one_at_a_time_and_a_killed_one_is_out(tmp_path: Path) -> None:
 def test_where_a_folder_cannot_be_locked_a_file_in_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on NFS, which locks only what is open for writing."""
+    """As on NFS, which locks only files open for writing."""
     locked: list[bool] = []
 
     def as_on_nfs(descriptor: int, operation: int) -> None:
@@ -55,7 +55,7 @@ def test_where_a_folder_cannot_be_locked_a_file_in_it_is(
         save(tmp_path / "x", value)
     assert len(locked) == 2
     (tmp_path / "y").mkdir()
-    (tmp_path / "y" / LOCK).touch()  # all that a first save leaves that was killed at once
+    (tmp_path / "y" / LOCK).touch()  # what a first save leaves if it is killed at once
     save(tmp_path / "y", 3)
 
 
@@ -69,7 +69,7 @@ def test_who_will_not_wait_is_refused(tmp_path: Path) -> None:
 def test_a_folder_that_was_replaced_meanwhile_is_not_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one before removed it when done, and a third made it anew: its lock is another."""
+    """The last holder removed the folder and another process created it again: a new lock."""
 
     def late(descriptor: int, operation: int) -> None:
         (tmp_path / "x").rename(tmp_path / "gone")

@@ -28,7 +28,7 @@ def submodular(kind: type[Utility], seed: int, n: int) -> Utility:
 def test_all_roads_lead_to_the_top_k(
     preferences: list[float], k: int, seed: int, data: st.DataObject
 ) -> None:
-    """Under log-probability: greedy = lazy = GreeDi, any m, any partition = one top-k pass."""
+    """Under log-probability: greedy = lazy = GreeDi with any partition = one top-k pass."""
     n = len(preferences)
     top = np.lexsort((np.arange(n), -np.array(preferences)))[:k].tolist()
     u = LogProbability(preferences)
@@ -61,7 +61,7 @@ def test_lazy_is_greedy_with_fewer_calls(kind: type[Utility], seed: int, k: int)
 def test_lazy_chooses_what_greedy_chooses(
     kind: type[Utility], seed: int, k: int, data: st.DataObject
 ) -> None:
-    """Arm by arm, among equals and from any start; vectors whose gains are exact."""
+    """Arm by arm, with ties and from any start. The vectors have exact gains."""
     n = data.draw(st.integers(1, 30))
     rng = np.random.default_rng(seed)
     preferences, vectors = rng.integers(0, 3, n) / 4, np.eye(5)[rng.integers(5, size=n)]
@@ -116,7 +116,7 @@ def test_growing_a_set_keeps_it(optimiser: Any, preferences: list[float], k: int
 
 def test_a_utility_of_ones_own_needs_two_methods() -> None:
     class Distinct:
-        """How many different colours a set has."""
+        """The number of different colours in a set."""
 
         def value(self, arms: list[int]) -> float:
             return len({"rrgb"[arm] for arm in arms})
@@ -137,7 +137,7 @@ def test_sets_that_start_beyond_k_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda u: greedy(u, [0, 0], 1), "names an arm twice"),
+        (lambda u: greedy(u, [0, 0], 1), "contains an arm twice"),
         (lambda u: lazy_greedy(u, range(3), -1), "k must be a whole number of at least 0"),
         (lambda u: greedi(u, range(3), 1, partitions=0), "partitions must be a whole number"),
         (lambda u: greedi(u, range(3), 1, partitions=[[0], [1]]), "every arm of ground_set"),

@@ -18,7 +18,7 @@ EPSILONS = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0]))
 
 
 def sums(s: NDArray[Any], epsilon: float) -> tuple[float, float, float]:
-    """Σ, π and π̄, literally."""
+    """Σ, π and π̄ by definition."""
     total = s.sum()
     return total, s[s >= epsilon].sum() / total, s[s < epsilon].sum() / total
 
@@ -27,8 +27,8 @@ def sums(s: NDArray[Any], epsilon: float) -> tuple[float, float, float]:
     ("epsilon", "pairs"), [(0.5, (0.297, 0.324, 0.445)), (0.6, (0.349, 0.380, 0.523))]
 )
 def test_the_worked_example_of_the_paper(epsilon: float, pairs: tuple[float, ...]) -> None:
-    found = joint([0.4, 0.55, 0.6], epsilon)
-    assert (found[0, 1], found[0, 2], found[1, 2]) == pytest.approx(pairs, abs=1e-3)
+    matrix = joint([0.4, 0.55, 0.6], epsilon)
+    assert (matrix[0, 1], matrix[0, 2], matrix[1, 2]) == pytest.approx(pairs, abs=1e-3)
     assert marginal([0.4, 0.55, 0.6], 0.5).sum() == pytest.approx(1.62, abs=5e-3)
 
 

@@ -1,4 +1,4 @@
-"""The names others rely on."""
+"""The public names."""
 
 import subprocess
 import sys

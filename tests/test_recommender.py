@@ -1,4 +1,4 @@
-"""Algorithm 1: the loop, what it remembers, and that it resumes exactly."""
+"""Algorithm 1: the loop, warm start, and exact resumption after a save."""
 
 from pathlib import Path
 from typing import Any
@@ -29,24 +29,24 @@ def recommender(encoder: Any, **options: Any) -> nq.Recommender:
 
 
 def play(rec: nq.Recommender, rounds: int, seed: int = 5) -> list[tuple[int, float, float]]:
-    """A thousand choices of users who take what ends like their query, with everything said."""
+    """Play rounds with users who accept arms that end like their query; return all choices."""
     rng = np.random.default_rng(seed)
-    said: list[tuple[int, float, float]] = []
-    while len(said) < rounds:
+    choices: list[tuple[int, float, float]] = []
+    while len(choices) < rounds:
         session = rec.start(TEXTS[rng.integers(len(TEXTS))])
         for _ in range(4):
             choice = session.recommend()
             assert choice is not None
-            said.append((choice.arm, choice.score, choice.propensity))
+            choices.append((choice.arm, choice.score, choice.propensity))
             if choice.text.split()[1] == session.query.split()[1]:
                 session.accept(choice)
             else:
                 session.ignore(choice, TEXTS[rng.integers(len(TEXTS))])
-    return said[:rounds]
+    return choices[:rounds]
 
 
 ANY_NAME: Any = None
-ANY: Any = nq.Recommender  # what a type checker would refuse is tried all the same
+ANY: Any = nq.Recommender  # hides wrong types from the type checker
 POLICIES = [
     nq.LinUCB(),
     nq.LinUCB(model="disjoint", prior=None),
@@ -102,7 +102,7 @@ def test_a_query_never_seen_is_encoded_and_becomes_an_arm_if_wanted(encoder: Any
     session = rec.start("cat and dog")
     assert rec.pool.index_of("cat and dog") == 40
     assert all(choice.arm != 40 for choice in session.recommend(10))
-    assert rec.start("zzz qqq").recommend(3) == []  # no known word: nothing to go by
+    assert rec.start("zzz qqq").recommend(3) == []  # no known word, so no vector
     assert rec.pool.index_of("zzz qqq") is None
 
 
@@ -134,17 +134,17 @@ def test_warm_start_positives_must_be_candidates() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda rec: rec.start(""), "not empty; received ''"),
+        (lambda rec: rec.start(""), "non-empty string; received ''"),
         (lambda rec: rec.start(None), "received None"),
         (lambda rec: rec.start("q0").recommend(0), "m must be a whole number"),
-        (lambda rec: rec.start("q0", 5), "session_id must be a text; received 5"),
-        (lambda rec: rec.warm_start(["q0"]), "a session is a list of queries"),
+        (lambda rec: rec.start("q0", 5), "session_id must be a non-empty string; received 5"),
+        (lambda rec: rec.warm_start(["q0"]), "a session must be a list of texts or arm ids"),
         (lambda rec: rec.warm_start([[0.5]]), "arm id must be a whole number"),
         (lambda rec: rec.warm_start([], newest=-1), "newest must be"),
         (lambda rec: rec.warm_start(), "has no sessions to learn from"),
         (
             lambda rec: ANY(rec.pool, nq.Zooming(), nq.LinUCB(), memory=nq.Memory()),
-            "no use of a memory",
+            "does not use a memory",
         ),
         (
             lambda rec: ANY(rec.pool, nq.Zooming(), nq.policy("lin-ucb-memory")),
@@ -158,14 +158,14 @@ def test_warm_start_positives_must_be_candidates() -> None:
             lambda rec: ANY(
                 rec.pool, nq.Zooming(), nq.policy("lin-ucb-memory"), memory=nq.Memory([[0, 5000]])
             ),
-            "name arm 5000",
+            "contain arm 5000",
         ),
         (lambda rec: ANY(rec.pool, nq.Zooming(), nq.LinUCB(), learning={}), "Learning object"),
         (lambda rec: nq.policy(ANY_NAME), "received None"),
         (lambda rec: rec.start("unheard of"), "has no encoder"),
         (
             lambda rec: nq.Recommender(rec.pool, nq.Zooming(), nq.LinUCB(), schedule=nq.Bump(2)),
-            "Zooming has none to set",
+            "Zooming has no k to set",
         ),
         (lambda rec: ANY(rec.pool, nq.LinUCB(), nq.Zooming()), "must be a Selector"),
         (lambda rec: ANY(rec.pool, nq.Zooming(), nq.LinUCB), "must be a Policy"),

@@ -1,4 +1,4 @@
-"""One session: where the anchor goes, how C grows, and what is not shown twice."""
+"""One session: how the anchor moves, how C grows, and what is not shown twice."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def test_the_arm_now_playing_follows_the_footnote(pool: nq.ArmPool) -> None:
     ignored = session.recommend()
     assert ignored is not None
     session.ignore(ignored)
-    assert session.query == accepted.text  # nothing typed: the query still runs
+    assert session.query == accepted.text  # nothing typed: the current query stays
     another = session.recommend()
     assert another is not None
     session.ignore(another, issued="q7")
@@ -58,7 +58,7 @@ def test_a_slate_is_read_from_the_top(pool: nq.ArmPool) -> None:
         slate[1].arm: (1, 0.0),
         slate[2].arm: (1, 1.0),
     }
-    with pytest.raises(InvalidInput, match="answered already"):
+    with pytest.raises(InvalidInput, match="already answered"):
         session.accept(slate[3])
 
 
@@ -84,7 +84,7 @@ def test_entries_ignored_one_by_one_stay_failed(pool: nq.ArmPool) -> None:
 
 @pytest.mark.parametrize("fails", ["first", "all"])
 def test_a_correction_leaves_what_a_click_in_time_would_have(pool: nq.ArmPool, fails: str) -> None:
-    def lived(*, late: bool) -> dict[str, Any]:
+    def state_after_click(*, late: bool) -> dict[str, Any]:
         policy, learning = nq.LinUCB(), nq.Learning(fails=fails)
         rec = nq.Recommender(pool, nq.MaxUtility(k=10), policy, learning=learning)
         session = rec.start("q0", "s")
@@ -96,7 +96,7 @@ def test_a_correction_leaves_what_a_click_in_time_would_have(pool: nq.ArmPool, f
             session.accept(slate[2])
         return policy.state()
 
-    in_time, corrected = lived(late=False), lived(late=True)
+    in_time, corrected = state_after_click(late=False), state_after_click(late=True)
     for name in ("A", "b", "inverse"):
         np.testing.assert_allclose(corrected[name], in_time[name], rtol=0, atol=1e-12)
 
@@ -109,7 +109,7 @@ def test_an_answer_may_come_late_and_only_once(pool: nq.ArmPool) -> None:
     session.accept(second)
     session.accept(first)
     assert session.query == first.text
-    with pytest.raises(InvalidInput, match=f"choice '{first.id}' is not waiting"):
+    with pytest.raises(InvalidInput, match=f"choice '{first.id}' in .* already answered"):
         session.ignore(first)
 
 
@@ -176,7 +176,7 @@ def big_pool() -> nq.ArmPool:
 
 @pytest.mark.parametrize("moves", [False, True])
 def test_the_set_starts_small_reaches_247_and_stays(moves: bool) -> None:
-    """Algorithm 2 with a peak of 250; arms once in C stay in it when the anchor moves."""
+    """Algorithm 2 with a peak of 250; arms in C stay in it when the anchor moves."""
     session = recommender(big_pool(), schedule=nq.Bump(peak=250)).start("q0")
     sizes, before = [], set[int]()
     for _ in range(12):
@@ -245,7 +245,7 @@ def test_a_whole_slate_is_ignored_as_a_failure_of_its_first_entry(pool: nq.ArmPo
     session.ignore(slate, issued="q7")
     assert rewards(rec) == {slate[0].arm: (1, 0.0)}
     assert session.query == "q7"
-    with pytest.raises(InvalidInput, match="answered already"):
+    with pytest.raises(InvalidInput, match="already answered"):
         session.accept(slate[1])
     with pytest.raises(InvalidInput, match="empty slate"):
         session.ignore([])
@@ -258,7 +258,7 @@ def test_one_entry_is_ignored_and_the_others_still_wait(pool: nq.ArmPool) -> Non
     session.ignore(slate[0])
     session.accept(slate[1])
     assert rewards(rec) == {slate[0].arm: (1, 0.0), slate[1].arm: (1, 1.0)}
-    with pytest.raises(InvalidInput, match="answered already"):
+    with pytest.raises(InvalidInput, match="already answered"):
         session.ignore(slate[2])
 
 
@@ -268,13 +268,13 @@ def test_some_entries_of_a_slate_are_ignored_by_themselves(pool: nq.ArmPool) -> 
     slate = session.recommend(4)
     session.ignore(slate[2:])
     assert rewards(rec) == {choice.arm: (1, 0.0) for choice in slate[2:]}
-    session.correct(slate[2])  # it was wanted after all
+    session.correct(slate[2])  # clicked after all
     assert rewards(rec)[slate[2].arm] == (1, 1.0)
     slate = session.recommend(3)
     session.ignore(slate[0])
     session.ignore(slate)  # the rest of it, too
     assert rewards(rec)[slate[0].arm] == (1, 0.0)
-    with pytest.raises(InvalidInput, match="answered already"):
+    with pytest.raises(InvalidInput, match="already answered"):
         session.expire(slate)
     with pytest.raises(InvalidInput, match="was not recommended in session"):
         rec.start("q1").accept(slate[0])

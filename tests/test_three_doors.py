@@ -1,9 +1,9 @@
-"""One recommender, three doors: imported, served over HTTP, and replayed, a day goes the same.
+"""The library, the service and replay give the same results for the same day of events.
 
-The same day is lived through the library and through the service: several sessions with clicks,
-nulls, time-outs, corrections, typed queries, a new arm and a block. Days of clicked and typed steps
-are also replayed. Slates must be the same arms in the same order; scores, weights and forecasts
-must agree to 1e-12. Random decision ids change nothing, because draws go by session and trial.
+Each day runs through the library and through the service: several sessions with clicks, nulls,
+time-outs, corrections, typed queries, a new arm and a block. Days of clicked and typed steps are
+also replayed. Slates must have the same arms in the same order; scores, weights and forecasts must
+agree to 1e-12. Random decision ids do not matter, because draws depend on session and trial.
 """
 
 import tempfile
@@ -42,7 +42,7 @@ Slate = list[tuple[int, float, float]]
 
 @dataclass(frozen=True)
 class Rules:
-    """The options that both doors get."""
+    """The options of both interfaces."""
 
     policy: str = "lin-ucb-memory"
     exploration: float = 0.2
@@ -52,7 +52,7 @@ class Rules:
 
 
 class Library:
-    """The door of a Python program."""
+    """The day through the Python library."""
 
     def __init__(self, pool: nq.ArmPool, rules: Rules) -> None:
         policy = nq.policy(rules.policy, seed=SEED)
@@ -69,7 +69,7 @@ class Library:
         self.rec.warm_start(newest=WARM)
         self.sessions: dict[str, nq.Session] = {}
         self.slates: dict[str, list[nq.Choice]] = {}
-        self.open: list[tuple[str, list[nq.Choice]]] = []  # all that nobody answered, oldest first
+        self.open: list[tuple[str, list[nq.Choice]]] = []  # slates without feedback, oldest first
 
     def ask(self, session: str, query: str) -> Slate:
         if session in self.sessions:
@@ -80,7 +80,7 @@ class Library:
         self.slates[session] = slate
         if slate:
             self.open.append((session, slate))
-        return [(one.arm, one.score, one.propensity) for one in slate]
+        return [(choice.arm, choice.score, choice.propensity) for choice in slate]
 
     def click(self, session: str, slot: int) -> str:
         choice = self.slates[session][slot]
@@ -115,7 +115,7 @@ class Library:
 
     def forecast(self, session: str, query: str) -> list[tuple[int, float]]:
         self.sessions[session].ask(query)
-        return [(one.arm, one.probability) for one in self.sessions[session].forecast(8)]
+        return [(entry.arm, entry.probability) for entry in self.sessions[session].forecast(8)]
 
     def learnt(self) -> Learnt:
         return self.rec.learnt
@@ -125,7 +125,7 @@ class Library:
 
 
 class Service:
-    """The door of HTTP, with a real log behind it; each call waits for the one before it."""
+    """The day through the HTTP service, with a real store; calls run one after the other."""
 
     def __init__(self, client: TestClient, engine: Engine, clock: HandClock) -> None:
         self.client, self.engine, self.clock = client, engine, clock
@@ -164,11 +164,11 @@ class Service:
         return answer.json()
 
     def ask(self, session: str, query: str, user: str | None = None) -> Slate:
-        said = self.post("/v1/recommend", session_id=session, query=query, m=M, user_id=user)
-        self.engine.delivered(said["decision_id"])
-        self.decisions[session] = said
-        entries = said["recommendations"]
-        return [(one["arm_id"], one["score"], one["propensity"]) for one in entries]
+        decision = self.post("/v1/recommend", session_id=session, query=query, m=M, user_id=user)
+        self.engine.delivered(decision["decision_id"])
+        self.decisions[session] = decision
+        entries = decision["recommendations"]
+        return [(entry["arm_id"], entry["score"], entry["propensity"]) for entry in entries]
 
     def click(self, session: str, slot: int) -> str:
         entry = self.decisions[session]["recommendations"][slot]
@@ -195,8 +195,8 @@ class Service:
         self.post("/v1/block", query=query)
 
     def forecast(self, session: str, query: str) -> list[tuple[int, float]]:
-        said = self.post("/v1/forecast", session_id=session, query=query, m=8)
-        return [(one["arm_id"], one["probability"]) for one in said["forecast"]]
+        answer = self.post("/v1/forecast", session_id=session, query=query, m=8)
+        return [(entry["arm_id"], entry["probability"]) for entry in answer["forecast"]]
 
     def learnt(self) -> Learnt:
         return self.engine.learner.state.learnt
@@ -207,7 +207,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Turn:
-    """One thing that happens in a day; numbers are taken modulo what there is."""
+    """One event of a day; numbers are taken modulo the number of choices."""
 
     kind: str
     session: int = 0
@@ -225,15 +225,15 @@ RULES = st.builds(
 )
 
 
-def live(door: Library | Service, day: list[Turn]) -> list[Any]:
-    """A whole day through one door: everything that was said, in order."""
-    said: list[Any] = []
+def play(door: Library | Service, day: list[Turn]) -> list[Any]:
+    """Play a whole day through one interface. Returns all slates and forecasts, in order."""
+    answers: list[Any] = []
     running: dict[str, str] = {}
     state: dict[str, str] = {}  # of each session's last slate: empty, open, failed or done
 
     def ask(session: str, query: str) -> None:
         slate = door.ask(session, query)
-        said.append(slate)
+        answers.append(slate)
         running[session], state[session] = query, "open" if slate else "empty"
 
     for turn in day:
@@ -241,12 +241,12 @@ def live(door: Library | Service, day: list[Turn]) -> list[Any]:
         if session not in running or turn.kind == "ask":
             ask(session, query)
         slot = turn.query % M
-        wanted = {"click": "open", "correct": "failed"}.get(turn.kind)
-        if wanted is not None:
-            if state[session] == wanted and slot < len(said_of(said, session, door)):
-                ask_next = door.click(session, slot)
+        required = {"click": "open", "correct": "failed"}.get(turn.kind)
+        if required is not None:
+            if state[session] == required and slot < len(last_slate(session, door)):
+                next_query = door.click(session, slot)
                 state[session] = "done"
-                ask(session, ask_next)
+                ask(session, next_query)
         elif turn.kind == "null" and state[session] == "open":
             door.null(session)
             state[session] = "failed"
@@ -257,7 +257,7 @@ def live(door: Library | Service, day: list[Turn]) -> list[Any]:
             ask(session, typed)
         elif turn.kind == "expire":
             door.expire()
-            state = {one: "failed" if was == "open" else was for one, was in state.items()}
+            state = {name: "failed" if was == "open" else was for name, was in state.items()}
         elif turn.kind == "new" and f"{NEW[slot % 3]} u1" not in running:
             door.new_arm(NEW[slot % 3])
             running[f"{NEW[slot % 3]} u1"] = ""
@@ -265,42 +265,42 @@ def live(door: Library | Service, day: list[Turn]) -> list[Any]:
             door.block(query)
     for session, query in running.items():
         if query:
-            said.append(door.forecast(session, query))
-    return said
+            answers.append(door.forecast(session, query))
+    return answers
 
 
-def said_of(said: list[Any], session: str, door: Library | Service) -> Any:
-    """The last slate of a session."""
+def last_slate(session: str, door: Library | Service) -> Any:
+    """Return the last slate of a session."""
     if isinstance(door, Library):
         return door.slates[session]
     return door.decisions[session]["recommendations"]
 
 
-def agree(one: list[Any], other: list[Any]) -> None:
-    assert [[entry[0] for entry in slate] for slate in one] == [
-        [entry[0] for entry in slate] for slate in other
+def agree(first: list[Any], second: list[Any]) -> None:
+    assert [[entry[0] for entry in slate] for slate in first] == [
+        [entry[0] for entry in slate] for slate in second
     ]
-    for mine, yours in zip(one, other, strict=True):
+    for a, b in zip(first, second, strict=True):
         np.testing.assert_allclose(
-            [entry[1:] for entry in mine], [entry[1:] for entry in yours], rtol=0, atol=1e-12
+            [entry[1:] for entry in a], [entry[1:] for entry in b], rtol=0, atol=1e-12
         )
 
 
-def same_learnt(one: Learnt, other: Learnt) -> None:
-    ours, theirs = one.policy.state(), other.policy.state()
-    assert ours.keys() == theirs.keys()
-    for name in set(ours) - {"params", "generator"}:
-        np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=1e-12)
-    for name, mine in one.live.state().items():
-        assert np.array_equal(mine, other.live.state()[name]), name
-    assert one.calibration.keys() == other.calibration.keys()
-    for name, fitted in one.calibration.items():
-        np.testing.assert_allclose(fitted, other.calibration[name], rtol=0, atol=1e-12)
+def same_learnt(first: Learnt, second: Learnt) -> None:
+    a, b = first.policy.state(), second.policy.state()
+    assert a.keys() == b.keys()
+    for name in set(a) - {"params", "generator"}:
+        np.testing.assert_allclose(a[name], b[name], rtol=0, atol=1e-12)
+    for name, array in first.live.state().items():
+        assert np.array_equal(array, second.live.state()[name]), name
+    assert first.calibration.keys() == second.calibration.keys()
+    for name, fitted in first.calibration.items():
+        np.testing.assert_allclose(fitted, second.calibration[name], rtol=0, atol=1e-12)
 
 
 @pytest.fixture(scope="module")
 def pool() -> nq.ArmPool:
-    """Every arm was asked before, so that the arms seen are all arms."""
+    """A pool whose arms were all asked before."""
     return small_pool(sessions=PAST)
 
 
@@ -324,10 +324,10 @@ SCRIPT = [
 )
 def test_a_scripted_day_is_the_same_imported_and_served(pool: nq.ArmPool, rules: Rules) -> None:
     library = Library(pool, rules)
-    said = live(library, SCRIPT)
-    assert len(said) > 40
+    answers = play(library, SCRIPT)
+    assert len(answers) > 40
     with Service.opened(pool, rules) as service:
-        agree(said, live(service, SCRIPT))
+        agree(answers, play(service, SCRIPT))
         same_learnt(library.learnt(), service.learnt())
         kinds = {event.kind for event in service.engine.store.read(0, 10_000)}
         assert kinds == {"model", "decision", "feedback", "timeout", "arm_added", "blocked"}
@@ -339,27 +339,27 @@ def test_any_day_is_the_same_imported_and_served(
     pool: nq.ArmPool, day: list[Turn], rules: Rules
 ) -> None:
     library = Library(pool, rules)
-    said = live(library, day)
+    answers = play(library, day)
     with Service.opened(pool, rules) as service:
-        agree(said, live(service, day))
+        agree(answers, play(service, day))
         same_learnt(library.learnt(), service.learnt())
 
 
 def clicked_or_typed(door: Library | Service, sessions: list[list[int]]) -> list[Any]:
-    """A day of sessions: what comes next is clicked if it is shown, and typed otherwise."""
-    said: list[Any] = []
+    """A day of sessions: the next query is clicked if it is shown, and typed otherwise."""
+    slates: list[Any] = []
     for number, queries in enumerate(sessions, start=PAST):
         name = str(number)
-        said.append(door.ask(name, TEXTS[queries[0]]))
+        slates.append(door.ask(name, TEXTS[queries[0]]))
         for following in queries[1:]:
-            arms = [entry[0] for entry in said[-1]]
+            arms = [entry[0] for entry in slates[-1]]
             if following in arms:
                 door.click(name, arms.index(following))
             elif arms:
                 door.typed(name, TEXTS[following])
-            said.append(door.ask(name, TEXTS[following]))
-        said.pop()  # nothing followed the last one: the stream does not rank there
-    return said
+            slates.append(door.ask(name, TEXTS[following]))
+        slates.pop()  # nothing followed the last query, so the stream does not rank there
+    return slates
 
 
 @settings(max_examples=6, phases=[Phase.generate])
@@ -375,7 +375,7 @@ def test_a_day_of_clicked_and_typed_steps_is_the_same_through_all_three(
     rules = Rules(policy)
     assert pool.origin is not None
     past = pool.origin.sessions
-    day = Sessions.of([*(one.tolist() for one in past.lists()), *sessions])
+    day = Sessions.of([*(session.tolist() for session in past.lists()), *sessions])
     with tempfile.TemporaryDirectory() as folder:
         options = replay.StreamOptions(
             sessions=len(sessions),
@@ -416,31 +416,32 @@ def test_the_four_lines_are_what_is_served_by_default(pool: nq.ArmPool, tmp_path
         Engine.start(pool, store) as engine,
     ):
         for number, query in enumerate(TEXTS[::7]):
-            ours = rec.start(query, f"s{number}")
-            slate = ours.recommend(5)
-            theirs = engine.recommend(session_id=f"s{number}", query=query, m=5)
-            assert [one.arm for one in slate] == [one.arm_id for one in theirs.recommendations]
-            scores = [one.score for one in theirs.recommendations]
-            np.testing.assert_allclose([one.score for one in slate], scores, rtol=0, atol=1e-12)
-            ours.accept(slate[1])
-            engine.feedback(decision_id=theirs.decision_id, accepted=slate[1].arm)
+            session = rec.start(query, f"s{number}")
+            slate = session.recommend(5)
+            decision = engine.recommend(session_id=f"s{number}", query=query, m=5)
+            served = decision.recommendations
+            assert [choice.arm for choice in slate] == [entry.arm_id for entry in served]
+            scores = [entry.score for entry in served]
+            np.testing.assert_allclose([c.score for c in slate], scores, rtol=0, atol=1e-12)
+            session.accept(slate[1])
+            engine.feedback(decision_id=decision.decision_id, accepted=slate[1].arm)
             engine.learner.catch_up()
         same_learnt(rec.learnt, engine.learner.state.learnt)
     rec.save(tmp_path / "rec")
     again = nq.Recommender.open(tmp_path / "rec")
     same_learnt(rec.learnt, again.learnt)
-    one, other = (r.start(TEXTS[3], "later").recommend(8) for r in (rec, again))
-    assert [c.to_dict() for c in one] == [c.to_dict() for c in other]
+    first, second = (r.start(TEXTS[3], "later").recommend(8) for r in (rec, again))
+    assert [c.to_dict() for c in first] == [c.to_dict() for c in second]
 
 
 @pytest.mark.parametrize("policy", ["lin-ucb-memory", "lin-ucb-shared"])
 def test_a_click_after_a_typed_query_takes_its_lesson_back(pool: nq.ArmPool, policy: str) -> None:
-    """Typed first and clicked later teaches what the click alone teaches, through both doors."""
+    """Typed first and clicked later gives the same model as the click alone, in both."""
     rules = Rules(policy, learn_issued=True, exploration=0.0)
-    wanted, library = Library(pool, rules), Library(pool, rules)
-    slate = [arm for arm, _, _ in wanted.ask("s", TEXTS[0])]
+    expected, library = Library(pool, rules), Library(pool, rules)
+    slate = [arm for arm, _, _ in expected.ask("s", TEXTS[0])]
     outside = next(text for arm, text in enumerate(TEXTS) if arm not in [0, *slate])
-    wanted.click("s", 1)
+    expected.click("s", 1)
     library.ask("s", TEXTS[0])
     before = library.rec.policy.state()["b"].copy()
     library.typed("s", outside)
@@ -452,8 +453,8 @@ def test_a_click_after_a_typed_query_takes_its_lesson_back(pool: nq.ArmPool, pol
         service.click("s", 1)
         for door in (library, service):
             for name in ("A", "b"):
-                mine, theirs = door.learnt().policy.state()[name], wanted.learnt().policy.state()
-                np.testing.assert_allclose(mine, theirs[name], rtol=0, atol=1e-12)
+                states = [d.learnt().policy.state()[name] for d in (door, expected)]
+                np.testing.assert_allclose(*states, rtol=0, atol=1e-12)
 
 
 def test_an_arm_blocked_after_the_slate_teaches_the_same_when_it_is_typed(
@@ -475,19 +476,20 @@ def test_an_arm_blocked_after_the_slate_teaches_the_same_when_it_is_typed(
 def test_another_model_on_the_same_store_is_answered_with_vectors(
     pool: nq.ArmPool, tmp_path: Path
 ) -> None:
-    """A worker that follows another one's model must not rank what it cached without vectors."""
+    """A worker that switches to another worker's model must not rank candidates cached without
+    vectors."""
     url = f"sqlite:///{tmp_path / 'events.db'}"
     with (
-        closing(Store.open(url)) as one,
-        closing(Store.open(url)) as two,
-        Engine.start(pool, one, EngineOptions(k=K)) as first,
+        closing(Store.open(url)) as store,
+        closing(Store.open(url)) as other_store,
+        Engine.start(pool, store, EngineOptions(k=K)) as first,
     ):
         first.recommend(session_id="x", query=TEXTS[0])
-        with Engine.start(pool, two, EngineOptions(k=K, policy="lin-ts")):
+        with Engine.start(pool, other_store, EngineOptions(k=K, policy="lin-ts")):
             first.learner.catch_up()
             decision = first.recommend(session_id="y", query=TEXTS[0])
             assert (decision.policy, decision.fallback) == ("lin-ts", False)
             accepted = decision.recommendations[0].arm_id
             first.feedback(decision_id=decision.decision_id, accepted=accepted)
             first.learner.catch_up()
-            assert rebuild(one).agrees
+            assert rebuild(store).agrees

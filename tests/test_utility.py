@@ -1,4 +1,4 @@
-"""Set functions against their definitions, from scratch."""
+"""Set functions against their definitions, computed from scratch."""
 
 import math
 from itertools import combinations
@@ -27,7 +27,7 @@ def world(seed: int, n: int, d: int = 3) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def from_scratch(u: Utility, vectors: NDArray[Any], arms: list[int]) -> float:
-    """The definitions, computed anew."""
+    """The definitions, without increments."""
     rows = unit_rows(vectors).astype(float)
     p = u.preferences
     if isinstance(u, LogProbability):
@@ -114,7 +114,7 @@ def test_gains_are_incremental(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bounds_are_never_below_the_gains(
     kind: type[Utility], seed: int, data: st.DataObject
 ) -> None:
-    """However the set grows or changes, and whatever was asked before."""
+    """However the set grows or changes, and whatever was computed before."""
     n = data.draw(st.integers(1, 12))
     u = kind.of(*world(seed, n))
     order = data.draw(st.permutations(range(n)))
@@ -126,7 +126,7 @@ def test_bounds_are_never_below_the_gains(
 
 
 def test_bounds_of_facility_location_follow_the_gains() -> None:
-    """Far apart they would still be bounds, but save no call."""
+    """Loose bounds would still be correct, but would save no calls."""
     preferences, vectors = world(5, 60)
     u = FacilityLocation(preferences, vectors)
     u.gains([], range(60))
@@ -140,7 +140,7 @@ def test_bounds_of_facility_location_follow_the_gains() -> None:
 
 @pytest.mark.parametrize("kind", SUBMODULAR)
 def test_equal_arms_have_equal_gains(kind: type[Utility]) -> None:
-    """To the last bit, whenever each of them was asked before: ties go to the smaller arm."""
+    """To the last bit, whatever was computed before: ties go to the smaller arm."""
     rng = np.random.default_rng(1)
     vectors = np.eye(8)[rng.integers(8, size=40)]  # products of these are exact
     u = kind.of(np.full(40, 0.3), vectors)
@@ -162,15 +162,15 @@ def test_a_part_of_the_arms_gains_what_it_does_among_all(seed: int, data: st.Dat
     part = sorted(data.draw(st.permutations(range(n)))[: data.draw(st.integers(1, n))])
     facilities = FacilityLocation(preferences, vectors, candidates=part)
     directions = LogDet(preferences[part], vectors[part], peak=preferences.max())
-    for few, whole in (
+    for partial, whole in (
         (facilities, FacilityLocation(preferences, vectors)),
         (directions, LogDet(preferences, vectors)),
     ):
         for size in range(len(part)):
-            chosen, everyone = list(range(size)), list(range(len(part)))
+            chosen, arms = list(range(size)), list(range(len(part)))
             gains = whole.gains(part[:size], part)
-            assert few.gains(chosen, everyone).tolist() == gains.tolist()
-            assert few.value(chosen) == whole.value(part[:size])
+            assert partial.gains(chosen, arms).tolist() == gains.tolist()
+            assert partial.value(chosen) == whole.value(part[:size])
 
 
 def test_arms_of_no_preference() -> None:
@@ -189,7 +189,7 @@ def test_arms_of_no_preference() -> None:
         (lambda: LogDet([0.1, 0.3], np.eye(2), peak=0.2), "peak must be a number of at least 0.3"),
         (lambda: FacilityLocation([1], [[1]], candidates=[1]), "arms must be 0 to 0"),
         (lambda: LogProbability([0.1]).gain([], 1), "arms must be 0 to 0"),
-        (lambda: LogProbability([0.1, 0.2]).value([1, 1]), "arm 1 stands twice"),
+        (lambda: LogProbability([0.1, 0.2]).value([1, 1]), "arm 1 is in the set twice"),
     ],
 )
 def test_bad_input_is_named(make: Any, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Unfinished work stands beside its target, whatever that is called, and one at a time."""
+"""The working folder is beside its target, however that is spelled, and has one user at a time."""
 
 import os
 from pathlib import Path
@@ -42,16 +42,16 @@ def test_a_second_one_is_refused_and_disturbs_nothing(tmp_path: Path) -> None:
     log = pets(tmp_path / "log.tsv")
     with work_on(tmp_path / "new" / "pool") as work:
         (work / "half").write_text("hours of work")
-        with pytest.raises(StorageError, match=r"another process writes to .*pool.*another --out"):
+        with pytest.raises(StorageError, match=r"another process is writing.*pool.*another --out"):
             ingest(log, tmp_path / "new" / "pool", encoder="lsa")
         assert os.listdir(work) == ["half"]
         (work / "half").unlink()
-    assert os.listdir(tmp_path) == ["log.tsv"]  # an empty one goes, with what was made for it
+    assert os.listdir(tmp_path) == ["log.tsv"]  # an empty one is removed, with its new parents
     ingest(log, tmp_path / "new" / "pool", encoder="lsa")
     assert os.listdir(tmp_path / "new") == ["pool"]
 
 
 def test_no_room_for_it_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match="could not make the working folder"):
+    with pytest.raises(StorageError, match="could not create the working folder"):
         ingest(pets(tmp_path / "log.tsv"), tmp_path / "file" / "pool", encoder="lsa")

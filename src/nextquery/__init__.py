@@ -1,4 +1,4 @@
-"""nextquery: learns from a query log, and from clicks, which query to recommend next."""
+"""nextquery: recommends the next query, learning from a query log and from clicks."""
 
 from nextquery import encode, errors, optimize, preference, utility
 from nextquery.arms import ArmPool

@@ -1,4 +1,4 @@
-"""`python -m nextquery` is the command `nextquery`."""
+"""Run the `nextquery` command as `python -m nextquery`."""
 
 from nextquery.cli import main
 

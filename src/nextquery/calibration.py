@@ -1,16 +1,18 @@
-"""From a score to a probability: the monotone map that held-out sessions support."""
+"""Calibration: a monotone map from scores to probabilities, fitted on held-out sessions."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Fitted = dict[str, Floats]
-_DOUBT = 2.0  # how many examples the average counts for in every step of the map
+_DOUBT = 2.0  # weight of the average in every step of the map, in examples
 
 
 def fit(scores: Floats, came: NDArray[np.bool_]) -> Fitted:
-    """Isotonic regression of "this candidate came next" on its score, each step drawn a little
-    towards the average: a step that few examples support should not say 0 or 1.
+    """Fit an isotonic regression of "this candidate came next" on its score.
+
+    Each step is pulled slightly towards the average, so that a step with few examples does not
+    predict 0 or 1.
 
     >>> scores = np.array([0.0, 0.0, 0.0, 0.9, 0.9, 0.9])
     >>> fitted = fit(scores, np.array([0, 0, 0, 1, 1, 0], bool))
@@ -37,22 +39,22 @@ def fit(scores: Floats, came: NDArray[np.bool_]) -> Fitted:
 
 
 def probability(fitted: Fitted, scores: Floats) -> Floats:
-    """The probability of each candidate to come next; together at most 1."""
+    """Return the probability that each candidate comes next. They sum to at most 1."""
     if fitted:
-        each = np.interp(scores, fitted["score"], fitted["probability"])
+        probabilities = np.interp(scores, fitted["score"], fitted["probability"])
     else:
-        each = np.clip(scores, 0.0, 1.0)
-    return each / max(1.0, float(each.sum()))
+        probabilities = np.clip(scores, 0.0, 1.0)
+    return probabilities / max(1.0, float(probabilities.sum()))
 
 
 def expected_error(probabilities: Floats, came: NDArray[np.bool_], bins: int = 10) -> float:
-    """Expected calibration error: how far, on average, what was said lies from what came.
+    """Expected calibration error: the average gap between forecast and observed frequency.
 
-    Forecasts are put into `bins` of equal width; each bin counts by how many it holds.
+    Forecasts go into `bins` of equal width, weighted by the number of forecasts in each.
 
     >>> expected_error(np.array([0.5, 0.5]), np.array([True, False]))
     0.0
     """
-    where = np.minimum((probabilities * bins).astype(int), bins - 1)
-    gaps = np.bincount(where, weights=probabilities - came, minlength=bins)
+    bin_of = np.minimum((probabilities * bins).astype(int), bins - 1)
+    gaps = np.bincount(bin_of, weights=probabilities - came, minlength=bins)
     return float(np.abs(gaps).sum() / max(1, len(probabilities)))

@@ -1,4 +1,4 @@
-"""The arms as they are now, and where a query stands among them."""
+"""The current arms, and how a query maps to them."""
 
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
@@ -12,29 +12,29 @@ from nextquery.errors import InvalidInput
 from nextquery.logs.rules.one_query import Cleaned, QueryCleaner
 from nextquery.vectors import unit_rows
 
-_CLEANED = 16_384  # cleaned queries kept at hand
+_CLEANED = 16_384  # cleaned queries kept in the cache
 
 
 class EncodesTexts(Protocol):
-    """Anything that turns texts into vectors."""
+    """Any object that encodes texts as vectors."""
 
     def encode(self, texts: list[str], /) -> ArrayLike:
-        """One row per text."""
+        """Return one row per text."""
 
 
 class Place(NamedTuple):
-    """A query as it was typed, and where it stands."""
+    """A query as it was typed, with its arm (if any) and its vector."""
 
     query: str
-    text: str  #: the key under which it is an arm or may become one
-    shown: str  #: how people would see it
+    text: str  #: the cleaned text: the key of its arm, or of the arm it may become
+    shown: str  #: the spelling shown to users
     arm: int | None
     vector: NDArray[np.float32]
     may_become_arm: bool = False
 
 
 class Catalogue:
-    """A pool with its encoder, and what must not be shown; `version` counts the changes.
+    """A pool with its encoder and its blocked queries; `version` counts changes.
 
     >>> pool = ArmPool.from_vectors(["cats", "stocks"], [[1, 0], [0, 1]])
     >>> catalogue = Catalogue(pool)
@@ -52,12 +52,12 @@ class Catalogue:
         self.clean = lru_cache(_CLEANED)(self._clean)
 
     def find(self, query: str) -> int | None:
-        """The arm that a query stands for."""
+        """Return the arm of a query, or None."""
         arm = self.pool.index_of(query)
         return self.pool.index_of(self.clean(query).text) if arm is None else arm
 
     def place(self, query: str) -> Place:
-        """Where a query stands: an arm, or a text that the encoder gives a vector."""
+        """Look a query up: as an arm, or else as a text with the encoder's vector."""
         arm = self.find(query)
         if arm is not None:
             return self.place_of(arm)._replace(query=query, shown=query)
@@ -67,32 +67,32 @@ class Catalogue:
         else:
             rows = self.encoder.encode([cleaned.text])
             vector = unit_rows(rows, what="encoded query", dim=self.pool.dim, allow_zero=True)[0]
-        sound = cleaned.dropped is None and cleaned.private is None and bool(vector.any())
-        may = sound and bool(cleaned.text) and cleaned.text not in self.blocked
-        return Place(query, cleaned.text, cleaned.shown, None, vector, may)
+        usable = cleaned.dropped is None and cleaned.private is None and bool(vector.any())
+        may_become_arm = usable and bool(cleaned.text) and cleaned.text not in self.blocked
+        return Place(query, cleaned.text, cleaned.shown, None, vector, may_become_arm)
 
     def place_of(self, arm: int) -> Place:
-        """Where an arm stands."""
+        """Return the place of an arm."""
         text = self.pool.texts[arm]
         return Place(text, text, text, arm, self.pool.rows([arm])[0])
 
     def key(self, query: str) -> str:
-        """The text by which a query is blocked: its arm's, or as cleaning makes it."""
+        """Return the text under which a query is blocked: its arm's text, or its cleaned text."""
         arm = self.find(query)
         text = self.clean(query).text if arm is None else self.pool.texts[arm]
         if not text:
             raise InvalidInput(
-                f"nothing is left of {query[:80]!r} after cleaning, so it can be no arm and needs "
-                "no block."
+                f"nothing is left of {query[:80]!r} after cleaning, so it cannot become an arm "
+                "and does not need to be blocked."
             )
         return text
 
     def shown(self, arm: int) -> str:
-        """The text of an arm as people see it."""
+        """Return the text of an arm as shown to users."""
         return self._shown.get(arm) or self.pool.shown(arm)
 
     def add(self, text: str, vector: NDArray[np.float32], shown: str = "") -> int:
-        """A new arm; its id."""
+        """Add an arm and return its id."""
         arm = int(self.pool.add([text], vector[None])[0])
         if shown:
             self._shown[arm] = shown
@@ -102,24 +102,24 @@ class Catalogue:
         return arm
 
     def remove(self, arm: int) -> None:
-        """Take an arm out for ever."""
+        """Remove an arm permanently."""
         self.pool.remove([arm])
         self.version += 1
 
     def block(self, query: str) -> str:
-        """Never show this query again; the text that is blocked."""
+        """Never show this query again. Returns the blocked text."""
         text = self.key(query)
         self.block_text(text)
         return text
 
     def unblock(self, query: str) -> str:
-        """Take a block back; the text that was blocked."""
+        """Allow a blocked query again. Returns the text that was blocked."""
         text = self.key(query)
         self.unblock_text(text)
         return text
 
     def block_text(self, text: str) -> None:
-        """Block a text that is a key already."""
+        """Block a text that is already a key."""
         arm = self.pool.index_of(text)
         if text not in self.blocked and arm is not None:
             self._blocked_arms = [*self._blocked_arms, arm]
@@ -127,26 +127,26 @@ class Catalogue:
         self.version += 1
 
     def unblock_text(self, text: str) -> None:
-        """Take the block of a key back."""
+        """Unblock a text that is already a key."""
         arm = self.pool.index_of(text)
-        self._blocked_arms = [one for one in self._blocked_arms if one != arm]
+        self._blocked_arms = [blocked for blocked in self._blocked_arms if blocked != arm]
         self.blocked.discard(text)
         self.version += 1
 
     def blocked_arms(self) -> list[int]:
-        """The arms never to be shown: always a whole list, whichever thread asks."""
+        """Return the blocked arms. Thread-safe: the list is replaced, never changed in place."""
         return self._blocked_arms
 
     def show(self, spellings: Mapping[int, str]) -> None:
-        """Show these arms as said."""
+        """Set the spellings shown for these arms."""
         self._shown.update(spellings)
 
     def spellings(self) -> dict[int, str]:
-        """How arms that were added are shown."""
+        """Return the spellings of arms that were added."""
         return dict(self._shown)
 
     def _clean(self, query: str) -> Cleaned:
-        """A query through the rules that cleaned the log; as typed, where there was no log."""
+        """Clean a query by the rules of the log; without a log, only strip it."""
         if self.pool.origin is not None:
             return self.pool.origin.clean(query)
         return self._cleaner(query)._replace(text=query.strip(), shown=query, dropped=None)

@@ -1,7 +1,7 @@
-"""The client of the service, for programs with and without asyncio.
+"""Clients of the service, with and without asyncio.
 
-Every call may be repeated without harm (a recommendation carries a request id, feedback is
-idempotent), so a client tries again when the service is away for a moment.
+Every call is safe to repeat (a recommendation carries a request id, feedback is idempotent), so a
+client retries when the service is briefly unavailable.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from nextquery.checks import installed, number, whole_number
 from nextquery.errors import Conflict, InvalidInput, StoreUnavailable, UnknownDecision
 
 URL = "http://127.0.0.1:8000"
-_AGAIN = {408, 429, 502, 503, 504}
-_MEANING: dict[int, type[Exception]] = {404: UnknownDecision, 409: Conflict}
+_RETRYABLE = {408, 429, 502, 503, 504}
+_ERRORS: dict[int, type[Exception]] = {404: UnknownDecision, 409: Conflict}
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Slate:
-    """Recommendations, best first, and the decision that feedback names."""
+    """Recommendations, best first, with the decision id to send feedback for."""
 
     decision_id: str
     recommendations: list[Suggestion]
@@ -53,7 +53,7 @@ class Next:
 
 
 class _Calls:
-    """What both clients ask, and how they read the answer."""
+    """Requests and responses shared by both clients."""
 
     def __init__(
         self, url: str = URL, *, key: str | None = None, timeout: float = 5.0, retries: int = 5
@@ -62,14 +62,14 @@ class _Calls:
         self._retries = whole_number(retries, "retries", at_least=0)
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         seconds = number(timeout, "timeout", low=0, above_low=True)
-        self._how: dict[str, Any] = {"base_url": url, "headers": headers, "timeout": seconds}
+        self._options: dict[str, Any] = {"base_url": url, "headers": headers, "timeout": seconds}
 
     @staticmethod
     def _recommend(
         query: str, session_id: str, m: int, user_id: str | None, request_id: str | None
     ) -> dict[str, Any]:
-        asked = {"query": query, "session_id": session_id, "m": m, "user_id": user_id}
-        return {**asked, "request_id": request_id or uuid.uuid4().hex}
+        body = {"query": query, "session_id": session_id, "m": m, "user_id": user_id}
+        return {**body, "request_id": request_id or uuid.uuid4().hex}
 
     @staticmethod
     def _slate(answer: Mapping[str, Any]) -> Slate:
@@ -77,41 +77,44 @@ class _Calls:
         return Slate(**{**answer, "recommendations": entries})
 
     def _wait(self, attempt: int, response: Any) -> float | None:
-        """Seconds until the next attempt; None: there is none."""
+        """Return the seconds until the next attempt, or None to stop."""
         if attempt >= self._retries or (
-            response is not None and response.status_code not in _AGAIN
+            response is not None and response.status_code not in _RETRYABLE
         ):
             return None
-        told = "" if response is None else response.headers.get("retry-after", "")
-        return float(told) if told.isdecimal() else min(2.0, 0.05 * 2**attempt)
+        retry_after = "" if response is None else response.headers.get("retry-after", "")
+        return float(retry_after) if retry_after.isdecimal() else min(2.0, 0.05 * 2**attempt)
 
 
 def _read(response: Any) -> Any:
-    return response.json() if response.is_success else _complain(response)
+    return response.json() if response.is_success else _raise_for(response)
 
 
-def _complain(response: Any) -> NoReturn:
+def _raise_for(response: Any) -> NoReturn:
     try:
         detail = str(response.json()["detail"])
     except (ValueError, KeyError, TypeError):
         detail = f"the service answered {response.status_code}."
-    gone = response.status_code in _AGAIN or response.status_code >= 500
-    raise _MEANING.get(response.status_code, StoreUnavailable if gone else InvalidInput)(detail)
+    unavailable = response.status_code in _RETRYABLE or response.status_code >= 500
+    default = StoreUnavailable if unavailable else InvalidInput
+    raise _ERRORS.get(response.status_code, default)(detail)
 
 
 def _unreachable(error: Exception) -> StoreUnavailable:
-    return StoreUnavailable(f"the service cannot be reached: {error!r}. Is it running there?")
+    return StoreUnavailable(
+        f"the service cannot be reached: {error!r}. Check that it is running at this URL."
+    )
 
 
 class Client(_Calls):
-    """Ask the service.
+    """A client of the service.
 
     Parameters
     ----------
-    url : where it listens.
-    key : an API key, where it needs one.
-    timeout : seconds to wait for one answer.
-    retries : further attempts while it is away or overloaded, at least 0.
+    url : the address of the service.
+    key : an API key, if the service needs one.
+    timeout : seconds to wait for one response.
+    retries : further attempts while the service is unavailable or overloaded, at least 0.
 
     ::
 
@@ -124,7 +127,7 @@ class Client(_Calls):
         super().__init__(url, **options)
         import httpx2
 
-        self._http = httpx2.Client(**self._how)
+        self._http = httpx2.Client(**self._options)
 
     def recommend(
         self,
@@ -135,22 +138,22 @@ class Client(_Calls):
         user_id: str | None = None,
         request_id: str | None = None,
     ) -> Slate:
-        """The next queries."""
-        asked = self._recommend(query, session_id, m, user_id, request_id)
-        return self._slate(self._ask("POST", "/v1/recommend", asked))
+        """Recommend up to `m` next queries."""
+        body = self._recommend(query, session_id, m, user_id, request_id)
+        return self._slate(self._ask("POST", "/v1/recommend", body))
 
     def feedback(self, decision_id: str, *, accepted: int | None, issued: str | None = None) -> str:
-        """Say what became of a slate: recorded, repeated, corrected or ignored."""
-        asked = {"decision_id": decision_id, "accepted": accepted, "issued": issued}
-        return str(self._ask("POST", "/v1/feedback", asked)["status"])
+        """Report what was clicked or typed. Returns recorded, repeated, corrected or ignored."""
+        body = {"decision_id": decision_id, "accepted": accepted, "issued": issued}
+        return str(self._ask("POST", "/v1/feedback", body)["status"])
 
     def forecast(self, query: str, *, session_id: str, m: int = 5) -> list[Next]:
-        """The likeliest next queries, for prefetching; nothing is recorded."""
-        asked = {"query": query, "session_id": session_id, "m": m}
-        return [Next(**e) for e in self._ask("POST", "/v1/forecast", asked)["forecast"]]
+        """Return the likeliest next queries, for prefetching. Nothing is recorded."""
+        body = {"query": query, "session_id": session_id, "m": m}
+        return [Next(**e) for e in self._ask("POST", "/v1/forecast", body)["forecast"]]
 
     def stats(self) -> dict[str, Any]:
-        """Acceptance, regret and coverage."""
+        """Return acceptance, regret and coverage."""
         return dict(self._ask("GET", "/v1/stats"))
 
     def close(self) -> None:
@@ -183,13 +186,13 @@ class Client(_Calls):
 
 
 class AsyncClient(_Calls):
-    """Ask the service from asyncio; as `Client`, with ``async with`` and ``await``."""
+    """The asyncio version of `Client`: use ``async with`` and ``await``."""
 
     def __init__(self, url: str = URL, **options: Any) -> None:
         super().__init__(url, **options)
         import httpx2
 
-        self._http = httpx2.AsyncClient(**self._how)
+        self._http = httpx2.AsyncClient(**self._options)
 
     async def recommend(
         self,
@@ -200,24 +203,24 @@ class AsyncClient(_Calls):
         user_id: str | None = None,
         request_id: str | None = None,
     ) -> Slate:
-        """The next queries."""
-        asked = self._recommend(query, session_id, m, user_id, request_id)
-        return self._slate(await self._ask("POST", "/v1/recommend", asked))
+        """Recommend up to `m` next queries."""
+        body = self._recommend(query, session_id, m, user_id, request_id)
+        return self._slate(await self._ask("POST", "/v1/recommend", body))
 
     async def feedback(
         self, decision_id: str, *, accepted: int | None, issued: str | None = None
     ) -> str:
-        """Say what became of a slate: recorded, repeated, corrected or ignored."""
-        asked = {"decision_id": decision_id, "accepted": accepted, "issued": issued}
-        return str((await self._ask("POST", "/v1/feedback", asked))["status"])
+        """Report what was clicked or typed. Returns recorded, repeated, corrected or ignored."""
+        body = {"decision_id": decision_id, "accepted": accepted, "issued": issued}
+        return str((await self._ask("POST", "/v1/feedback", body))["status"])
 
     async def forecast(self, query: str, *, session_id: str, m: int = 5) -> list[Next]:
-        """The likeliest next queries, for prefetching; nothing is recorded."""
-        asked = {"query": query, "session_id": session_id, "m": m}
-        return [Next(**e) for e in (await self._ask("POST", "/v1/forecast", asked))["forecast"]]
+        """Return the likeliest next queries, for prefetching. Nothing is recorded."""
+        body = {"query": query, "session_id": session_id, "m": m}
+        return [Next(**e) for e in (await self._ask("POST", "/v1/forecast", body))["forecast"]]
 
     async def stats(self) -> dict[str, Any]:
-        """Acceptance, regret and coverage."""
+        """Return acceptance, regret and coverage."""
         return dict(await self._ask("GET", "/v1/stats"))
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Machine code for the few loops that need it: compiled on first use, kept on disk."""
+"""Numba for the few loops that need it: compiled on first use, cached on disk."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -11,42 +11,42 @@ from nextquery.locks import only_writer
 
 @cache
 def compiled(kernel: Callable[..., Any], *, any_order: bool = False) -> Callable[..., Any]:
-    """The machine code of a plain Python function; it runs without the interpreter's lock.
+    """Compile a plain Python function to machine code that releases the GIL.
 
-    `any_order` lets sums be added in any order, and so several numbers at a time.
+    `any_order` allows sums to be reordered, and so vectorised.
 
     >>> def twice(x):
     ...     return x + x
     >>> compiled(twice)(21)
     42
     """
-    import numba  # half a second, paid by whoever needs it first
+    import numba  # takes half a second, so import it on first use
 
     fastmath = {"reassoc", "contract", "nsz"} if any_order else False
     options: dict[str, Any] = {"nogil": True, "fastmath": fastmath}
     try:
         machine = numba.njit(cache=True, **options)(kernel)
         machine.compile = _one_at_a_time(machine.compile, machine.stats.cache_path)
-    except (RuntimeError, OSError):  # no folder to write or to lock: each process for itself
+    except (RuntimeError, OSError):  # no folder to write or lock: compile in each process
         machine = numba.njit(**options)(kernel)
-    kept: Callable[..., Any] = machine
-    return kept
+    function: Callable[..., Any] = machine
+    return function
 
 
 def _one_at_a_time(compile_: Callable[..., Any], folder: str) -> Callable[..., Any]:
-    """Let one process at a time look into the folder, compile and write.
+    """Hold a lock on the cache folder while looking up, compiling and writing.
 
-    Two that write at once may both call their file number 1: the index then gives the code for
-    one kind of argument to callers with another, in every later process, and those crash.
+    Two processes that write at once may both number their file 1. The index then returns code for
+    the wrong argument types in every later process, and those crash.
     """
 
     @wraps(compile_)
-    def alone(*args: Any) -> Any:
+    def compile_locked(*args: Any) -> Any:
         with _locked(folder):
             return compile_(*args)
 
-    with _locked(folder):  # whether that can be done at all
-        return alone
+    with _locked(folder):  # raises if the folder cannot be locked
+        return compile_locked
 
 
 @contextmanager

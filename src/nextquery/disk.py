@@ -1,4 +1,4 @@
-"""Files that are on the disk when they are said to be, and folders that go when they stay empty."""
+"""Durable file writes, and folders that are removed again if they stay empty."""
 
 import contextlib
 import hashlib
@@ -14,14 +14,14 @@ Part = np.ndarray[Any, Any] | Mapping[str, np.ndarray[Any, Any]] | bytes | Path
 
 
 def make(root: Path) -> list[Path]:
-    """Make a folder and those above it; which of them are new, the innermost first."""
+    """Create a folder and its parents. Returns those that are new, the innermost first."""
     new = [folder for folder in (root, *root.parents) if not folder.exists()]
     root.mkdir(parents=True, exist_ok=True)
     return new
 
 
 def unmake(new: Iterable[Path]) -> None:
-    """Remove those of the folders that are empty."""
+    """Remove the folders that are empty."""
     for folder in new:
         with contextlib.suppress(OSError):
             folder.rmdir()
@@ -30,9 +30,9 @@ def unmake(new: Iterable[Path]) -> None:
 def write_part(
     root: Path, name: str, part: Part, old: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Write a part under the name of its content, and say what a manifest says of it.
+    """Write a part under a name made from its content, and return its manifest entry.
 
-    A path to one of the `old` files of `root` stands as it is.
+    If the part is the path of one of the `old` files of `root`, that file is kept.
     """
     if isinstance(part, Path):
         if part.parent.resolve() == root.resolve() and part.name in old:
@@ -59,7 +59,7 @@ def _copy(source: IO[bytes], target: Any) -> None:
 
 
 class _Hashing:
-    """A write-only stream that hashes and counts what passes through."""
+    """A write-only stream that hashes and counts its bytes."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream, self.sha256, self.bytes = stream, hashlib.sha256(), 0
@@ -88,7 +88,7 @@ def _write_file(root: Path, name: str, produce: Any) -> dict[str, Any]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file; it is on the disk when this returns."""
+    """Write a file and flush it to disk before returning."""
     with open(path, "wb") as stream:
         stream.write(content)
         stream.flush()
@@ -96,7 +96,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def sync(root: Path) -> None:
-    """Have the names in a folder on the disk."""
+    """Flush the names in a folder to disk."""
     descriptor = os.open(root, os.O_RDONLY)
     try:
         os.fsync(descriptor)

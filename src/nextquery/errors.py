@@ -1,19 +1,19 @@
-"""Every error nextquery raises on purpose.
+"""Every error that nextquery raises on purpose.
 
 ::
 
     NextqueryError
-    ├── InvalidInput          a value, row or option that cannot be used   (also a ValueError)
+    ├── InvalidInput          an invalid value, row or option              (also a ValueError)
     │   └── NotInSlate        feedback names an arm that was not shown
-    ├── UnknownDecision       feedback names a decision nobody made        (also a LookupError)
-    ├── Conflict              a second word that contradicts the first one
-    ├── ClusterUnavailable    no cluster, or not all of it, in time        (also a ConnectionError)
+    ├── UnknownDecision       feedback names an unknown decision           (also a LookupError)
+    ├── Conflict              feedback or a request contradicts an earlier one
+    ├── ClusterUnavailable    the cluster, or part of it, is unavailable   (also a ConnectionError)
     └── StorageError          files that cannot be used                    (also an OSError)
         ├── NotAFolder        foreign, incomplete, or written by another format version
-        ├── Damaged           ours, but the bytes are not the ones that were written
-        └── StoreUnavailable  the database does not take this now: nothing was written, try again
+        ├── Damaged           written by nextquery, but the bytes have changed
+        └── StoreUnavailable  the store is unavailable: nothing was written, try again
 
-Each message says what was received, what is allowed, and what to do next.
+Each message names what was received, what is allowed, and what to do next.
 """
 
 __all__ = [
@@ -31,27 +31,27 @@ __all__ = [
 
 
 class NextqueryError(Exception):
-    """The root: catch it to catch everything nextquery raises on purpose."""
+    """The base class: catch it to catch every error that nextquery raises on purpose."""
 
 
 class InvalidInput(NextqueryError, ValueError):
-    """A value, row or option that cannot be used."""
+    """An invalid value, row or option."""
 
 
 class NotInSlate(InvalidInput):
-    """Feedback that names an arm which was not among those shown."""
+    """Feedback that names an arm that was not shown."""
 
 
 class UnknownDecision(NextqueryError, LookupError):
-    """Feedback for a decision that the store does not hold."""
+    """Feedback for a decision that is not in the store."""
 
 
 class Conflict(NextqueryError):
-    """A second word that contradicts the first: another arm accepted, another request so named."""
+    """A second arm accepted for one decision, or one request id used for different requests."""
 
 
 class ClusterUnavailable(NextqueryError, ConnectionError):
-    """The cluster, or a part of it, does not answer in time; trying again may be right."""
+    """The cluster, or a part of it, did not answer in time. Retrying may help."""
 
 
 class StorageError(NextqueryError, OSError):
@@ -63,8 +63,8 @@ class NotAFolder(StorageError):
 
 
 class Damaged(StorageError):
-    """A folder of ours whose bytes are not the ones that were written."""
+    """A folder written by nextquery whose bytes have changed since."""
 
 
 class StoreUnavailable(StorageError):
-    """The database does not take this now; nothing was written, and trying again is right."""
+    """The store is unavailable. Nothing was written; try again."""

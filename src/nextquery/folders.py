@@ -1,11 +1,11 @@
-"""Folders that are either wholly the old state or wholly the new one.
+"""Folders that are saved atomically: always the whole old state or the whole new one.
 
-A folder holds data files named after their own content (``vectors-0f3a….npy``) and one
+A folder contains data files named after their content (``vectors-0f3a….npy``) and one
 ``manifest.json`` that lists them with size and SHA-256. A save writes the new data files first and
-then replaces the manifest in one step, so a process killed at any moment leaves the old state
-readable, equal content gives equal bytes, and a reader that has the old files mapped keeps them.
+then replaces the manifest in one step. If the process is killed at any moment, the old state stays
+readable. Equal content gives equal bytes, and readers that have the old files mapped keep them.
 
-No pickle anywhere: parts are ``.npy``, ``.npz``, ``.json`` or plain bytes.
+Pickle is never used: parts are ``.npy``, ``.npz``, ``.json`` or plain bytes.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ _OURS = re.compile(r"\.[\w.]+\.tmp|[\w]+-[0-9a-f]{16}\.\w+")
 
 @dataclass(frozen=True)
 class Folder:
-    """An opened folder: the manifest was checked, no data has been read."""
+    """An opened folder: the manifest is checked, no data is read yet."""
 
     path: Path
     meta: Mapping[str, Any]
@@ -43,26 +43,26 @@ class Folder:
         return name in self.files
 
     def file(self, name: str) -> Path:
-        """Where the part `name` lies."""
+        """Return the path of the part `name`."""
         return self.path / str(self.files[name]["file"])
 
     def array(self, name: str) -> np.ndarray[Any, Any]:
-        """The array `name`, memory-mapped and read-only."""
+        """Return the array `name`, memory-mapped and read-only."""
         return np.load(self.file(name), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
 
     def raw(self, name: str) -> np.ndarray[Any, Any]:
-        """The plain bytes `name`, memory-mapped and read-only."""
+        """Return the plain bytes `name`, memory-mapped and read-only."""
         if not self.files[name]["bytes"]:
             return np.empty(0, np.uint8)  # an empty file cannot be mapped
         return np.memmap(self.file(name), dtype=np.uint8, mode="r")
 
     def arrays(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
-        """The arrays of the ``.npz`` part `name`, read into memory."""
+        """Read the arrays of the ``.npz`` part `name` into memory."""
         with np.load(self.file(name), allow_pickle=False) as arrays:
             return dict(arrays)
 
     def verify(self) -> None:
-        """Read every byte and compare it with the manifest; raises `Damaged`."""
+        """Compare every file's SHA-256 with the manifest; raises `Damaged`."""
         for name, entry in self.files.items():
             with open(self.file(name), "rb") as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -84,7 +84,7 @@ def write(
     """Save `parts` as the folder `path`, replacing an older state of the same kind in one step.
 
     A part is an array (``.npy``), a mapping of arrays (``.npz``), bytes, or the path of a file that
-    an earlier save of this folder wrote and whose content stands (it is not written again).
+    an earlier save of this folder wrote (it is kept, not written again).
 
     >>> import tempfile
     >>> where = tempfile.mkdtemp()
@@ -108,13 +108,12 @@ def writing(
     beside: Mapping[str, bytes] = MappingProxyType({}),
     within: Collection[str] = (),
 ) -> Iterator[Folder]:
-    """`write` in two steps: all is on disk when the context begins, its end only renames.
+    """`write` as a context: everything is on disk when it starts, and leaving it only renames.
 
-    What else has to succeed stands inside: when that fails, nothing has changed and nothing is
-    left. `beside` are plain files that change with the manifest, `within` folders that may stand
-    inside a new one.
+    Put what else must succeed inside. If it raises, nothing changes and no files remain. `beside`
+    are plain files that change with the manifest, `within` folders allowed inside a new one.
     """
-    root, said, renamed = Path(path), dict(meta or {}), False
+    root, fields, renamed = Path(path), dict(meta or {}), False
     refuse_foreign(root, kind, within=within)
     new: list[Path] = []
     try:
@@ -123,12 +122,12 @@ def writing(
             try:
                 old = _entries_on_disk(root)
                 files = {name: write_part(root, name, part, old) for name, part in parts.items()}
-                manifest = {"kind": kind, "version": version, "meta": said, "files": files}
+                manifest = {"kind": kind, "version": version, "meta": fields, "files": files}
                 text = json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
                 whole = {MANIFEST: text.encode(), **beside}
                 for name, content in whole.items():
                     write_whole(root / f".{name}.tmp", content)
-                yield Folder(root, said, files)
+                yield Folder(root, fields, files)
                 for name in whole:
                     os.replace(root / f".{name}.tmp", root / name)
                     renamed = True
@@ -138,9 +137,9 @@ def writing(
     except OSError as error:
         if isinstance(error, StorageError):
             raise
-        stands = "The new state stands" if renamed else "What was there before is untouched"
+        state = "The new state is saved" if renamed else "The old state is untouched"
         raise StorageError(
-            f"could not write {root}: {error}. {stands}; free space or fix permissions and save "
+            f"could not write {root}: {error}. {state}. Free space or fix permissions, then save "
             "again."
         ) from error
     finally:
@@ -148,20 +147,21 @@ def writing(
 
 
 def read(path: str | os.PathLike[str], *, kind: str, version: int) -> Folder:
-    """Open a folder written by `write`: checks manifest, version and sizes, and reads no more."""
+    """Open a folder written by `write`. Checks only the manifest, the version and file sizes."""
     root = Path(path)
     for attempt in (1, 2):
         manifest = _manifest(root, kind)
         if manifest["version"] != version:
             raise NotAFolder(
                 f"{root} is a {kind} of format version {manifest['version']}; this nextquery reads "
-                f"version {version}. Build it again, or install the nextquery that wrote it."
+                f"version {version}. Build it again, or install the version of nextquery that "
+                "wrote it."
             )
         folder = Folder(root, manifest["meta"], manifest["files"])
         problem = _first_wrong_size(folder)
         if problem is None:
             return folder
-        if attempt == 2 or _manifest(root, kind) == manifest:  # else: saved while we looked
+        if attempt == 2 or _manifest(root, kind) == manifest:  # else: saved meanwhile, so retry
             break
     raise NotAFolder(
         f"{root} is incomplete: {problem}. Restore it from a backup or build it again."
@@ -169,33 +169,33 @@ def read(path: str | os.PathLike[str], *, kind: str, version: int) -> Folder:
 
 
 def newest(folder: Folder) -> Folder:
-    """The folder as it stands now, whatever was saved there since it was opened."""
+    """Reread the manifest of a folder, in case it was saved again since it was opened."""
     manifest = _manifest(folder.path, None)
     return Folder(folder.path, manifest["meta"], manifest["files"])
 
 
 def _manifest(root: Path, kind: str | None) -> dict[str, Any]:
-    wanted = kind or "folder of nextquery"
+    expected = kind or "folder of nextquery"
     try:
         text = (root / MANIFEST).read_text(encoding="utf-8")
     except FileNotFoundError:
-        found = "there is no such folder" if not root.exists() else f"it has no {MANIFEST}"
+        problem = "there is no such folder" if not root.exists() else f"it has no {MANIFEST}"
         raise NotAFolder(
-            f"{root} is not a {wanted}: {found}. Give the folder that a save wrote."
+            f"{root} is not a {expected}: {problem}. Pass a folder that a save wrote."
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise NotAFolder(f"{root} is not a {wanted}: cannot read {MANIFEST}: {error}.") from error
+        raise NotAFolder(f"{root} is not a {expected}: cannot read {MANIFEST}: {error}.") from error
     try:
         manifest = json.loads(text)
-        found = manifest["kind"]
+        actual = manifest["kind"]
         manifest["version"], manifest["meta"], manifest["files"].items()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotAFolder(
-            f"{root} is not a {wanted}: its {MANIFEST} cannot be understood ({error!r}). "
+            f"{root} is not a {expected}: its {MANIFEST} is invalid ({error!r}). "
             "Restore it from a backup or build it again."
         ) from error
-    if kind is not None and found != kind:
-        raise NotAFolder(f"{root} holds a {found}, not a {kind}. Give the folder of a {kind}.")
+    if kind is not None and actual != kind:
+        raise NotAFolder(f"{root} is a {actual}, not a {kind}. Pass the folder of a {kind}.")
     return dict(manifest)
 
 
@@ -205,16 +205,16 @@ def _first_wrong_size(folder: Folder) -> str | None:
         if not file.is_file():
             return f"{file.name} is missing"
         if (size := file.stat().st_size) != entry["bytes"]:
-            return f"{file.name} has {size} bytes, {entry['bytes']} were written"
+            return f"{file.name} has {size} bytes instead of {entry['bytes']}"
     return None
 
 
 def refuse_foreign(root: Path, kind: str, *, within: Collection[str] = ()) -> None:
-    """Raise where a save would have to mix with files that no save of this kind wrote."""
+    """Raise if the folder contains files that a save of this kind did not write."""
     if not root.exists():
         return
     if not root.is_dir():
-        raise InvalidInput(f"cannot save a {kind} to {root}: it is a file. Name a folder.")
+        raise InvalidInput(f"cannot save a {kind} to {root}: it is a file. Pass a folder.")
     if (root / MANIFEST).exists():
         _manifest(root, kind)
         return
@@ -222,8 +222,8 @@ def refuse_foreign(root: Path, kind: str, *, within: Collection[str] = ()) -> No
     foreign = [name for name in names if not _OURS.fullmatch(name)]
     if foreign:
         raise NotAFolder(
-            f"cannot save a {kind} to {root}: it holds other files ({foreign[0]!r}, …). "
-            "Name a new or empty folder."
+            f"cannot save a {kind} to {root}: it contains other files ({foreign[0]!r}, …). "
+            "Pass a new or empty folder."
         )
 
 

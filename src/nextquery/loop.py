@@ -1,7 +1,7 @@
 """One round of Algorithm 1: from a query to candidates, a slate or a forecast.
 
-The library's sessions, the replay of past ones and the service all come through here, so that the
-same history gets the same answer from each.
+Library sessions, replay and the service all use this code, so the same history gives the same
+answer in each.
 """
 
 import hashlib
@@ -21,13 +21,13 @@ from nextquery.outcomes import Rewards
 from nextquery.policies.base import Choice, Context, Floats, Policy
 from nextquery.select.base import Candidates, Selector
 
-HISTORY, SEEN = 20, 200  # newest queries of a session, and newest arms shown, that it remembers
+HISTORY, SEEN = 20, 200  # how many of its newest queries and shown arms a session remembers
 
 
 class Visit(NamedTuple):
-    """Where a session stands.
+    """The state of a session.
 
-    `history` are its earlier queries that are arms, `seen` the arms it was shown, `trial` the
+    `history` contains its earlier queries that are arms, `seen` the arms it was shown, `trial` the
     number of recommendations so far.
     """
 
@@ -36,7 +36,7 @@ class Visit(NamedTuple):
     trial: int = 0
 
     def after(self, arm: int | None, shown: Iterable[int]) -> "Visit":
-        """The session after a recommendation for a query, an arm or None.
+        """Return the session after a recommendation for a query (its arm, or None).
 
         >>> Visit().after(7, [8, 9]).after(7, [])
         Visit(history=(7,), seen=(8, 9), trial=2)
@@ -45,7 +45,7 @@ class Visit(NamedTuple):
         return Visit(history, (*self.seen, *shown)[-SEEN:], self.trial + 1)
 
     def with_anchor(self, arm: int | None) -> list[int]:
-        """The session's arms, the query now running last where it is one."""
+        """Return the session's arms, with the current query last if it is an arm."""
         if arm is None or self.history[-1:] == (arm,):
             return list(self.history)
         return [*self.history, arm]
@@ -53,25 +53,25 @@ class Visit(NamedTuple):
 
 @dataclass
 class Learnt:
-    """All that changes with what people do: the policy's model, its calibration, live sessions."""
+    """Everything learnt from users: the policy's model, its calibration and live sessions."""
 
     policy: Policy
     calibration: Fitted = field(default_factory=dict)
     live: LiveMemory = field(default_factory=LiveMemory)
 
     def asked(self, arm: int | None, history: Sequence[int]) -> None:
-        """A query was asked in a session with this history; asking it again adds nothing."""
+        """Record a query asked in a session with this history. Repeating it adds nothing."""
         if arm is not None and list(history[-1:]) != [arm]:
             self.live.add(arm, history)
 
     def correct(self, slate: Sequence[Choice], old: Rewards, new: Rewards) -> None:
-        """Take the rewards `old` of a slate's entries back and put `new` in their place."""
+        """Replace the rewards `old` of a slate's entries with `new`."""
         for place, choice in enumerate(slate[: max(len(old), len(new))]):
             self.policy.correct(choice, _at(old, place), _at(new, place))
 
 
 class Slate(NamedTuple):
-    """Recommendations, best first, and what they were chosen from."""
+    """Recommendations, best first, with the candidates and context they were chosen from."""
 
     choices: list[Choice]
     candidates: Candidates
@@ -87,17 +87,17 @@ class Likely(NamedTuple):
 
 
 class Loop:
-    """Answers from a pool and what was learnt. It keeps no sessions: a `Visit` comes with a call.
+    """Recommends and forecasts. It keeps no session state: pass a `Visit` with each call.
 
     Parameters
     ----------
-    catalogue : the arms, and what is blocked.
-    selector : how candidates are selected.
+    catalogue : the arms and the blocked queries.
+    selector : selects the candidates.
     learnt : the policy, its calibration and the live sessions.
-    memory : of sessions, for a policy that needs one; its live part is that of `learnt`.
+    memory : memory of sessions, for a policy that needs one; its live part is that of `learnt`.
     exploration : share of entries drawn uniformly from the candidates.
-    repeat : whether a session may be shown again what it was shown before.
-    seed : of every random draw.
+    repeat : whether a session may be shown the same arm more than once.
+    seed : seed of every random draw.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Loop:
     ) -> None:
         self.catalogue, self.selector, self.learnt = catalogue, selector, learnt
         self.memory, self.exploration, self.repeat, self.seed = memory, exploration, repeat, seed
-        self.looks_further = True  # beyond what was selected, when all of that was shown
+        self.looks_further = True  # select more when everything selected was already shown
 
     @property
     def pool(self) -> ArmPool:
@@ -122,13 +122,13 @@ class Loop:
 
     @property
     def policy(self) -> Policy:
-        """How candidates are ranked."""
+        """The policy that ranks the candidates."""
         return self.learnt.policy
 
     def draws(self, session: str, trial: int) -> np.random.Generator:
-        """The random draws of one recommendation: they depend on who asks, not on who asked before.
+        """Return the generator of one recommendation: it depends only on seed, session and trial.
 
-        So workers, replays and restarts draw alike.
+        So workers, replays and restarts draw the same numbers.
         """
         name = int.from_bytes(hashlib.sha256(session.encode()).digest()[:8], "big")
         return np.random.default_rng([self.seed, name, trial])
@@ -136,17 +136,17 @@ class Loop:
     def select(
         self, places: Sequence[Place], rng: np.random.Generator | None = None
     ) -> list[Candidates]:
-        """The selected arms of every place, in one scan; nothing where a query has no vector."""
-        nothing = np.empty((0, self.pool.dim), np.float32)
-        found = [Candidates(NO_IDS, nothing, np.empty(0), np.empty(0))] * len(places)
+        """Select arms for every place in one scan; none for a query without a vector."""
+        no_vectors = np.empty((0, self.pool.dim), np.float32)
+        selected = [Candidates(NO_IDS, no_vectors, np.empty(0), np.empty(0))] * len(places)
         known = [number for number, place in enumerate(places) if place.vector.any()]
         if known:
             hidden = [self._hidden(places[number], Visit()) for number in known]
             matrix = np.stack([places[number].vector for number in known])
-            many = self.selector.select_many(self.pool, matrix, hidden, rng)
-            for number, candidates in zip(known, many, strict=True):
-                found[number] = candidates
-        return found
+            results = self.selector.select_many(self.pool, matrix, hidden, rng)
+            for number, candidates in zip(known, results, strict=True):
+                selected[number] = candidates
+        return selected
 
     def candidates(
         self,
@@ -159,21 +159,21 @@ class Loop:
         only: int | None = None,
         rng: np.random.Generator | None = None,
     ) -> tuple[Candidates, Context]:
-        """What may be recommended for a query in a session, with what the policy sees of it.
+        """Return what may be recommended for a query in a session, with the policy's context.
 
         Parameters
         ----------
-        place, visit : the query now running, and its session.
-        selected : what `select` found for it.
-        repeat : whether what the session was shown may come again; its own queries never do.
-        before : a place in the past sessions to look from (see `Memory.recall`).
-        only : an arm to be among them in any case, if the policy can see it.
-        rng : of a selection that draws.
+        place, visit : the current query, and its session.
+        selected : the result of `select` for it.
+        repeat : whether arms the session was shown may come again; its own queries never do.
+        before : use only the past sessions up to this position (see `Memory.recall`).
+        only : an arm to include in any case, if the policy has features for it.
+        rng : generator for selectors that draw at random.
         """
         hidden = self._hidden(place, visit._replace(seen=()) if repeat else visit)
         context = Context(place.vector, visit.history, visit.trial + 1)
-        living = self._living(selected)
-        candidates = self._with_memory(place, visit, living, hidden, before, only)
+        alive = self._alive(selected)
+        candidates = self._with_memory(place, visit, alive, hidden, before, only)
         if not len(candidates) and len(selected) and self.looks_further and before is None:
             pool, vector = self.pool, place.vector
             further = self.selector.select(pool, vector, hidden, rng)
@@ -188,37 +188,37 @@ class Loop:
         m: int,
         rng: np.random.Generator,
     ) -> Slate:
-        """A slate of up to m recommendations."""
+        """Return a slate of up to m recommendations."""
         candidates, context = self.candidates(place, visit, selected, repeat=self.repeat, rng=rng)
         choices = self.policy.rank(candidates, context, m, rng, exploration=self.exploration)
         return Slate(choices, candidates, context)
 
     def expected(self, candidates: Candidates, context: Context) -> Floats:
-        """What a forecast goes by: the policy's estimate without any bonus, or the similarity."""
+        """Return the scores of a forecast: the policy's mean estimates, or else similarities."""
         estimates = self.policy.estimates(candidates, context)
         return candidates.similarities if estimates is None else estimates[0]
 
     def forecast(
         self, place: Place, visit: Visit, selected: Candidates, m: int
     ) -> tuple[list[Likely], float]:
-        """The m likeliest next queries, and the probability of anything else."""
+        """Return the m likeliest next queries, and the probability of any other query."""
         candidates, context = self.candidates(place, visit, selected)
         scores = self.expected(candidates, context)
-        each = calibration.probability(self.learnt.calibration, scores)
-        best = np.lexsort((candidates.arms, -scores, -each))[:m]
+        probabilities = calibration.probability(self.learnt.calibration, scores)
+        best = np.lexsort((candidates.arms, -scores, -probabilities))[:m]
         likely = [
-            Likely(arm, self.catalogue.shown(arm), float(each[at]))
+            Likely(arm, self.catalogue.shown(arm), float(probabilities[at]))
             for arm, at in zip(candidates.arms[best].tolist(), best, strict=True)
         ]
-        return likely, max(0.0, 1.0 - sum(one.probability for one in likely))
+        return likely, max(0.0, 1.0 - sum(entry.probability for entry in likely))
 
     def as_choice(
         self, arm: int, place: Place, visit: Visit, selected: Candidates
     ) -> Choice | None:
-        """An arm that was typed, as if it had been recommended; None if the policy cannot see it.
+        """Return a typed arm as if it had been recommended; None if it has no features.
 
-        Where the slate is at hand, `offered` is better: now may know what the session did since.
-        A policy without a memory sees any arm, and the same at any time.
+        If you have the slate, prefer `offered`: the memory may now include what the session did
+        since. Without a memory, every arm has features, and they never change.
         """
         if not self.policy.needs_memory:
             rows, score = self.pool.rows([arm]), self.pool.score([arm], place.vector)
@@ -229,19 +229,19 @@ class Loop:
         return self.policy.as_choice(candidates, context, arm)
 
     def offered(self, arm: int, slate: Slate) -> Choice | None:
-        """An arm that was typed, as the policy saw it beside a slate; None: it was no candidate."""
+        """Return a typed arm with the features it had for a slate; None if not a candidate."""
         return self.policy.as_choice(slate.candidates, slate.context, arm)
 
     def _hidden(self, place: Place, visit: Visit) -> list[int]:
-        """What must not be recommended: blocked, the session's own, what it was shown."""
+        """Return the arms not to recommend: blocked, the session's own, and those it was shown."""
         own = [] if place.arm is None else [place.arm]
         return sorted({*self.catalogue.blocked_arms(), *own, *visit.history, *visit.seen})
 
-    def _living(self, selected: Candidates) -> Candidates:
-        """Less the arms that were removed since they were selected."""
+    def _alive(self, selected: Candidates) -> Candidates:
+        """Drop the arms that were removed since they were selected."""
         alive = self.pool.alive(selected.arms)
-        gone = len(alive) < len(selected)
-        return selected.take(np.isin(selected.arms, alive)) if gone else selected
+        removed = len(alive) < len(selected)
+        return selected.take(np.isin(selected.arms, alive)) if removed else selected
 
     def _with_memory(
         self,
@@ -253,10 +253,11 @@ class Loop:
         only: int | None,
     ) -> Candidates:
         if not self.policy.needs_memory:
-            left = without(selected, hidden)
-            if left.vectors.shape[1] == self.pool.dim:
-                return left
-            return replace(left, vectors=self.pool.rows(left.arms))  # a cache may leave them out
+            visible = without(selected, hidden)
+            if visible.vectors.shape[1] == self.pool.dim:
+                return visible
+            # Candidates from a cache may have no vectors.
+            return replace(visible, vectors=self.pool.rows(visible.arms))
         return with_memory(
             selected,
             self.pool,

@@ -1,8 +1,8 @@
-"""Greedy, lazy greedy and GreeDi: pick k arms of greatest utility, for any utility.
+"""Greedy, lazy greedy and GreeDi: pick k arms that maximise any utility.
 
-All three return the arms in order of choice and compare sets at size min(k, n) only, because the
-paper's log-probability falls with every arm and would otherwise be "maximised" by the empty set.
-Equal gains go to the smaller arm.
+All three return the arms in order of choice and compare only sets of size min(k, n): the paper's
+log-probability falls with every arm, so the empty set would otherwise be its maximum. Ties go to
+the smaller arm.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,23 +18,23 @@ __all__ = ["SetFunction", "greedi", "greedy", "lazy_greedy"]
 
 
 class SetFunction(Protocol):
-    """What an optimiser asks of a utility.
+    """What an optimiser needs from a utility.
 
-    ``gains`` and ``bounds`` of many arms at once, as in `nextquery.utility.Utility`, are used when
-    there.
+    If it also has ``gains`` and ``bounds`` for several arms at once, as
+    `nextquery.utility.Utility` does, they are used.
     """
 
     def value(self, arms: list[int], /) -> float:
-        """What the set is worth."""
+        """Return the value of the set."""
 
     def gain(self, arms: list[int], arm: int, /) -> float:
-        """What one more arm adds to it."""
+        """Return what one more arm adds to the set."""
 
 
 def greedy(
     utility: SetFunction, ground_set: Iterable[int], k: int, *, start: Sequence[int] = ()
 ) -> list[int]:
-    """Add, k times, the arm of largest gain (Nemhauser, Wolsey and Fisher 1978).
+    """Add the arm with the largest gain, k times (Nemhauser, Wolsey and Fisher 1978).
 
     Reaches 1 − 1/e of the optimum for monotone submodular utilities. With `start`, grows that set
     to size k (Algorithm 2 of the paper).
@@ -43,33 +43,33 @@ def greedy(
     >>> greedy(LogProbability([0.1, 0.6, 0.3]), range(3), k=2)
     [1, 2]
     """
-    chosen, left, size = _begin(ground_set, k, start)
+    chosen, remaining, size = _start(ground_set, k, start)
     while len(chosen) < size:
-        gains = _gains(utility, chosen, left)
-        chosen.append(left.pop(int(np.argmax(gains))))  # the first of equals: the smallest arm
+        gains = _gains(utility, chosen, remaining)
+        chosen.append(remaining.pop(int(np.argmax(gains))))  # argmax breaks ties: smallest arm
     return chosen
 
 
 def lazy_greedy(
     utility: SetFunction, ground_set: Iterable[int], k: int, *, start: Sequence[int] = ()
 ) -> list[int]:
-    """Greedy that asks again only for gains that may still be largest (Minoux 1978).
+    """Greedy that recomputes only the gains that may still be largest (Minoux 1978).
 
     A gain computed for a smaller set is an upper bound, so an arm whose fresh gain beats every
-    old bound is the greedy choice. Same answer, far fewer oracle calls (counted on
-    ``utility.calls``). The arms in doubt are asked for in batches that double, as many at first as
-    half of what the last choice took: few calls, and at most about twice as many gains as needed.
+    old bound is the greedy choice. Same result, far fewer oracle calls (counted in
+    ``utility.calls``). Gains are recomputed in batches that double; the first batch is half of what
+    the last choice needed. This keeps calls few, and gains at most about twice those needed.
 
     >>> from nextquery.utility import LogProbability
     >>> utility = LogProbability([0.1, 0.6, 0.3])
     >>> lazy_greedy(utility, range(3), k=2), utility.calls
     ([1, 2], 4)
     """
-    chosen, left, size = _begin(ground_set, k, start)
+    chosen, remaining, size = _start(ground_set, k, start)
     if len(chosen) >= size:
         return chosen
-    arms, bounds, batch = np.array(left), _gains(utility, chosen, left), 1
-    best = int(np.argmax(bounds))  # the first of equals: the smallest arm
+    arms, bounds, batch = np.array(remaining), _gains(utility, chosen, remaining), 1
+    best = int(np.argmax(bounds))  # argmax breaks ties: smallest arm
     while True:
         chosen.append(int(arms[best]))
         if len(chosen) == size:
@@ -77,17 +77,17 @@ def lazy_greedy(
         arms, bounds = np.delete(arms, best), np.delete(bounds, best)
         bounds = np.minimum(bounds, _bounds(utility, chosen, arms))
         fresh = np.zeros(len(arms), np.bool_)
-        doubtful = np.arange(len(arms))
-        while doubtful.size:
-            asked = doubtful[_largest(bounds[doubtful], batch)]
-            bounds[asked] = _gains(utility, chosen, arms[asked].tolist())
-            fresh[asked] = True
+        stale = np.arange(len(arms))
+        while stale.size:
+            refreshed = stale[_largest(bounds[stale], batch)]
+            bounds[refreshed] = _gains(utility, chosen, arms[refreshed].tolist())
+            fresh[refreshed] = True
             batch *= 2
             known = np.flatnonzero(fresh)
             best = int(known[np.argmax(bounds[known])])
             may_beat = bounds > bounds[best]
             may_beat[:best] |= bounds[:best] == bounds[best]
-            doubtful = np.flatnonzero(may_beat & ~fresh)
+            stale = np.flatnonzero(may_beat & ~fresh)
         batch = max(1, int(np.count_nonzero(fresh)) // 2)
 
 
@@ -100,9 +100,9 @@ def greedi(
 ) -> list[int]:
     """Distributed greedy in two rounds (Algorithm 3; Mirzasoleiman et al. 2016).
 
-    Lazy greedy on every part, lazy greedy on the union of the parts' answers, and the better of
-    that and the best part's answer. `partitions` is how many parts to draw at random (by `seed`),
-    or the parts themselves. For monotone submodular utilities the value is at least
+    Runs lazy greedy on every part, then on the union of the parts' answers, and returns the better
+    of that and the best part's answer. `partitions` is the number of parts to draw at random (with
+    `seed`), or the parts themselves. For monotone submodular utilities the value is at least
     (1 − 1/e)/min(k, m) of the optimum, and (1 − 1/e)/2 in expectation for random parts.
 
     >>> from nextquery.utility import LogProbability
@@ -120,19 +120,19 @@ def greedi(
     return best
 
 
-def _begin(
+def _start(
     ground_set: Iterable[int], k: int, start: Sequence[int]
 ) -> tuple[list[int], list[int], int]:
     whole_number(k, "k", at_least=0)
     chosen = [int(arm) for arm in start]
-    left = sorted(set(_distinct(ground_set)) - set(chosen))
-    return chosen, left, min(k, len(left) + len(chosen))
+    remaining = sorted(set(_distinct(ground_set)) - set(chosen))
+    return chosen, remaining, min(k, len(remaining) + len(chosen))
 
 
 def _distinct(ground_set: Iterable[int]) -> list[int]:
     arms = [int(arm) for arm in ground_set]
     if len(set(arms)) != len(arms):
-        raise InvalidInput("ground_set names an arm twice; give every arm once.")
+        raise InvalidInput("ground_set contains an arm twice. Pass every arm once.")
     return arms
 
 
@@ -145,19 +145,19 @@ def _parts(
         return [[arm for arm, p in zip(arms, part_of, strict=True) if p == i] for i in range(m)]
     parts = [[int(arm) for arm in part] for part in partitions]
     if sorted(arm for part in parts for arm in part) != sorted(arms):
-        raise InvalidInput("partitions must hold every arm of ground_set exactly once.")
+        raise InvalidInput("partitions must contain every arm of ground_set exactly once.")
     return parts
 
 
 def _gains(utility: SetFunction, chosen: list[int], arms: list[int]) -> NDArray[Any]:
-    many = getattr(utility, "gains", None)
-    if many is not None:
-        return np.asarray(many(chosen, arms))
+    batched = getattr(utility, "gains", None)
+    if batched is not None:
+        return np.asarray(batched(chosen, arms))
     return np.array([utility.gain(chosen, arm) for arm in arms])
 
 
 def _largest(values: NDArray[Any], count: int) -> NDArray[np.intp]:
-    """The places of the largest values, in any order."""
+    """Return the positions of the largest values, in any order."""
     if count == 1:
         return np.array([np.argmax(values)])
     if count >= len(values):
@@ -166,5 +166,5 @@ def _largest(values: NDArray[Any], count: int) -> NDArray[np.intp]:
 
 
 def _bounds(utility: SetFunction, chosen: list[int], arms: NDArray[Any]) -> NDArray[Any]:
-    known = getattr(utility, "bounds", None)
-    return np.full(len(arms), np.inf) if known is None else np.asarray(known(chosen, arms))
+    bounds = getattr(utility, "bounds", None)
+    return np.full(len(arms), np.inf) if bounds is None else np.asarray(bounds(chosen, arms))

@@ -1,9 +1,10 @@
-"""What becomes of a slate, and what that teaches: the one rule of learning.
+"""The outcome of a slate and the rewards it gives: the learning rule.
 
-A slate is read from the top. Entries above the accepted one were read and left, so they failed;
-those below it were perhaps never seen, so nothing is known of them. Rewards are therefore written
-from the top: ``[0, 0, 1]`` says that the third entry was accepted, ``[0]`` that only the first is
-known to have failed, ``[]`` that nothing is known yet. None stands for an entry not yet answered.
+Users read a slate from the top. Entries above the accepted one were seen and skipped, so they
+failed. Entries below it may never have been seen, so nothing is known about them. Rewards are
+therefore listed from the top: ``[0, 0, 1]`` means that the third entry was accepted, ``[0]`` that
+only the first is known to have failed, ``[]`` that nothing is known yet. None stands for an entry
+without an answer so far.
 """
 
 from collections.abc import Sequence
@@ -20,15 +21,15 @@ Status = Literal["recorded", "repeated", "corrected", "ignored"]
 
 @dataclass(frozen=True)
 class Learning:
-    """The options of the rule.
+    """Options of the learning rule.
 
     Parameters
     ----------
-    fails : which entries of a slate fail when nothing of it was accepted: ``first``, since nobody
-        knows how far the others were read; or ``all``.
-    learn_issued : whether a query that was typed instead, when it is an arm, is a success of it.
-        Off by default: an arm outside the slate is then only ever seen to succeed, which flatters
-        it.
+    fails : which entries fail when nothing in a slate was accepted: ``first``, since it is unknown
+        how far the user read; or ``all``.
+    learn_issued : whether a query typed instead, if it is an arm, counts as a success of that arm.
+        Off by default: arms outside the slate could then only succeed, so they would be
+        overestimated.
     """
 
     fails: str = "first"
@@ -39,7 +40,7 @@ class Learning:
 
 
 class Lesson(NamedTuple):
-    """What a slate teaches: its rewards, and whether the typed query outside it succeeded."""
+    """The rewards of a slate, and whether the typed query outside it counts as a success."""
 
     rewards: Rewards
     typed: bool = False
@@ -52,13 +53,13 @@ def lesson(
     typed: int | None = None,
     learning: Learning,
 ) -> Lesson:
-    """The rule: from a slate and what became of it to rewards.
+    """Apply the learning rule: return the rewards of a slate.
 
     Parameters
     ----------
     slate : the arms shown, from the top.
-    accepted : the arm that was clicked; None after a null or a time-out.
-    typed : the arm of the query that was typed instead, if it is one.
+    accepted : the arm that was clicked; None if nothing was clicked or the time ran out.
+    typed : the arm of the query that was typed instead, if it is an arm.
     learning : the options.
 
     >>> lesson([7, 8, 9], accepted=8, learning=Learning()).rewards
@@ -67,18 +68,18 @@ def lesson(
     [0, 0, 0]
     >>> lesson([7, 8, 9], typed=4, learning=Learning(learn_issued=True))
     Lesson(rewards=[0], typed=True)
-    >>> lesson([7, 8, 9], typed=9, learning=Learning(learn_issued=True))  # it was wanted after all
+    >>> lesson([7, 8, 9], typed=9, learning=Learning(learn_issued=True))  # typed, but in the slate
     Lesson(rewards=[0, 0, 1], typed=False)
     """
-    wanted = typed if accepted is None and learning.learn_issued else accepted
-    if wanted is not None and wanted in slate:
-        return Lesson([*[0] * list(slate).index(wanted), 1])
+    success = typed if accepted is None and learning.learn_issued else accepted
+    if success is not None and success in slate:
+        return Lesson([*[0] * list(slate).index(success), 1])
     failed = len(slate) if learning.fails == "all" else min(1, len(slate))
-    return Lesson([*[0] * failed], typed=wanted is not None)
+    return Lesson([*[0] * failed], typed=success is not None)
 
 
 class Outcome(NamedTuple):
-    """What has become of a slate: open, failed, accepted or undelivered, and its rewards."""
+    """The state of a slate (open, failed, accepted or undelivered) and its rewards."""
 
     state: str
     accepted: int | None
@@ -90,7 +91,7 @@ UNDELIVERED = Outcome("undelivered", None, [])
 
 
 def timed_out(slate: Sequence[int], learning: Learning) -> Outcome:
-    """Nobody answered in time, which counts as if nothing had been accepted."""
+    """Return the outcome of a slate without feedback in time: nothing was accepted."""
     return Outcome("failed", None, lesson(slate, learning=learning).rewards)
 
 
@@ -102,10 +103,10 @@ def after_feedback(
     typed: int | None = None,
     learning: Learning,
 ) -> tuple[Status, Outcome, bool]:
-    """The outcome once feedback has come, what its sender is told, and whether `typed` succeeded.
+    """Return the status of feedback, the new outcome, and whether `typed` succeeded.
 
-    A null and then a click is a correction; a click and then a null changes nothing; the same
-    answer again neither; a click on another arm contradicts.
+    A null followed by a click is a correction. A click followed by a null, or the same feedback
+    again, changes nothing. A click on another arm raises `Conflict`.
 
     >>> failed = timed_out([7, 8], Learning())
     >>> after_feedback(failed, [7, 8], accepted=8, learning=Learning())
@@ -114,15 +115,15 @@ def after_feedback(
     if accepted is not None and accepted not in slate:
         raise NotInSlate(
             f"arm {accepted} was not shown in this decision; its arms are {list(slate)}. Send one "
-            "of them as `accepted`, or null with the query that was typed as `issued`."
+            "of them as `accepted`, or null with the typed query as `issued`."
         )
     if before.state == "accepted":
         if accepted is None:
             return "ignored", before, False
         if accepted != before.accepted:
             raise Conflict(
-                f"arm {before.accepted} was accepted in this decision already, and now arm "
-                f"{accepted}. A decision has one accepted arm: the first stays."
+                f"arm {before.accepted} was already accepted in this decision; received arm "
+                f"{accepted}. A decision has one accepted arm, and the first one is kept."
             )
         return "repeated", before, False
     taught = lesson(slate, accepted=accepted, typed=typed, learning=learning)
@@ -130,14 +131,14 @@ def after_feedback(
         status: Status = "corrected" if before.state == "failed" else "recorded"
         return status, Outcome("accepted", accepted, _kept(before, taught.rewards)), False
     if before.state == "failed":
-        wanted = taught.rewards[-1:] == [1]  # the typed query stood in the slate
-        after = before._replace(rewards=taught.rewards) if wanted else before
+        typed_in_slate = taught.rewards[-1:] == [1]
+        after = before._replace(rewards=taught.rewards) if typed_in_slate else before
         return "repeated", after, taught.typed
     return "recorded", Outcome("failed", None, _kept(before, taught.rewards)), taught.typed
 
 
 def entry_failed(before: Outcome, slate: Sequence[int], place: int) -> Outcome:
-    """One entry of an open slate was ignored by itself; the others still wait.
+    """Mark one entry of an open slate as failed; the others stay open.
 
     >>> entry_failed(OPEN, [7, 8, 9], 1)
     Outcome(state='open', accepted=None, rewards=[None, 0])
@@ -149,5 +150,5 @@ def entry_failed(before: Outcome, slate: Sequence[int], place: int) -> Outcome:
 
 
 def _kept(before: Outcome, rewards: Rewards) -> Rewards:
-    """Entries of an open slate that were ignored one by one stay failed."""
+    """Keep the failures of entries that were ignored individually while the slate was open."""
     return rewards + before.rewards[len(rewards) :] if before.state == "open" else rewards

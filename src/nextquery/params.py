@@ -1,4 +1,4 @@
-"""What an object needs to be made again: its constructor's arguments and its generator."""
+"""What it takes to recreate an object: its constructor's arguments and its generator."""
 
 import inspect
 import json
@@ -11,13 +11,13 @@ from nextquery.errors import InvalidInput
 
 
 def params_of(thing: Any) -> dict[str, Any]:
-    """The constructor's arguments of an object that keeps each under its own name."""
+    """Return the constructor's arguments of an object that stores each under its name."""
     names = inspect.signature(type(thing).__init__).parameters
     return {name: getattr(thing, name) for name in names if name != "self"}
 
 
 def class_named(base: type[Any], name: str, attribute: str = "__name__") -> Any:
-    """The subclass of `base` that is called `name`, among those that were imported."""
+    """Return the imported subclass of `base` called `name`."""
     known: dict[str, Any] = {}
     pending = [base]
     while pending:
@@ -27,13 +27,13 @@ def class_named(base: type[Any], name: str, attribute: str = "__name__") -> Any:
     if name not in known:
         raise InvalidInput(
             f"there is no {base.__name__} called {name!r} among {', '.join(sorted(known))}. "
-            "If it is your own, import the module that defines it first."
+            "If you wrote it, import the module that defines it first."
         )
     return known[name]
 
 
 def as_text_array(value: Any) -> NDArray[Any]:
-    """Anything JSON can hold, as an array that `.npz` keeps without pickle."""
+    """Return a JSON value as an array that `.npz` stores without pickle."""
     return np.array(json.dumps(value, sort_keys=True))
 
 
@@ -43,12 +43,12 @@ def from_text_array(array: NDArray[Any]) -> Any:
 
 
 def generator_state(rng: np.random.Generator) -> dict[str, Any]:
-    """The state of a generator, for JSON."""
+    """Return the state of a generator as JSON values."""
     return dict(rng.bit_generator.state)
 
 
 def generator_from(state: dict[str, Any]) -> np.random.Generator:
-    """A generator that goes on where the saved one stood.
+    """Return a generator that continues from a saved state.
 
     >>> rng = np.random.default_rng(7)
     >>> again = generator_from(generator_state(rng))

@@ -1,6 +1,6 @@
-"""How probable it is that an arm is preferred next, from similarity alone (Lemma 1 of the paper).
+"""The probability that an arm is preferred next, from similarity alone (Lemma 1 of the paper).
 
-The paper can be read in three ways; ``docs/paper.md`` says why the first is the default.
+The paper can be read in three ways; ``docs/paper.md`` explains why the first is the default.
 
 - ``example``: the worked example and the authors' code. The quotients s_j/Σ≥ and s_j/Σ< are taken
   for every arm, so P_j = s_j / (Σ (π² + π̄²)): proportional to similarity; ε changes a constant.
@@ -27,9 +27,9 @@ READINGS = ("example", "defined", "joint")
 
 
 class Mass(NamedTuple):
-    """What a preference needs to know of the whole pool: Σ, Σ≥, and how many arms there are.
+    """The sums over the whole pool that preferences need: Σ, Σ≥ and the number of arms.
 
-    The sums may be given in any unit, as long as it is the similarities' own.
+    The sums may be in any unit, as long as the similarities use the same one.
     """
 
     total: float
@@ -43,12 +43,12 @@ class Mass(NamedTuple):
 
     @property
     def both_sides(self) -> float:
-        """π² + π̄², the chance that two arms drawn alone fall on the same side of ε."""
+        """π² + π̄², the chance that two independently drawn arms fall on the same side of ε."""
         return self.pi**2 + (1 - self.pi) ** 2
 
 
 def joint(similarities: ArrayLike, epsilon: float, reading: str = "example") -> Floats:
-    """The probability of every pair of arms, Eq. 1 of the paper, as an (n, n) matrix.
+    """Return the probability of every pair of arms, Eq. 1 of the paper, as an (n, n) matrix.
 
     ``defined``: (π² s_j(ε) s_k(ε) + π̄² s̄_j(ε) s̄_k(ε)) / (π² + π̄²), which sums to 1 with its
     diagonal. ``example``: 2 s_j s_k / (Σ² (π² + π̄²)).
@@ -65,7 +65,7 @@ def joint(similarities: ArrayLike, epsilon: float, reading: str = "example") -> 
     s, similar = _clipped(similarities, epsilon)
     if not s.any():
         return np.full((s.size, s.size), 1.0 / max(s.size, 1) ** 2)
-    s /= s.max()  # in logarithms, a shift: products of tiny numbers no longer vanish
+    s /= s.max()  # rescale, so that products of tiny numbers do not underflow
     mass = mass_of(s, similar)
     share = s / mass.total
     if reading == "example":
@@ -75,7 +75,7 @@ def joint(similarities: ArrayLike, epsilon: float, reading: str = "example") -> 
 
 
 def marginal(similarities: ArrayLike, epsilon: float, reading: str = "example") -> Floats:
-    """The preference probability of every arm, P(a_j | a_i, ε) of Lemma 1.
+    """Return the preference probability of every arm, P(a_j | a_i, ε) of Lemma 1.
 
     >>> marginal([0.4, 0.55, 0.6], epsilon=0.5).round(3).tolist()
     [0.418, 0.575, 0.627]
@@ -89,7 +89,7 @@ def marginal(similarities: ArrayLike, epsilon: float, reading: str = "example") 
 
 
 def log_marginal(similarities: ArrayLike, epsilon: float, reading: str = "example") -> Floats:
-    """log P(a_j | a_i, ε), exact where P itself would underflow; −∞ where P is 0.
+    """Return log P(a_j | a_i, ε), exact even where P would underflow; −∞ where P is 0.
 
     >>> log_marginal([1e-300, 1e300], epsilon=0.5).round(1).tolist()
     [-1381.6, 0.0]
@@ -104,12 +104,12 @@ def log_marginal(similarities: ArrayLike, epsilon: float, reading: str = "exampl
 
 
 def mass_of(clipped: Floats, similar: NDArray[np.bool_]) -> Mass:
-    """The sums over a pool that is given whole."""
+    """Return the sums over a whole pool."""
     return Mass(float(clipped.sum()), float(clipped[similar].sum()), clipped.size)
 
 
 def of_mass(clipped: Floats, similar: NDArray[np.bool_], mass: Mass, reading: str) -> Floats:
-    """The preferences of a few arms of a pool whose sums are known: the formulas themselves."""
+    """Return the preferences of some arms of a pool whose sums are known."""
     one_of(reading, "reading", READINGS)
     if reading == "joint":
         if mass.similar > 0:
@@ -124,7 +124,7 @@ def of_mass(clipped: Floats, similar: NDArray[np.bool_], mass: Mass, reading: st
 
 
 def clip(similarities: NDArray[Any], epsilon: float) -> tuple[Floats, NDArray[np.bool_]]:
-    """Similarities with negatives at 0, and the mask of S≥."""
+    """Return similarities with negatives set to 0, and the mask of S≥."""
     clipped = np.maximum(similarities, 0.0).astype(np.float64)
     return clipped, clipped >= epsilon
 
@@ -137,6 +137,8 @@ def _clipped(similarities: ArrayLike, epsilon: float) -> tuple[Floats, NDArray[n
             f"similarities must be one row of numbers; received shape {s.shape} of {s.dtype}."
         )
     if not np.isfinite(s).all():
-        where = int(np.argmin(np.isfinite(s)))
-        raise InvalidInput(f"similarities: entry {where} is {s[where]}; all must be finite.")
+        first_bad = int(np.argmin(np.isfinite(s)))
+        raise InvalidInput(
+            f"similarities: entry {first_bad} is {s[first_bad]}; all must be finite."
+        )
     return clip(s, epsilon)

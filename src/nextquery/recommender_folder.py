@@ -1,4 +1,4 @@
-"""The folder of a saved recommender: the pool, the policy, what was learnt, and every option."""
+"""Save a recommender to a folder and open it: pool, policy, what was learnt, and options."""
 
 import os
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ _OPTIONS = ("exploration", "seed", "reselect", "repeat", "add_arms")
 
 
 def write(rec: "Recommender", path: str | os.PathLike[str]) -> None:
-    """Write everything but the open sessions."""
+    """Write everything except open sessions."""
     encoder = rec.encoder if isinstance(rec.encoder, Encoder) else None
     parts = {**rec.pool.parts(), "policy.npz": rec.policy.state()}
     if encoder is not rec.pool.encoder:
@@ -54,13 +54,13 @@ def write(rec: "Recommender", path: str | os.PathLike[str]) -> None:
 def read(
     kind: type["Recommender"], path: str | os.PathLike[str], encoder: EncodesTexts | None
 ) -> "Recommender":
-    """The recommender that `write` wrote; also one from before it had a memory."""
+    """Read a recommender, including folders written before memories existed."""
     folder = folders.read(path, kind=KIND, version=VERSION)
     meta = folder.meta
     if encoder is None and meta["needs_encoder"]:
         raise InvalidInput(
-            f"{path} was saved with an encoder that is not nextquery's own and so is not in "
-            "the folder. Pass it again: Recommender.open(path, encoder=...)."
+            f"{path} was saved with a custom encoder, which is not stored in the folder. "
+            "Pass it again: Recommender.open(path, encoder=...)."
         )
     selector = class_named(Selector, meta["selector"]["class"])(**meta["selector"]["params"])
     schedule = None if meta["schedule"] is None else _schedule(meta["schedule"])
@@ -70,7 +70,7 @@ def read(
         live = LiveMemory.from_state(folder.arrays("memory.npz"))
         memory = Memory(Sessions(**folder.arrays("memory_sessions.npz")), live)
     options = {**meta["options"], "memory": memory}
-    if "learning" in meta:  # folders from before have none of these
+    if "learning" in meta:  # older folders have none of these
         options["learning"] = Learning(**meta["learning"])
     rec = kind(ArmPool.of(folder), selector, policy, encoder, schedule, **options)
     for text in meta.get("blocked", ()):

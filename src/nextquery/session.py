@@ -1,4 +1,4 @@
-"""One person's way from query to query, inside Algorithm 1."""
+"""One user's session with a recommender, inside Algorithm 1."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class _Shown:
-    """A slate that was shown, what was known then, and what has become of it."""
+    """A slate that was shown, the state of the session then, and its outcome so far."""
 
     slate: Slate
     place: Place
     visit: Visit
     outcome: Outcome = OPEN
-    typed: Choice | None = None  # what was learnt as typed instead
+    typed: Choice | None = None  # the typed query learnt as a success
 
     @property
     def arms(self) -> list[int]:
         return [choice.arm for choice in self.slate.choices]
 
     def waits(self, choice: Choice) -> bool:
-        """Whether nothing is known of an entry yet."""
+        """Whether an entry has no answer yet."""
         at = self.arms.index(choice.arm)
         rewards = self.outcome.rewards
         return self.outcome.state == "open" and (at >= len(rewards) or rewards[at] is None)
 
 
 class Session:
-    """One person's way from query to query. Made by `Recommender.start`."""
+    """One user's session. Create it with `Recommender.start`."""
 
     def __init__(self, recommender: "Recommender", id: str, anchor: Place) -> None:
         self.recommender, self.id, self._anchor = recommender, id, anchor
@@ -53,22 +53,22 @@ class Session:
 
     @property
     def query(self) -> str:
-        """The query now running."""
+        """The current query."""
         return self._anchor.query
 
     @property
     def trial(self) -> int:
-        """How many recommendations there were."""
+        """The number of recommendations so far."""
         return self.visit.trial
 
     @property
     def history(self) -> list[int]:
-        """The session's earlier queries that are arms, the newest last."""
+        """The session's earlier queries that are arms, newest last."""
         return list(self.visit.history)
 
     @property
     def candidates(self) -> Candidates | None:
-        """The arms selected for the last recommendation, shown ones included."""
+        """The arms selected for the last recommendation, including shown ones."""
         return self._candidates
 
     @overload
@@ -76,11 +76,11 @@ class Session:
     @overload
     def recommend(self, m: int) -> list[Choice]: ...
     def recommend(self, m: int | None = None) -> Choice | list[Choice] | None:
-        """The next query (None when nothing is left to recommend), or a slate of up to m."""
+        """Return the next query (None when nothing is left), or with `m` a slate of up to m."""
         if m is not None:
             whole_number(m, "m", at_least=1)
         rec, visit = self.recommender, self.visit
-        if self._version not in (-1, rec.catalogue.version):  # it may have become an arm, or none
+        if self._version not in (-1, rec.catalogue.version):  # its arm may be new or gone
             self._anchor = rec.place(self._anchor.query)
         rng = rec.draws(self.id, visit.trial + 1)
         slate = rec.rank(self._anchor, visit, self._selected(rng), m or 1, rng)
@@ -99,40 +99,40 @@ class Session:
         return named if m is not None else next(iter(named), None)
 
     def ask(self, query: str) -> None:
-        """The person ran another query, and said nothing of what was shown."""
+        """Report that the user ran another query, without feedback on the slate."""
         self._move(self.recommender.place(query))
 
     def forecast(self, m: int = 5) -> list[Likely]:
-        """The m likeliest next queries, for prefetching; nothing is recorded.
+        """Return the m likeliest next queries, for prefetching. Nothing is recorded.
 
         Probabilities are calibrated by `Recommender.warm_start`; without it they are the policy's
-        own estimates.
+        raw estimates.
         """
         whole_number(m, "m", at_least=1)
         loop = self.recommender
         return loop.forecast(self._anchor, self.visit, loop.select([self._anchor])[0], m)[0]
 
     def accept(self, choice: Choice) -> None:
-        """The person ran this recommendation; those above it in its slate were passed over."""
-        self._take(self._waiting(choice), choice)
+        """Report that the user ran this recommendation. Entries above it in its slate failed."""
+        self._accept(self._waiting(choice), choice)
 
     def correct(self, choice: Choice) -> None:
-        """The person ran this recommendation after its slate was taken for ignored or expired."""
+        """Report that the user ran this recommendation after it was ignored or expired."""
         shown = self._of(choice)
         ignored = shown.outcome.rewards[_slot(shown, choice) :][:1] == [0]
         if shown.outcome.state != "failed" and not (ignored and shown.outcome.state == "open"):
             raise InvalidInput(
                 f"choice {choice.id!r} was not ignored, so there is nothing to correct; its slate "
-                f"is {shown.outcome.state}. Use accept for a slate that is open."
+                f"is {shown.outcome.state}. For an open slate, use accept."
             )
-        self._take(shown, choice)
+        self._accept(shown, choice)
 
     def ignore(self, choice: Choice | Sequence[Choice], issued: str | None = None) -> None:
-        """The person did not want this; `issued` is the query typed instead, if any.
+        """Report that the user did not run this; `issued` is the query typed instead, if any.
 
-        A whole slate fails by the rule of `Recommender.learning`: its first entry by default, since
-        nobody knows how far the others were read. Of some of its entries, these fail, and the rest
-        of the slate still waits.
+        A whole slate fails by the rule of `Recommender.learning`: by default only its first entry,
+        since it is unknown how far the user read. If you pass some of its entries, those fail and
+        the rest of the slate stays open.
         """
         rec = self.recommender
         place = None if issued is None else rec.place(issued)
@@ -140,31 +140,31 @@ class Session:
         shown = self._open(entries)
         if len(entries) < len(shown.arms):
             for slot in [_slot(self._waiting(entry), entry) for entry in entries]:
-                self._become(shown, entry_failed(shown.outcome, shown.arms, slot))
+                self._set_outcome(shown, entry_failed(shown.outcome, shown.arms, slot))
         else:
             self._fail(shown, None if place is None else place.arm)
         if place is not None:
             self._move(place)
 
     def expire(self, choice: Choice | Sequence[Choice]) -> None:
-        """Nobody answered this slate in time: it failed. A click may still `correct` that."""
+        """Report that this slate got no answer in time, so it failed. `correct` can undo that."""
         entries = [choice] if isinstance(choice, Choice) else list(choice)
         self._fail(self._open(entries), None)
 
     def _fail(self, shown: _Shown, arm: int | None) -> None:
-        """Nothing of a slate was accepted; `arm` was typed instead."""
+        """Nothing in a slate was accepted; `arm` was typed instead."""
         rec = self.recommender
         _, outcome, typed = after_feedback(
             shown.outcome, shown.arms, accepted=None, typed=arm, learning=rec.learning
         )
-        real = self._typed(shown, arm) if typed and arm is not None else None
-        self._become(shown, outcome)
-        if real is not None:
-            rec.policy.update(real, 1.0)
-            shown.typed = real
+        success = self._typed(shown, arm) if typed and arm is not None else None
+        self._set_outcome(shown, outcome)
+        if success is not None:
+            rec.policy.update(success, 1.0)
+            shown.typed = success
 
     def _typed(self, shown: _Shown, arm: int) -> Choice | None:
-        """The query typed instead of a slate, as if it had been recommended there."""
+        """Return the query typed instead of a slate, as if it had been recommended there."""
         loop = self.recommender
         offered = loop.offered(arm, shown.slate)
         if offered is not None:
@@ -172,28 +172,28 @@ class Session:
         selected = loop.select([shown.place])[0]
         return loop.as_choice(arm, shown.place, shown.visit, selected)
 
-    def _take(self, shown: _Shown, choice: Choice) -> None:
+    def _accept(self, shown: _Shown, choice: Choice) -> None:
         rec = self.recommender
         _, outcome, _ = after_feedback(
             shown.outcome, shown.arms, accepted=choice.arm, learning=rec.learning
         )
-        self._become(shown, outcome)
-        if shown.typed is not None:  # it was not typed instead, after all
+        self._set_outcome(shown, outcome)
+        if shown.typed is not None:  # undo: nothing was typed instead
             rec.policy.correct(shown.typed, 1.0, None)
             shown.typed = None
         alive = len(rec.pool.alive([choice.arm])) > 0
         place = rec.catalogue.place_of(choice.arm) if alive else rec.catalogue.place(choice.text)
         self._move(place._replace(query=choice.text))
 
-    def _become(self, shown: _Shown, outcome: Outcome) -> None:
-        """Learn what a new outcome changes."""
+    def _set_outcome(self, shown: _Shown, outcome: Outcome) -> None:
+        """Store a new outcome and learn the rewards that changed."""
         old, shown.outcome = shown.outcome, outcome
         self.recommender.learnt.correct(shown.slate.choices, old.rewards, outcome.rewards)
-        if outcome.state != "open":  # what it was chosen from is not asked for any more
+        if outcome.state != "open":  # its candidates are no longer needed
             shown.slate = shown.slate._replace(candidates=shown.slate.candidates.take(NO_IDS))
 
     def _selected(self, rng: np.random.Generator) -> Candidates:
-        """C, grown or selected anew as the rules say."""
+        """Return C: kept, grown or newly selected."""
         rec = self.recommender
         if rec.schedule is not None or not rec.reselects:
             self._candidates = self._kept_and_grown(rng)
@@ -217,7 +217,7 @@ class Session:
             before = rec.schedule.start if old is None else len(old)
             size = grown(rec.schedule, before, self.visit.trial + 1)
         elif old is not None and not self._moved:
-            size = None  # C stays as it is for this anchor
+            size = None  # C does not change for this anchor
         if old is None or self._moved or (size is not None and size > len(kept)):
             return self._select(hidden, size, kept, rng)
         return old.take(np.isin(old.arms, kept))
@@ -229,37 +229,37 @@ class Session:
         return rec.selector.select(rec.pool, self._anchor.vector, hidden, rng, k=k, keep=keep)
 
     def _of(self, choice: Choice) -> _Shown:
-        """The slate of a choice of this session."""
+        """Return the slate of a choice of this session."""
         shown = self._shown.get(choice.id) if isinstance(choice, Choice) else None
         if shown is None or choice.arm not in shown.arms:
             raise InvalidInput(
-                f"{getattr(choice, 'id', choice)!r} was not recommended in session {self.id}. Give "
+                f"{getattr(choice, 'id', choice)!r} was not recommended in session {self.id}. Pass "
                 "what this session's recommend returned."
             )
         return shown
 
     def _open(self, entries: Sequence[Choice]) -> _Shown:
-        """The slate of some entries, which still waits for an answer."""
+        """Return the open slate of some entries."""
         if not entries or not all(isinstance(entry, Choice) for entry in entries):
             raise InvalidInput(
-                "give a recommendation of this session, or a slate of them (an empty slate was "
-                f"shown to nobody); received {entries!r}."
+                f"received {entries!r}. Pass a recommendation of this session, or a non-empty "
+                "slate of them."
             )
         shown = self._of(entries[0])
         return shown if shown.outcome.state == "open" else self._waiting(entries[0])
 
     def _waiting(self, choice: Choice) -> _Shown:
-        """The slate of a choice that was not answered yet."""
+        """Return the slate of a choice that has no answer yet."""
         shown = self._of(choice)
         if not shown.waits(choice):
             raise InvalidInput(
-                f"choice {choice.id!r} is not waiting for an answer in session {self.id}: it was "
-                "answered already."
+                f"choice {choice.id!r} in session {self.id} was already answered. To change an "
+                "ignored choice into an accepted one, use correct."
             )
         return shown
 
     def _move(self, place: Place) -> None:
-        """The arm now playing becomes the query that was accepted, or typed."""
+        """Set the current query to the one that was accepted or typed."""
         self._anchor, self._moved = place, True
 
 

@@ -1,4 +1,4 @@
-"""Past sessions as a few arrays, whatever the size of the log: one form for all who use them."""
+"""Past sessions as a few arrays, for logs of any size."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,8 +16,8 @@ UNTIMED = np.empty(0)
 class Sessions(NamedTuple):
     """Session s is ``arms[offsets[s]:offsets[s + 1]]``, ids of arms (or positions in texts).
 
-    `times` says when each session began, in Unix seconds; it is empty where nobody knows. Arrays
-    instead of a list of lists: a log of a million rows is 16 MB and no loop.
+    `times` contains the start of each session in Unix seconds, or is empty if unknown. Arrays
+    instead of a list of lists: a log of a million rows takes 16 MB and needs no loop.
 
     >>> sessions = Sessions(np.array([4, 7, 1, 0]), np.array([0, 3, 4]), np.array([10.0, 5.0]))
     >>> sessions.of_number(0).tolist(), sessions.size
@@ -30,33 +30,33 @@ class Sessions(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many sessions (``len`` of a named tuple is the number of its fields)."""
+        """The number of sessions (``len`` of a named tuple is the number of its fields)."""
         return len(self.offsets) - 1
 
     def of_number(self, session: int) -> Ids:
-        """The queries of one session, in their order."""
+        """Return the queries of one session, in order."""
         return self.arms[self.offsets[session] : self.offsets[session + 1]]
 
     def lists(self) -> list[Ids]:
-        """The queries of every session."""
+        """Return the queries of every session."""
         return np.split(self.arms, self.offsets[1:-1])[: self.size]
 
     def in_order_of_time(self) -> "Sessions":
-        """The same sessions, earliest first; equal times keep their order."""
+        """Return the sessions sorted by time, earliest first. The sort is stable."""
         return self.take(np.argsort(self.times, kind="stable")) if len(self.times) else self
 
     def newest(self, most: int) -> "Sessions":
-        """The last `most` sessions in order of time."""
+        """Return the newest `most` sessions, in order of time."""
         ordered = self.in_order_of_time()
         return ordered.take(np.arange(max(0, self.size - most), self.size))
 
     @property
     def lengths(self) -> Ids:
-        """How many queries each session has."""
+        """The number of queries of each session."""
         return np.diff(self.offsets)
 
     def take(self, which: Ids) -> "Sessions":
-        """The sessions `which`, in that order.
+        """Return the sessions `which`, in that order.
 
         >>> Sessions.of([[0, 1], [2], [3, 4]]).take(np.array([2, 0])).arms.tolist()
         [3, 4, 0, 1]
@@ -68,7 +68,7 @@ class Sessions(NamedTuple):
         return Sessions(self.arms[np.repeat(self.offsets[which], lengths) + place], offsets, times)
 
     def where(self, keep: NDArray[np.bool_]) -> "Sessions":
-        """Every session without the rows that `keep` (one flag per text) refuses.
+        """Return every session without the queries whose flag in `keep` (one per text) is False.
 
         >>> Sessions.of([[0, 1], [1, 2]]).where(np.array([True, False, True])).offsets.tolist()
         [0, 1, 2]
@@ -78,7 +78,7 @@ class Sessions(NamedTuple):
         return Sessions(self.arms[stays], before[self.offsets], self.times)
 
     def distinct(self) -> "Sessions":
-        """Every session with each query once, where it came first.
+        """Return every session without repeated queries, keeping the first of each.
 
         >>> Sessions.of([[1, 0, 1], [1]]).distinct().arms.tolist()
         [1, 0, 1]
@@ -91,9 +91,9 @@ class Sessions(NamedTuple):
         return Sessions(self.arms[first], _offsets(counts), self.times)
 
     def pairs(self, rng: np.random.Generator, batch: int) -> tuple[Ids, Ids]:
-        """Two different queries of each of `batch` sessions (of all, where there are fewer).
+        """Draw two different queries from each of `batch` sessions (or from all, if fewer).
 
-        Every session holds each query once (see `distinct`) and at least two of them.
+        Every session must have at least two queries, without repeats (see `distinct`).
 
         >>> left, right = Sessions.of([[5, 7]]).pairs(np.random.default_rng(0), 3)
         >>> sorted([*left.tolist(), *right.tolist()])
@@ -101,15 +101,15 @@ class Sessions(NamedTuple):
         """
         chosen = rng.choice(self.size, min(batch, self.size), replace=False)
         first, lengths = self.offsets[chosen], self.lengths[chosen]
-        one = rng.integers(lengths)
-        other = (one + rng.integers(1, lengths)) % lengths
-        return self.arms[first + one], self.arms[first + other]
+        left = rng.integers(lengths)
+        right = (left + rng.integers(1, lengths)) % lengths
+        return self.arms[first + left], self.arms[first + right]
 
     @classmethod
     def of(
         cls, sessions: "Sequence[Sequence[int]] | Sessions", texts: int | None = None
     ) -> "Sessions":
-        """Sessions in any form as arrays, checked against the number of `texts` (or arms).
+        """Convert sessions to arrays, checked against the number of `texts` (or arms).
 
         >>> Sessions.of([[0, 1, 0], [2]]).offsets.tolist()
         [0, 3, 4]
@@ -137,7 +137,7 @@ def _check(arms: Ids, offsets: Ids, times: Floats, texts: int | None) -> None:
     whole = arms.dtype.kind in "iu" and offsets.dtype.kind in "iu"
     if not whole or arms.ndim != 1 or offsets.ndim != 1:
         raise InvalidInput(
-            "sessions must hold two rows of whole numbers, the ids of their queries and the "
+            "sessions must have two rows of whole numbers, the ids of their queries and the "
             f"offsets; received {arms.dtype} of shape {arms.shape} and {offsets.dtype} of shape "
             f"{offsets.shape}."
         )
@@ -150,13 +150,13 @@ def _check(arms: Ids, offsets: Ids, times: Floats, texts: int | None) -> None:
         )
     if times.shape not in ((0,), (len(offsets) - 1,)):
         raise InvalidInput(
-            f"times must hold one number per session, {len(offsets) - 1}, or be empty; received "
+            f"times must have one number per session, {len(offsets) - 1}, or be empty; received "
             f"shape {times.shape}."
         )
     outside = (arms < 0) if texts is None else (arms < 0) | (arms >= texts)
     if outside.any():
         allowed = "0 or more" if texts is None else f"from 0 to {texts - 1}"
         raise InvalidInput(
-            f"sessions name query {arms[outside][0]}; allowed are ids {allowed}. Give the texts, "
+            f"sessions contain query {arms[outside][0]}; ids must be {allowed}. Pass the texts, "
             "or the pool, that the sessions were made with."
         )

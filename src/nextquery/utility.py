@@ -1,9 +1,9 @@
-"""What a set of candidates is worth: set functions for the optimisers of `nextquery.optimize`.
+"""Utilities of candidate sets: set functions for the optimisers of `nextquery.optimize`.
 
 A utility has ``value(set)`` and ``gain(set, arm) = value(set ∪ {arm}) − value(set)``; arms are
 positions 0 … n−1 in the arrays it was made from. Gains are incremental: the object remembers the
-last set and what it takes to grow it, so asking for the gains of a set that grew by one arm costs
-one step, never a recomputation. ``calls`` counts how many gains were asked for.
+last set, so the gains of a set that grew by one arm cost one step, not a recomputation. ``calls``
+counts the gains computed.
 """
 
 import math
@@ -25,10 +25,10 @@ Floats = NDArray[np.float64]
 
 
 class Utility(ABC):
-    """The contract. A subclass writes `_reset`, `_grow` and `_gains`, and sets `n`."""
+    """Base class. A subclass implements `_reset`, `_grow` and `_gains`, and sets `n`."""
 
     modular = False
-    """Whether a gain does not depend on the set: then the best set is the k best arms."""
+    """Whether gains are independent of the set, so that the best set is the k best arms."""
 
     def __init__(self, preferences: ArrayLike) -> None:
         p = np.asarray(preferences, dtype=np.float64)
@@ -43,43 +43,43 @@ class Utility(ABC):
     @classmethod
     @abstractmethod
     def of(cls, preferences: ArrayLike, vectors: ArrayLike) -> "Utility":
-        """The utility of arms with these preferences and vectors, with default parameters."""
+        """Create the utility for these preferences and vectors, with default parameters."""
 
     def value(self, arms: Iterable[int]) -> float:
-        """What the set is worth; an empty set is worth 0."""
+        """Return the value of the set; 0 for an empty set."""
         self._move_to(list(arms))
         return math.fsum(self._terms)  # exact, so the order of choice cannot change a value
 
     def gain(self, arms: Iterable[int], arm: int) -> float:
-        """What `arm` adds to the set; 0 when it is in it."""
+        """Return what `arm` adds to the set; 0 if it is already in it."""
         return float(self.gains(list(arms), [arm])[0])
 
     def gains(self, arms: Sequence[int], candidates: Sequence[int]) -> Floats:
-        """What each of the candidates alone adds to the set."""
+        """Return what each candidate alone adds to the set."""
         self.calls += len(candidates)
         self._move_to(arms)
-        asked = self._checked(candidates)
-        gains = self._gains(asked)
-        gains[self._inside[asked]] = 0.0
+        ids = self._checked(candidates)
+        gains = self._gains(ids)
+        gains[self._inside[ids]] = 0.0
         return gains
 
     def bounds(self, arms: Sequence[int], candidates: Sequence[int]) -> Floats:
-        """Numbers that the candidates' gains do not exceed, cheaper than the gains; ∞: not known.
+        """Return upper bounds of the candidates' gains, cheaper than the gains; ∞ if unknown.
 
-        They cost no call: an optimiser that knows them asks for fewer gains.
+        They do not count as calls. An optimiser that uses them computes fewer gains.
         """
         self._move_to(arms)
         return self._bounds(self._checked(candidates))
 
     def _move_to(self, arms: Sequence[int]) -> None:
-        """Bring the incremental state to the set `arms`, growing it where it can be grown."""
+        """Move the incremental state to the set `arms`, growing the last set if possible."""
         shared = len(self._members)
         if list(arms[:shared]) != self._members:
             self._forget()
             shared = 0
         for arm in self._checked(arms[shared:]).tolist():
             if self._inside[arm]:
-                raise InvalidInput(f"arm {arm} stands twice in the set.")
+                raise InvalidInput(f"arm {arm} is in the set twice. Pass every arm once.")
             self._terms.append(float(self._gains(np.array([arm]))[0]))
             self._grow(arm)
             self._members.append(arm)
@@ -92,26 +92,26 @@ class Utility(ABC):
         self._reset()
 
     def _checked(self, arms: Sequence[int]) -> NDArray[np.intp]:
-        asked = np.asarray(arms, dtype=np.intp)
-        if asked.size and (asked.min() < 0 or asked.max() >= self.n):
-            raise InvalidInput(f"arms must be 0 to {self.n - 1}; received {asked.tolist()[:8]}.")
-        return asked
+        ids = np.asarray(arms, dtype=np.intp)
+        if ids.size and (ids.min() < 0 or ids.max() >= self.n):
+            raise InvalidInput(f"arms must be 0 to {self.n - 1}; received {ids.tolist()[:8]}.")
+        return ids
 
     def _bounds(self, arms: NDArray[np.intp]) -> Floats:
-        """Numbers that the gains do not exceed; ∞ unless a subclass knows better."""
+        """Return upper bounds of the gains; ∞ unless a subclass computes better ones."""
         return np.full(arms.size, np.inf)
 
     @abstractmethod
     def _reset(self) -> None:
-        """Forget the set."""
+        """Reset to the empty set."""
 
     @abstractmethod
     def _grow(self, arm: int) -> None:
-        """Put `arm` into the set."""
+        """Add `arm` to the set."""
 
     @abstractmethod
     def _gains(self, arms: NDArray[np.intp]) -> Floats:
-        """The gains of arms that are not in the set."""
+        """Return the gains of arms that are not in the set."""
 
 
 class LogProbability(Utility):
@@ -132,7 +132,7 @@ class LogProbability(Utility):
 
     @classmethod
     def of(cls, preferences: ArrayLike, vectors: ArrayLike) -> "LogProbability":
-        """The vectors do not matter here."""
+        """Create it; the vectors are not used."""
         return cls(preferences)
 
     def _reset(self) -> None:
@@ -148,13 +148,13 @@ class LogProbability(Utility):
 class FacilityLocation(Utility):
     """Σ_j P_j max_{i∈C} max(0, cos(a_i, a_j)): every arm is represented by its nearest member of C.
 
-    Monotone and submodular: arms that many preferred others resemble come first, and a near-copy of
-    a chosen arm adds nothing.
+    Monotone and submodular: arms similar to many preferred arms come first, and a near-copy of a
+    chosen arm adds nothing.
 
     Parameters
     ----------
-    candidates : which of the arms can be asked for; all by default. They are then 0, 1, … in
-        this order, all arms are still represented, and only their rows of the cosines are kept.
+    candidates : the arms that may be chosen; all by default. They are then numbered 0, 1, … in
+        this order. All arms are still represented, but only the candidates' cosines are kept.
 
     >>> twins_and_other = FacilityLocation([0.4, 0.4, 0.2], [[1, 0], [1, 0], [0, 1]])
     >>> twins_and_other.gain([0], 1), round(twins_and_other.gain([0], 2), 6)
@@ -179,7 +179,7 @@ class FacilityLocation(Utility):
 
     @classmethod
     def of(cls, preferences: ArrayLike, vectors: ArrayLike) -> "FacilityLocation":
-        """As the constructor."""
+        """Same as the constructor."""
         return cls(preferences, vectors)
 
     def _reset(self) -> None:
@@ -193,7 +193,7 @@ class FacilityLocation(Utility):
         gains = np.empty(arms.size)
         sums = compiled(loops.newly_covered, any_order=True)
         sums(self._kernel, self._covered, self.preferences, arms, gains)
-        # Following all gains is worth it only where most are wanted.
+        # Tracking all gains pays off only if most of them are needed.
         if self._whole and 2 * arms.size >= self.n:
             self._ceilings = np.full(self.n, np.inf)
             self._ceilings[arms] = gains
@@ -202,11 +202,11 @@ class FacilityLocation(Utility):
         return gains
 
     def _bounds(self, arms: NDArray[np.intp]) -> Floats:
-        """The gains, followed from set to set: an arm that joins C changes few columns.
+        """Return the gains, updated from set to set: an arm that joins C changes few columns.
 
-        About n/(t+1) of them when C holds t arms, so all gains follow k arms at the price of
-        computing them some ln k times. Each step may round by half an ulp of where it started:
-        `_slack` is what that can come to.
+        It changes about n/(t+1) columns when C has t arms, so tracking all gains over k arms costs
+        about as much as computing them ln k times. Each step may round by half an ulp of the
+        starting value; `_slack` bounds the total.
         """
         if not self._ceilings.size:
             return super()._bounds(arms)
@@ -223,14 +223,14 @@ class LogDet(Utility):
 
     Monotone and submodular: the volume that preferred arms span, so arms in new directions gain
     most. With x = √λ q·a the gain is log(1 + xᵀ(I + Σ_{i∈C} x_i x_iᵀ)⁻¹x); the inverse is
-    I − Σ w_s w_sᵀ, one direction w_s per arm of C, so no n × n matrix is made, and an arm catches
-    up with the set only when it is asked for (after Chen, Zhang and Zhou 2018).
+    I − Σ w_s w_sᵀ, one direction w_s per arm of C. So no n × n matrix is built, and an arm is
+    updated only when its gain is needed (after Chen, Zhang and Zhou 2018).
 
     Parameters
     ----------
-    strength : λ > 0; the larger, the more diversity counts.
-    peak : the preference that Q scales to 1, at least the largest one here; that by default. Where
-        these arms are a part of others, it is the largest of them all.
+    strength : λ > 0; a larger value favours diversity.
+    peak : the preference that Q scales to 1; by default the largest one, and never less. If these
+        arms are part of a larger set, pass the largest preference of that set.
 
     >>> round(LogDet([1.0, 1.0], [[1, 0], [0, 1]]).value([0, 1]), 6)  # 2 ln 2
     1.386294
@@ -255,13 +255,13 @@ class LogDet(Utility):
 
     @classmethod
     def of(cls, preferences: ArrayLike, vectors: ArrayLike) -> "LogDet":
-        """As the constructor, with strength 1."""
+        """Same as the constructor, with strength 1."""
         return cls(preferences, vectors)
 
     def _reset(self) -> None:
         self._directions = np.empty((8, self._rows.shape[1]))
-        self._rest = 1.0 + np.vecdot(self._rows, self._rows)  # what of each arm C does not explain
-        self._met = np.zeros(len(self._rows), np.intp)  # how many directions that allows for
+        self._rest = 1.0 + np.vecdot(self._rows, self._rows)  # of each arm: not yet explained by C
+        self._met = np.zeros(len(self._rows), np.intp)  # directions applied so far
 
     def _grow(self, arm: int) -> None:
         size = len(self._members)
@@ -269,16 +269,16 @@ class LogDet(Utility):
             more = np.empty_like(self._directions)
             self._directions = np.concatenate([self._directions, more])
         known, x = self._directions[:size], self._rows[arm]
-        left = self._catch_up(np.array([arm]))[0]
+        rest = self._catch_up(np.array([arm]))[0]
         compiled(loops.unexplained, any_order=True)(known, x, self._directions[size])
-        self._directions[size] /= np.sqrt(left)
+        self._directions[size] /= np.sqrt(rest)
 
     def _gains(self, arms: NDArray[np.intp]) -> Floats:
         gains: Floats = np.log(self._catch_up(arms))
         return gains
 
     def _catch_up(self, arms: NDArray[np.intp]) -> Floats:
-        """What C does not explain of these arms."""
+        """Return the part of these arms that C does not explain."""
         known = self._directions[: len(self._members)]
         compiled(loops.explain, any_order=True)(self._rows, known, arms, self._rest, self._met)
         rest: Floats = self._rest[arms]
@@ -289,6 +289,6 @@ def _rows(vectors: ArrayLike, n: int) -> Floats:
     rows = unit_rows(vectors).astype(np.float64)
     if n != len(rows):
         raise InvalidInput(
-            f"preferences and vectors must be equally many; received {n} and {len(rows)}."
+            f"preferences and vectors must have equal length; received {n} and {len(rows)}."
         )
     return rows

@@ -1,4 +1,4 @@
-"""The loops of `nextquery.utility` over arrays, written out to be compiled."""
+"""The array loops of `nextquery.utility`, written for Numba."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ Floats = NDArray[np.float64]
 def newly_covered(
     kernel: Floats, covered: Floats, weights: Floats, arms: NDArray[np.intp], gains: Floats
 ) -> None:
-    """Σ_j w_j max(0, K_ij − c_j) of some rows i, in one pass over each."""
+    """Compute Σ_j w_j max(0, K_ij − c_j) for some rows i, in one pass over each."""
     for a in range(len(arms)):
         total = 0.0
         for j in range(kernel.shape[1]):
@@ -25,7 +25,7 @@ def follow(
     weights: Floats,
     gains: Floats,
 ) -> None:
-    """Take from all gains what some columns, covered better than before, no longer add."""
+    """Subtract from all gains what the newly covered columns no longer add."""
     for j in columns:
         low, high, weight = before[j], after[j], weights[j]
         for i in range(len(gains)):
@@ -35,19 +35,20 @@ def follow(
 def explain(
     rows: Floats, directions: Floats, arms: NDArray[np.intp], rest: Floats, met: NDArray[np.intp]
 ) -> None:
-    """Take from the rest of some arms what the directions they have not met yet explain."""
+    """Subtract from the rest of some arms what the directions not yet applied explain."""
     for arm in arms:
         for s in range(met[arm], len(directions)):
             along = 0.0
             for j in range(rows.shape[1]):
                 along += rows[arm, j] * directions[s, j]
-            # I + PSD never leaves less than 1; rounding might.
+            # With I + PSD the rest is at least 1, except for rounding.
             rest[arm] = max(rest[arm] - along * along, 1.0)
         met[arm] = len(directions)
 
 
 def unexplained(directions: Floats, row: Floats, out: Floats) -> None:
-    """What of a row no direction explains; not by BLAS, whose threads change the last bits."""
+    """Compute the part of a row that no direction explains, without BLAS, whose threads change
+    the last bits."""
     out[:] = row
     for s in range(len(directions)):
         along = 0.0

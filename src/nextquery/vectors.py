@@ -1,4 +1,4 @@
-"""Unit rows: every vector in nextquery is float32 and of length 1."""
+"""Unit rows: every vector in nextquery is float32 and has length 1."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,10 +12,10 @@ _ALREADY_UNIT = 2.0**-23  # rounding a unit row to float32 moves its length by h
 def unit_rows(
     vectors: ArrayLike, *, what: str = "vectors", dim: int | None = None, allow_zero: bool = False
 ) -> NDArray[np.float32]:
-    """Rows scaled to length 1, as float32; rows that are so already come back bit for bit.
+    """Scale rows to length 1, as float32. Rows that already have length 1 keep their bits.
 
-    Raises `InvalidInput` that names the first bad row: not finite, zero (unless `allow_zero`), or
-    not of dimension `dim`.
+    Raises `InvalidInput` with the first bad row: not finite, zero (unless `allow_zero`), or not of
+    dimension `dim`.
 
     >>> unit_rows([[3.0, 4.0]]).tolist()
     [[0.6000000238418579, 0.800000011920929]]
@@ -35,13 +35,13 @@ def unit_rows(
     for start in range(0, len(matrix), _ROWS):
         rows = matrix[start : start + _ROWS].astype(np.float64)
         peak = np.abs(rows).max(axis=1)
-        _refuse(~np.isfinite(peak), start, what, "is not finite (NaN or infinite)")
+        _raise_if(~np.isfinite(peak), start, what, "is not finite (NaN or infinite)")
         if not allow_zero:
-            _refuse(peak == 0, start, what, "is zero and has no direction")
+            _raise_if(peak == 0, start, what, "is zero and has no direction")
         length = _lengths(rows, peak)
         scale = np.where((peak == 0) | (np.abs(length - 1) <= _ALREADY_UNIT), 1.0, length)
         tiny = (scale < 1e-300) | ~np.isfinite(scale)
-        if tiny.any():  # dividing by such a length would overflow: scale by the peak first
+        if tiny.any():  # dividing would overflow: scale by the peak first
             rows[tiny] /= peak[tiny, None]
             scale[tiny] = _lengths(rows[tiny], np.ones(int(tiny.sum())))
         out[start : start + _ROWS] = rows / scale[:, None]
@@ -49,11 +49,11 @@ def unit_rows(
 
 
 def on_grid(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Unit rows rounded to multiples of 2⁻²⁶, about as fine as float32 is.
+    """Round unit rows to multiples of 2⁻²⁶, about the precision of float32.
 
-    A product of two entries is then a multiple of 2⁻⁵², and so is every sum on the way to a cosine,
-    which float64 holds exactly: a cosine has the same bits in any order of sums, so for any shape
-    of a product, any number of threads, and on any machine.
+    A product of two entries is then a multiple of 2⁻⁵², and so is every partial sum of a cosine.
+    Float64 represents these exactly, so a cosine has the same bits in any order of summation: for
+    any matrix shape, any number of threads, and on any machine.
 
     >>> on_grid(np.array([[0.5 + 2.0**-28, 2.0**-26]])).tolist() == [[0.5, 2.0**-26]]
     True
@@ -70,7 +70,7 @@ def _lengths(rows: NDArray[np.float64], peak: NDArray[np.float64]) -> NDArray[np
     return length
 
 
-def _refuse(bad: NDArray[np.bool_], start: int, what: str, why: str) -> None:
+def _raise_if(bad: NDArray[np.bool_], start: int, what: str, why: str) -> None:
     if bad.any():
         raise InvalidInput(
             f"{what}: row {start + int(np.argmax(bad))} {why}. Fix or drop it and try again."

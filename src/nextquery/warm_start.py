@@ -1,7 +1,7 @@
-"""What is learnt from past sessions before the first user comes.
+"""Warm start: learn from past sessions before serving users.
 
-The newest sessions are walked through in order of time, as if they were lived: at every step the
-loop makes the candidates it would have made then, and learns by the rule of `nextquery.outcomes`.
+The newest sessions are replayed in order of time. At every step the loop builds the candidates it
+would have had then, and learns by the rule of `nextquery.outcomes`.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,16 +19,17 @@ from nextquery.select.base import Candidates, refuse_partial
 from nextquery.sessions import Ids, Sessions
 
 WARM_SESSIONS, WARM_EXAMPLES = 1000, 2000
-_BATCH = 256  # steps selected for at once
-_SHOWN = 5  # entries of the slate that a past session is imagined to have seen
-_FULLY = Learning(fails="all", learn_issued=True)  # the log says what came next, whatever was shown
+_BATCH = 256  # steps per scan of the pool
+_SHOWN = 5  # size of the slate that a past session is assumed to have seen
+# The log shows what came next whatever was shown, so every entry above it fails.
+_FULLY = Learning(fails="all", learn_issued=True)
 
 Progress = Callable[[int, int], None]
 Selections = Iterator[Candidates]
 
 
 class PastStep(NamedTuple):
-    """A step of a past session, as a live one would look, and what really came next."""
+    """A step of a past session as if it were live, with the query that came next."""
 
     candidates: Candidates
     context: Context
@@ -37,10 +38,10 @@ class PastStep(NamedTuple):
 
 
 class WarmStart(NamedTuple):
-    """What the past taught.
+    """The result of a warm start.
 
-    `floor` is the share of held-out steps whose next query was no candidate, so that no ranking
-    could have shown it: the regret that is left to the best of policies (None: nothing held out).
+    `floor` is the share of held-out steps whose next query was not a candidate, so no ranking could
+    have shown it: the regret of the best possible policy (None if nothing was held out).
     """
 
     steps: int
@@ -49,7 +50,7 @@ class WarmStart(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Sessions `first` to `held_out` are for the weights, those up to `end` for calibration."""
+    """Sessions `first` to `held_out` train the weights, those up to `end` the calibration."""
 
     first: int
     held_out: int
@@ -57,7 +58,7 @@ class Span(NamedTuple):
 
     @classmethod
     def of(cls, sessions: int, *, newest: int, memory: bool) -> "Span":
-        """The newest sessions; with a memory the first fifth of all is left to fill it.
+        """Take the newest sessions; with a memory, the first fifth of all only fills it.
 
         >>> Span.of(100, newest=1000, memory=True)
         Span(first=20, held_out=84, end=100)
@@ -67,7 +68,7 @@ class Span(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Every query of some sessions that another one follows, by its place in the row."""
+    """Every query of some sessions that has a next query, by its place in the row."""
 
     sessions: Sessions
     places: Ids
@@ -76,7 +77,7 @@ class Steps(NamedTuple):
 
     @classmethod
     def of(cls, sessions: Sessions, begin: int, end: int, arms: int) -> "Steps":
-        """The steps of the sessions from `begin` to `end`, which are in order of time."""
+        """Return the steps of the sessions `begin` to `end`, which are in order of time."""
         owner = np.repeat(np.arange(sessions.size), sessions.lengths)
         last = np.zeros(len(sessions.arms), bool)
         last[sessions.offsets[1:][sessions.lengths > 0] - 1] = True
@@ -86,38 +87,43 @@ class Steps(NamedTuple):
         return cls(sessions, places, owner[places], first_seen)
 
     def batches(self) -> range:
-        """The numbers of the batches that `select` takes."""
+        """Return the batch numbers for `select`."""
         return range(-(-len(self.places) // _BATCH))
 
     def select(
         self, loop: Loop, batch: int, *, seen: bool, rng: np.random.Generator | None = None
     ) -> list[Candidates]:
-        """The selected arms of one batch of steps, in one scan.
+        """Select arms for one batch of steps, in one scan.
 
-        With `seen`, only those that an earlier session asked: the pool as it was then.
+        With `seen`, only arms that an earlier session asked: the pool as it was then.
         """
-        mine = slice(batch * _BATCH, (batch + 1) * _BATCH)
-        now, pool = self.sessions.arms[self.places[mine]], loop.pool
+        chunk = slice(batch * _BATCH, (batch + 1) * _BATCH)
+        now, pool = self.sessions.arms[self.places[chunk]], loop.pool
         hidden = [np.append(loop.catalogue.blocked_arms(), arm).astype(np.int64) for arm in now]
         rows = pool.rows(now)
         if seen:
-            before = self.sessions.offsets[self.owner[mine]].tolist()
+            before = self.sessions.offsets[self.owner[chunk]].tolist()
             pool, unseen = only_seen(pool, self.first_seen, before)
             hidden = [np.union1d(own, new) for own, new in zip(hidden, unseen, strict=True)]
-        many = loop.selector.select_many(pool, rows, hidden, rng)
-        refuse_partial(max((one.missing for one in many), default=0))  # what is learnt is kept
-        return many
+        selected = loop.selector.select_many(pool, rows, hidden, rng)
+        # Models are never updated from partial results.
+        refuse_partial(max((candidates.missing for candidates in selected), default=0))
+        return selected
 
 
 def walk(loop: Loop, steps: Steps, selections: Selections | None = None) -> Iterator[PastStep]:
-    """Every step with its candidates; nothing is learnt here.
+    """Yield every step with its candidates. Nothing is learnt here.
 
-    A policy with a memory sees how often an arm was asked, so that an arm which nobody had asked
-    yet would give the future away: it gets only those that were seen.
+    A policy with a memory has counts of how often each arm was asked, so an arm that was never
+    asked before would leak the future. Such a policy gets only arms already seen.
     """
     seen = loop.policy.needs_memory
     if selections is None:
-        selections = (one for at in steps.batches() for one in steps.select(loop, at, seen=seen))
+        selections = (
+            selected
+            for batch in steps.batches()
+            for selected in steps.select(loop, batch, seen=seen)
+        )
     row, offsets, session, visit = steps.sessions.arms, steps.sessions.offsets, -1, Visit()
     for at, owner in zip(steps.places.tolist(), steps.owner.tolist(), strict=True):
         selected, visit = next(selections), visit if owner == session else Visit()
@@ -137,37 +143,37 @@ def warm_start(
     selections: Selections | None = None,
     progress: Progress | None = None,
 ) -> WarmStart:
-    """Teach a loop's policy what past sessions say, and calibrate its forecasts.
+    """Train a loop's policy on past sessions, and calibrate its forecasts.
 
     Parameters
     ----------
-    loop : its policy learns; its memory, where it has one, holds the same sessions.
-    sessions : in order of time.
-    newest : weights are learnt from so many of them; a fifth of these is kept for calibration.
-    examples : how many examples of feedback all of this may weigh: the fewer, the sooner clicks
-        outweigh it.
-    selections : what was selected for the steps, if that is known already.
-    progress : called with the sessions done and all.
+    loop : the loop whose policy learns; its memory, if any, must contain the same sessions.
+    sessions : the sessions, in order of time.
+    newest : how many of the newest sessions to use; a fifth of them is held out for calibration.
+    examples : the total weight of what is learnt, in examples of feedback. With fewer, clicks
+        outweigh it sooner.
+    selections : the arms selected for the steps, if already known.
+    progress : called with the number of sessions done and the total.
     """
     policy = loop.policy
     span = Span.of(sessions.size, newest=newest, memory=policy.needs_memory)
     arms = loop.pool.rows_in_all
-    count, successes, all_of_them = 0, 0, span.end - span.first
+    count, successes, total = 0, 0, span.end - span.first
     for step in walk(loop, Steps.of(sessions, span.first, span.held_out, arms), selections):
         successes += _learn(policy, step)
         count += 1
         if progress is not None and count % _BATCH == 0:
-            progress(step.session - span.first, all_of_them)
+            progress(step.session - span.first, total)
     policy.discount(examples)
     held_out = Steps.of(sessions, span.held_out, span.end, arms)
     loop.learnt.calibration, floor = calibrated(loop, walk(loop, held_out, selections))
     if progress is not None:
-        progress(all_of_them, all_of_them)
+        progress(total, total)
     return WarmStart(count, successes, floor)
 
 
 def _learn(policy: Policy, step: PastStep) -> bool:
-    """What would have stood above the next query failed; that query succeeded, if it could."""
+    """Learn a step: entries above the next query failed; that query, if a candidate, succeeded."""
     slate = policy.rank(step.candidates, step.context, _SHOWN)
     arms = [choice.arm for choice in slate]
     taught = lesson(arms, typed=step.following, learning=_FULLY)
@@ -175,18 +181,18 @@ def _learn(policy: Policy, step: PastStep) -> bool:
         policy.update(choice, float(reward or 0))
     if not taught.typed:
         return True
-    real = policy.as_choice(step.candidates, step.context, step.following)
-    if real is not None:
-        policy.update(real, 1.0)
-    return real is not None
+    success = policy.as_choice(step.candidates, step.context, step.following)
+    if success is not None:
+        policy.update(success, 1.0)
+    return success is not None
 
 
 def calibrated(loop: Loop, steps: Iterator[PastStep]) -> tuple[Fitted, float | None]:
-    """The map from scores to probabilities that these steps support, and their floor."""
+    """Fit the map from scores to probabilities on these steps. Returns it with their floor."""
     scores, came = [np.empty(0)], [np.empty(0, bool)]
     for step in steps:
         scores.append(loop.expected(step.candidates, step.context))
         came.append(step.candidates.arms == step.following)
-    missed = [not one.any() for one in came[1:]]
+    missed = [not hits.any() for hits in came[1:]]
     floor = float(np.mean(missed)) if missed else None
     return calibration.fit(np.concatenate(scores), np.concatenate(came)), floor

@@ -1,4 +1,4 @@
-"""The folder for unfinished work beside what it will become, for one process at a time."""
+"""A working folder beside the target, locked so that one process at a time uses it."""
 
 import contextlib
 import os
@@ -12,43 +12,43 @@ from nextquery.locks import LOCK, only_writer
 
 
 def work_beside(target: str | os.PathLike[str]) -> Path:
-    """Where the work on `target` stands until it is done, however `target` was written.
+    """Return the working folder of `target`, however the path is spelled.
 
-    Links are followed only where the name itself needs it: on a cluster, machines share a path as
-    it is written, and not what it leads to on one of them.
+    Links are followed only if the path ends in ``..``: on a cluster, machines share a path as
+    written, not what it resolves to on one of them.
 
     >>> work_beside("/nowhere/pool/inner/..").as_posix()
     '/nowhere/.pool.work'
     """
-    whole = Path(target).absolute()
-    if whole.name == "..":
-        whole = whole.resolve()
-    if not whole.name:
-        raise InvalidInput(f"cannot write to {target}, which has no name. Name a folder in it.")
-    return whole.parent / f".{whole.name}.work"
+    full = Path(target).absolute()
+    if full.name == "..":
+        full = full.resolve()
+    if not full.name:
+        raise InvalidInput(f"cannot write to {target}, which has no name. Use a folder inside it.")
+    return full.parent / f".{full.name}.work"
 
 
 @contextlib.contextmanager
 def work_on(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """The working folder, made and held; another process that asks for it is refused.
+    """Create and lock the working folder. Raises if another process holds the lock.
 
-    What is in it stays when the work ends early, and an empty one goes. The lock of a process that
-    was killed is gone with it.
+    If the work stops early, the folder keeps its files; an empty one is removed. The lock is
+    released when the process ends, even if it is killed.
     """
     work = work_beside(target)
     with contextlib.ExitStack() as held:
         try:
             new = make(work)
             held.enter_context(only_writer(work, wait=False))
-        except (BlockingIOError, FileNotFoundError) as error:  # held, or gone at this moment
+        except (BlockingIOError, FileNotFoundError) as error:  # locked, or just removed
             raise StorageError(
-                f"another process writes to {target} now: it holds {work}. Wait for it to end, or "
-                "name another --out."
+                f"another process is writing to {target}: it has locked {work}. Wait for it to "
+                "finish, or use another --out."
             ) from error
         except OSError as error:
             raise StorageError(
-                f"could not make the working folder {work}: {error}. Fix the permissions or free "
-                "space there, or name an --out elsewhere."
+                f"could not create the working folder {work}: {error}. Fix the permissions or free "
+                "space there, or use another --out."
             ) from error
         try:
             yield work
