@@ -126,5 +126,5 @@ class TestEveryEncoder:
     def test_refuses_sessions_of_another_log(self, kind: Any) -> None:
         if kind.name in {"static", "lsa"}:  # these do not read sessions
             return
-        with pytest.raises(InvalidInput, match="name query 7"):
+        with pytest.raises(InvalidInput, match="contain query 7"):
             kind().fit(["cat", "dog"], [[0, 7]])

@@ -18,7 +18,7 @@ def past() -> Sessions:
 
 
 def as_dicts(recalled: Recalled) -> list[dict[int, float]]:
-    """Followers, longer and near by arm, zeros left out."""
+    """Return followers, longer and near by arm, without zeros."""
     arms = recalled.arms.tolist()
     return [
         {arm: weight for arm, weight in zip(arms, row.tolist(), strict=True) if weight}
@@ -29,15 +29,15 @@ def as_dicts(recalled: Recalled) -> list[dict[int, float]]:
 def by_hand(
     sessions: list[list[int]], history: list[int], *, most: int, earlier: int
 ) -> list[dict[int, float]]:
-    """What the newest places of a session's queries say, counted one by one."""
+    """Count followers, longer and near at the newest places of a session's queries."""
     followers, longer, near = Counter[int](), Counter[int](), Counter[int]()
     for number, arm in enumerate(history):
         last = number == len(history) - 1
-        places = [(s, at) for s in sessions for at, one in enumerate(s) if one == arm]
+        places = [(s, at) for s in sessions for at, query in enumerate(s) if query == arm]
         for session, at in places[::-1][: most if last else earlier]:
-            for other, one in enumerate(session):
+            for other, query in enumerate(session):
                 if other != at and abs(other - at) <= 5:
-                    near[one] += 1 / abs(other - at)  # type: ignore[assignment]
+                    near[query] += 1 / abs(other - at)  # type: ignore[assignment]
             if last and at + 1 < len(session):
                 followers[session[at + 1]] += 1
                 if at and len(history) > 1 and session[at - 1] == history[-2]:
@@ -57,10 +57,10 @@ def test_support(past: Sessions) -> None:
 def test_recall_is_counting(past: Sessions, history: list[int], limits: dict[str, int]) -> None:
     memory, before = SessionMemory(past), int(past.offsets[40])
     found = as_dicts(Recalled.of([memory.mentions(history, before, **limits)]))
-    wanted = by_hand([s.tolist() for s in past.lists()[:40]], history, **limits)
-    assert [row.keys() for row in found] == [row.keys() for row in wanted]
-    for mine, counted in zip(found, wanted, strict=True):
-        assert mine == pytest.approx(counted)
+    expected = by_hand([s.tolist() for s in past.lists()[:40]], history, **limits)
+    assert [row.keys() for row in found] == [row.keys() for row in expected]
+    for row, expected_row in zip(found, expected, strict=True):
+        assert row == pytest.approx(expected_row)
 
 
 def test_every_pair_that_followed_is_found(past: Sessions) -> None:
@@ -72,7 +72,7 @@ def test_every_pair_that_followed_is_found(past: Sessions) -> None:
 
 
 def test_live_memory_counts_as_the_past_does(rng: np.random.Generator) -> None:
-    """The same sessions, lived through or read from a log, are remembered the same."""
+    """The same sessions give the same memory, live or read from a log."""
     sessions = [rng.permutation(12)[: int(rng.integers(1, 9))].tolist() for _ in range(40)]
     live, past = LiveMemory(), SessionMemory(Sessions.of(sessions))
     for session in sessions:
@@ -80,10 +80,10 @@ def test_live_memory_counts_as_the_past_does(rng: np.random.Generator) -> None:
             live.add(arm, session[:at])
     assert np.array_equal(live.support(np.arange(14)), past.support(np.arange(14), len(past)))
     for history in ([3], [1, 2], [4, 5, 6]):
-        lived = Recalled.of([live.mentions(history, **ALL)])
-        read = Recalled.of([past.mentions(history, len(past), **ALL)])
-        for mine, theirs in zip(lived, read, strict=True):
-            np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+        from_live = Recalled.of([live.mentions(history, **ALL)])
+        from_past = Recalled.of([past.mentions(history, len(past), **ALL)])
+        for actual, expected in zip(from_live, from_past, strict=True):
+            np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
 def test_live_memory_forgets_its_oldest_rows() -> None:
@@ -93,8 +93,8 @@ def test_live_memory_forgets_its_oldest_rows() -> None:
         whole.add(arm, [arm - 1] if arm else [])
 
     def near(memory: LiveMemory, arm: int) -> list[int]:
-        found: list[int] = memory.mentions([arm], most=9, earlier=9).near.tolist()
-        return found
+        arms: list[int] = memory.mentions([arm], most=9, earlier=9).near.tolist()
+        return arms
 
     assert near(small, 3) == []
     assert near(small, 17) == near(whole, 17) != []

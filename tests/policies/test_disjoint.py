@@ -52,7 +52,7 @@ REWARDS = st.none() | st.sampled_from([0.0, 0.1, 0.2, 1.0])
 def test_rows_that_grow_are_a_table(
     plays: list[tuple[int, float | None, float | None]], stop: int
 ) -> None:
-    """However far the arms reach, and through a state and back."""
+    """For arms of any size, and after saving and restoring the state."""
     model, table = DisjointRidge(1.0), dict[int, tuple[int, float]]()
     for i, (arm, old, new) in enumerate(plays):
         model.replace(arm, old, new)

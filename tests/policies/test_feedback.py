@@ -1,4 +1,4 @@
-"""FeedbackUCB against the formula, and in a world where failures tell where not to look."""
+"""FeedbackUCB against the formula, and in a world where failures are informative."""
 
 import numpy as np
 import pytest
@@ -12,27 +12,27 @@ def test_the_order_of_cold_arms_is_the_ridge_solution(pool: nq.ArmPool) -> None:
     candidates = nq.MaxUtility(k=20).select(pool, vector, exclude=[0])
     policy, context = nq.FeedbackUCB(feedback=2.0), nq.Context(vector)
     X, s = candidates.vectors.astype(np.float64), candidates.similarities
-    left = list(range(20))
+    remaining = list(range(20))
     A, b = 2.0 * np.eye(8), np.zeros(8)
     for _ in range(12):
         expected = s + X @ np.linalg.solve(A, b)
-        best = max(left, key=lambda j: expected[j])
+        best = max(remaining, key=lambda j: expected[j])
         choice = policy.choose(candidates, context)
         assert choice is not None
         assert choice.arm == candidates.arms[best]
         policy.update(choice, 0.0)
-        left.remove(best)
+        remaining.remove(best)
         A += np.outer(X[best], X[best])
         b += X[best] * (0.0 - s[best])
 
 
 def test_a_crowd_of_failures_is_left_sooner() -> None:
-    """Nine near-copies lie nearer than the wanted arm: similarity goes through all of them."""
+    """Nine near-copies are nearer than the target: similarity alone tries all of them first."""
     angle = np.linspace(0.30, 0.32, 9)
     crowd = np.column_stack([np.cos(angle), np.sin(angle), 0 * angle])
-    wanted = [[np.cos(0.4), 0.0, np.sin(0.4)]]
+    target = [[np.cos(0.4), 0.0, np.sin(0.4)]]
     names = [f"q{i}" for i in range(10)]
-    pool = nq.ArmPool.from_vectors(names, np.concatenate([crowd, wanted]))
+    pool = nq.ArmPool.from_vectors(names, np.concatenate([crowd, target]))
 
     def trials(policy: nq.Policy) -> int:
         candidates = nq.MaxUtility(k=10).select(pool, [1, 0, 0])

@@ -1,4 +1,4 @@
-"""LinTS: its posterior is the Gaussian it should be."""
+"""LinTS: its draws follow the Gaussian posterior."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_means_are_the_ridge_solution(pool: nq.ArmPool) -> None:
 
 
 def test_draws_follow_the_posterior() -> None:
-    """Of two arms with independent Gaussian beliefs, the chance that one wins is known."""
+    """For two arms with independent Gaussian posteriors, the probability of a win is known."""
     pool = nq.ArmPool.from_vectors(["a", "b"], [[1, 0], [0, 1]])
     candidates = nq.MaxUtility(2).select(pool, [1, 1])
     context, policy = nq.Context(np.ones(2)), nq.LinTS(v=0.5, features="arm", draws=40_000)
@@ -36,14 +36,14 @@ def test_draws_follow_the_posterior() -> None:
             choice = policy.as_choice(candidates, context, arm)
             assert choice is not None
             policy.update(choice, reward)
-    # beliefs: N(2/4, 0.25/4) and N(0.5/2, 0.25/2)
+    # posteriors: N(2/4, 0.25/4) and N(0.5/2, 0.25/2)
     from scipy.stats import norm
 
     wins = norm.cdf((0.5 - 0.25) / np.sqrt(0.25 / 4 + 0.25 / 2))
     choice = policy.choose(candidates, context)
     assert choice is not None
-    said = choice.propensity if choice.arm == 0 else 1 - choice.propensity
-    assert said == pytest.approx(wins, abs=0.01)
+    propensity = choice.propensity if choice.arm == 0 else 1 - choice.propensity
+    assert propensity == pytest.approx(wins, abs=0.01)
     assert choice.propensity_estimated
 
 

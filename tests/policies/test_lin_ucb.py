@@ -1,4 +1,4 @@
-"""LinUCB: scores by definition, ties by rule, and what it can and cannot learn."""
+"""LinUCB: scores by definition, tie-breaking, and what it can and cannot learn."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from nextquery.vectors import unit_rows
 from tests.policies.worlds import TopicWorld
 
 
-def some(pool: nq.ArmPool, k: int = 12) -> tuple[nq.Candidates, nq.Context]:
+def candidates_of(pool: nq.ArmPool, k: int = 12) -> tuple[nq.Candidates, nq.Context]:
     return (
         nq.MaxUtility(k).select(pool, pool.vectors[0], exclude=[0]),
         nq.Context(pool.vectors[0]),
@@ -22,7 +22,7 @@ def some(pool: nq.ArmPool, k: int = 12) -> tuple[nq.Candidates, nq.Context]:
 
 @pytest.mark.parametrize("features", ["arm", "interaction"])
 def test_scores_are_the_definition(pool: nq.ArmPool, features: str) -> None:
-    candidates, context = some(pool)
+    candidates, context = candidates_of(pool)
     policy = nq.LinUCB(alpha=0.4, ridge=0.5, features=features, prior=None)
     A, b = 0.5 * np.eye(8), np.zeros(8)
     rng = np.random.default_rng(0)
@@ -52,7 +52,7 @@ def test_scores_are_the_definition(pool: nq.ArmPool, features: str) -> None:
 def test_bounds_change_nothing(
     seed: int, features: str, alpha: float, m: int, exploration: float
 ) -> None:
-    """The same slate, to the rounding of a score, as when every candidate is scored."""
+    """The slate is the same as when every candidate is scored, up to rounding of scores."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 120))
     vectors = unit_rows(rng.normal(size=(n, 5)) + rng.normal(size=5))
@@ -83,8 +83,8 @@ class ScoresAll(nq.LinUCB):
 
 
 def test_few_widths_are_computed() -> None:
-    """At first a bound is the width itself; and it stays near where candidates share a direction
-    that has been learnt, though no reward tells them apart."""
+    """At first a bound equals the width. It stays tight if candidates share a learnt direction,
+    even if no reward distinguishes them."""
     rng = np.random.default_rng(0)
     anchor = unit_rows(rng.normal(size=(1, 64)))[0]
     rows, flat = unit_rows(rng.normal(size=(1000, 64)) / 8 + anchor), np.full(1000, 1e-3)
@@ -100,7 +100,7 @@ def test_few_widths_are_computed() -> None:
 
 
 def test_prior_none_tries_cold_arms_in_random_order(pool: nq.ArmPool) -> None:
-    candidates, context = some(pool)
+    candidates, context = candidates_of(pool)
     orders = set()
     for seed in range(20):
         policy, rng = nq.LinUCB(model="disjoint", prior=None), np.random.default_rng(seed)
@@ -117,7 +117,7 @@ def test_prior_none_tries_cold_arms_in_random_order(pool: nq.ArmPool) -> None:
 
 
 def test_prior_preference_tries_cold_arms_in_order_of_preference(pool: nq.ArmPool) -> None:
-    candidates, context = some(pool)
+    candidates, context = candidates_of(pool)
     shuffled = candidates.take(np.random.default_rng(0).permutation(12))
     policy, order = nq.LinUCB(model="disjoint"), []
     for _ in range(12):
@@ -130,7 +130,7 @@ def test_prior_preference_tries_cold_arms_in_order_of_preference(pool: nq.ArmPoo
 
 
 def test_scores_within_a_billionth_are_ties(pool: nq.ArmPool) -> None:
-    candidates, context = some(pool, k=2)
+    candidates, context = candidates_of(pool, k=2)
     for gap, tie in ((1e-10, True), (1e-8, False)):
         policy = nq.LinUCB(model="disjoint", prior=None)
         second = policy.as_choice(candidates, context, int(candidates.arms[1]))
@@ -145,13 +145,13 @@ def test_scores_within_a_billionth_are_ties(pool: nq.ArmPool) -> None:
 
 
 def test_disjoint_counts_the_length_of_a_vector_as_exactly_one(pool: nq.ArmPool) -> None:
-    candidates, context = some(pool)
+    candidates, context = candidates_of(pool)
     scores = [choice.score for choice in nq.LinUCB(model="disjoint").rank(candidates, context, 12)]
     assert set(scores) == {0.3}
 
 
 def test_a_slate_is_in_order_of_score(pool: nq.ArmPool) -> None:
-    candidates, context = some(pool)
+    candidates, context = candidates_of(pool)
     policy = nq.LinUCB()
     choice = policy.choose(candidates, context)
     assert choice is not None
@@ -161,7 +161,7 @@ def test_a_slate_is_in_order_of_score(pool: nq.ArmPool) -> None:
 
 
 def test_coefficients_of_a_linear_world_are_recovered(rng: np.random.Generator) -> None:
-    """Clicks come with probability θᵀx: after 5,000 rounds the model has found θ."""
+    """Rewards have mean θᵀx: after 5,000 rounds the model has found θ."""
     theta = np.array([0.5, 0.3, -0.2, 0.1])
     pool = nq.ArmPool.from_vectors([f"q{i}" for i in range(60)], rng.normal(size=(60, 4)))
     policy = nq.LinUCB(alpha=1.0, features="arm")
@@ -184,7 +184,7 @@ def test_interaction_features_learn_transitions_and_arm_features_cannot() -> Non
 
 
 def test_memory_is_the_played_arms_only() -> None:
-    """A disjoint policy that has seen a million different arms keeps a few of them."""
+    """A disjoint policy that was offered 100,000 different arms stores only the 100 it played."""
     policy = nq.LinUCB(model="disjoint")
     vectors = unit_rows(np.random.default_rng(0).normal(size=(1000, 4)))
     for start in range(0, 100_000, 1000):

@@ -1,4 +1,4 @@
-"""The registry: one name is one algorithm, and a new line in it is known everywhere at once."""
+"""The registry: a name is one algorithm, and a new line makes it known everywhere."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from tests.service.worlds import TEXTS, caught_up, options, small_pool
 
 
 class Clicks(nq.Policy):
-    """The candidate with most clicks so far; the first of them when there are none."""
+    """Choose the candidate with the most clicks so far, or the first if there are none."""
 
     def __init__(self, step: float = 1.0, *, seed: int = 0) -> None:
         super().__init__(seed=seed)
@@ -51,7 +51,7 @@ class Clicks(nq.Policy):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(POLICIES, "clicks", Clicks)  # the one line
+    monkeypatch.setitem(POLICIES, "clicks", Clicks)  # the new line in the registry
 
 
 def test_the_library_knows_it() -> None:
@@ -87,11 +87,11 @@ def test_the_service_serves_it(tmp_path: Path) -> None:
             clicked = decision.recommendations[2].arm_id
             for _ in range(3):
                 decision = engine.recommend(session_id="b", query=TEXTS[0], m=5)
-                if clicked in [one.arm_id for one in decision.recommendations]:
+                if clicked in [entry.arm_id for entry in decision.recommendations]:
                     engine.feedback(decision_id=decision.decision_id, accepted=clicked)
                 caught_up(engine)
             assert decision.policy == "clicks"
-        with Engine.start(pool, store, options(policy="clicks")) as engine:  # it goes on
+        with Engine.start(pool, store, options(policy="clicks")) as engine:  # resume
             policy = engine.learner.state.learnt.policy
             assert isinstance(policy, Clicks)
             assert policy.clicks[clicked] >= 1.0
@@ -103,10 +103,10 @@ def test_the_service_serves_it(tmp_path: Path) -> None:
 
 def test_a_name_is_one_algorithm_with_its_own_parameters() -> None:
     for name in POLICIES:
-        one, other = policy_named(name), policy_named(name)
-        assert one is not other
-        assert repr(one) == repr(other)
-        assert repr(policy_named(joined(*split(name)))) == repr(one)
+        first, second = policy_named(name), policy_named(name)
+        assert first is not second
+        assert repr(first) == repr(second)
+        assert repr(policy_named(joined(*split(name)))) == repr(first)
     described = [repr(policy_named(name)) for name in POLICIES]
     assert len(set(described)) == len(described)
     assert {kind().k is None for kind in SELECTIONS.values()} == {True, False}
@@ -125,9 +125,9 @@ def test_unknown_names_are_answered_with_the_known_ones() -> None:
 def test_help_and_documentation_name_every_selection_and_policy() -> None:
     root = Path(__file__).parents[2]
     source = (root / "src" / "nextquery" / "cli" / "replay.py").read_text()
-    helped = re.sub(r'"\s+"', "", source)  # the pieces of a text put together
+    help_text = re.sub(r'"\s+"', "", source)  # join adjacent string literals
     documented = (root / "docs" / "replay.md").read_text()
     for name in [*POLICIES, *SELECTIONS, *RIVALS]:
         if name != "clicks":
-            assert re.search(rf"\b{name}[ ,;.]", helped), name
+            assert re.search(rf"\b{name}[ ,;.]", help_text), name
             assert f"`{name}`" in documented, name

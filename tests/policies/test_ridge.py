@@ -68,7 +68,7 @@ def test_a_direction_taken_back_wholly_is_refreshed(rng: np.random.Generator) ->
 
 
 def test_widths_stay_below_their_bound(rng: np.random.Generator) -> None:
-    """Through refreshes, what is taken back, and a state and back."""
+    """Through refreshes, removed examples, and a saved and restored state."""
     model, probe = Ridge(0.5), rng.normal(size=(30, 6))
     learnt = list[NDArray[Any]]()
     tightest = np.inf
@@ -81,12 +81,12 @@ def test_widths_stay_below_their_bound(rng: np.random.Generator) -> None:
         if i % 100 == 50:
             again = Ridge(0.5)
             again.restore(model.state())
-            assert again.largest <= model.largest * (1 + 1e-9)  # fresh, so never looser
+            assert again.largest <= model.largest * (1 + 1e-9)  # recomputed, so never looser
             model = again
         bounds = np.sqrt(model.largest * np.vecdot(probe, probe))
         assert (model.widths(probe) <= bounds).all()
         tightest = min(tightest, float((bounds / model.widths(probe)).max()))
-    assert tightest < 2  # for a while after a refresh the bound is near
+    assert tightest < 2  # right after a refresh the bound is tight
 
 
 def test_a_state_in_any_memory_order_learns_on(rng: np.random.Generator) -> None:
@@ -110,7 +110,7 @@ def test_the_dimension_is_kept() -> None:
 
 
 def learnt(seed: int, *, examples: int = 600, d: int = 8) -> Ridge:
-    """A model that knows some directions well and others hardly."""
+    """Return a model that has learnt some directions well and others hardly at all."""
     rng, model = np.random.default_rng(seed), Ridge(1.0)
     for row in rng.normal(size=(examples, d)) * np.geomspace(0.05, 3.0, d):
         model.learn(row, float(rng.random()))
@@ -119,7 +119,7 @@ def learnt(seed: int, *, examples: int = 600, d: int = 8) -> Ridge:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_discounted_model_still_finds_the_best(seed: int) -> None:
-    """The bound that `leading` prunes with must follow the inverse that was made larger."""
+    """The bound that `leading` prunes with must grow with the inverse."""
     model = learnt(seed)
     probe = np.random.default_rng(seed + 100).normal(size=(300, 8))
     A = np.eye(8) + (model.A - np.eye(8)) * 20 / model.updates
@@ -147,7 +147,7 @@ def test_a_discount_counts_once_and_never_adds() -> None:
 
 
 def test_a_state_with_a_wrong_bound_is_healed() -> None:
-    """Stores written before the bound followed the discount hold one that is too small."""
+    """Stores written before discounts updated the bound contain one that is too small."""
     model = learnt(3)
     model.discount(20)
     again = Ridge(1.0)

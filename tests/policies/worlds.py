@@ -1,4 +1,4 @@
-"""Toy worlds whose answer is evident at sight."""
+"""Toy worlds with an obvious answer."""
 
 import numpy as np
 
@@ -6,26 +6,26 @@ import nextquery as nq
 
 
 class TopicWorld:
-    """The next topic depends on the current one: after topic i people want topic i+1.
+    """The next topic depends on the current one: after topic i, users want topic i XOR 1.
 
-    Topics are the rows of an orthogonal matrix of ±1, all equally far from each other, so
-    similarity says nothing: only what was learnt of the transitions helps.
+    Topics are the rows of an orthogonal matrix of ±1, all equally far from each other. Similarity
+    is therefore useless: only learnt transitions help.
     """
 
     def __init__(self, topics: int = 8) -> None:
         hadamard = np.array([[1.0]])
         while len(hadamard) < topics:
             hadamard = np.block([[hadamard, hadamard], [hadamard, -hadamard]])
-        # topic i is row i of the character table: the product of two rows is a third one
+        # Topic i is row i of the character table: the product of two rows is a third row.
         self.topics = topics
         self.pool = nq.ArmPool.from_vectors([f"topic {i}" for i in range(topics)], hadamard)
 
     def wanted(self, topic: int) -> int:
-        """The next topic: the one that differs in the lowest bit."""
+        """Return the next topic: the one that differs in the lowest bit."""
         return topic ^ 1
 
     def play(self, policy: nq.Policy, rounds: int, seed: int = 0) -> float:
-        """The share of the last half of the rounds in which the policy recommended the wanted."""
+        """Return the share of hits in the second half of the rounds."""
         rng = np.random.default_rng(seed)
         selector = nq.RandomSelection(self.topics)
         hits = []

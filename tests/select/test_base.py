@@ -15,7 +15,7 @@ def test_candidates_of_plain_lists() -> None:
 
 
 def test_candidates_must_be_equally_many() -> None:
-    with pytest.raises(InvalidInput, match="equally many"):
+    with pytest.raises(InvalidInput, match="the same number of arms"):
         nq.Candidates([3], [[1, 0], [0, 1]], [0.5], [0.7])  # type: ignore[arg-type]
 
 

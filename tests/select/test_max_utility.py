@@ -20,7 +20,7 @@ def random_pool(seed: int, n: int = 30, d: int = 5) -> nq.ArmPool:
 
 
 def whole(pool: nq.ArmPool, anchor: Any, exclude: list[int]) -> tuple[Any, Any]:
-    """Every arm that may be selected, with its similarity, in order of id."""
+    """Return every arm that may be selected, with its similarity, in order of id."""
     arms = pool.live(np.arange(pool.count(exclude)), exclude)
     return arms, pool.score(arms, anchor)
 

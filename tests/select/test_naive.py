@@ -32,7 +32,7 @@ def test_threshold_is_all_arms_preferred_enough(
     pool = nq.ArmPool.from_vectors([f"q{i}" for i in range(25)], rng.normal(size=(25, 4)))
     anchor = rng.normal(size=4)
     p = preferences(pool, anchor, epsilon, reading)
-    clear = np.abs(p - times / 25) > 1e-6 * p.max()  # the sums are float32's
+    clear = np.abs(p - times / 25) > 1e-6 * p.max()  # the sums are float32
     found = nq.PreferenceThreshold(times, epsilon=epsilon, reading=reading).select(pool, anchor)
     chosen = np.isin(np.arange(25), found.arms)
     assert (chosen[clear] == (p >= times / 25)[clear]).all()
@@ -46,7 +46,7 @@ def test_threshold_when_nothing_is_similar() -> None:
 
 @pytest.mark.parametrize("reading", READINGS)
 def test_sample_follows_the_preferences(reading: str) -> None:
-    """First draws of 4,000 samples against P: a chi-square that a wrong weight would fail."""
+    """Chi-square test of 4,000 first draws against P: a wrong weight would fail it."""
     rng = np.random.default_rng(2)
     pool = nq.ArmPool.from_vectors([f"q{i}" for i in range(12)], rng.normal(size=(12, 4)) + 0.3)
     anchor = np.array([1.0, 1, 0, 0])
@@ -63,7 +63,7 @@ def test_sample_follows_the_preferences(reading: str) -> None:
 
 @given(st.integers(0, 200), st.sampled_from(READINGS), st.integers(1, 30))
 def test_sample_is_the_race_on_exact_preferences(seed: int, reading: str, k: int) -> None:
-    """Judging by float32 first changes nothing: the same draws give the same arms."""
+    """Filtering by float32 first changes nothing: the same draws give the same arms."""
     rng = np.random.default_rng(seed)
     pool = nq.ArmPool.from_vectors([f"q{i}" for i in range(25)], rng.normal(size=(25, 4)))
     anchor = rng.normal(size=4)
@@ -97,7 +97,7 @@ def test_parts_find_the_sample_of_the_whole(
     exclude: set[int],
     keep: set[int],
 ) -> None:
-    """The parts tell alone who may be early: few of them, and the sample stays the same."""
+    """Each part returns few possible winners, and the sample does not depend on the parts."""
     rng = np.random.default_rng(seed)
     pool = InParts.from_vectors([f"q{i}" for i in range(25)], rng.normal(size=(25, 4)))
     pool.remove(removed)
@@ -107,15 +107,15 @@ def test_parts_find_the_sample_of_the_whole(
         draw = np.random.default_rng(seed)
         kept = keep - removed - exclude
         sets.append(selector.select(pool, anchor, exclude, draw, keep=kept).arms.tolist())
-        assert pool.told <= (len(pool.bounds) - 1) * (k + 2)
+        assert pool.returned <= (len(pool.bounds) - 1) * (k + 2)
     assert sets[0] == sets[1]
 
 
 class InParts(nq.ArmPool):
-    """A pool that is asked part by part."""
+    """A pool that runs tasks part by part."""
 
     bounds: Any
-    told = 0
+    returned = 0
 
     def on_parts(self, task: Any, *args: Any) -> tuple[list[Any], int]:
         answers = []
@@ -123,5 +123,5 @@ class InParts(nq.ArmPool):
             inside = self.removed[(self.removed >= first) & (self.removed < last)]
             part = Part(Rows(np.array(self.vectors[first:last])), first, inside - first)
             answers.append(task(part, *args))
-        self.told = sum(len(race.arms) for part in answers for race in part)
+        self.returned = sum(len(race.arms) for part in answers for race in part)
         return answers, 0

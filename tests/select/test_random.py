@@ -10,8 +10,8 @@ def test_every_arm_is_equally_likely_and_hidden_ones_never_come() -> None:
     pool.remove([3])
     selector = nq.RandomSelection(2)
     rng = np.random.default_rng(1)
-    many = selector.select_many(pool, np.ones((4000, 3)), [[7]] * 4000, rng)
-    counts = np.bincount(np.concatenate([c.arms for c in many]), minlength=10)
+    draws = selector.select_many(pool, np.ones((4000, 3)), [[7]] * 4000, rng)
+    counts = np.bincount(np.concatenate([c.arms for c in draws]), minlength=10)
     assert counts[[3, 7]].tolist() == [0, 0]
     live = np.delete(counts, [3, 7])
     assert live.sum() == 8000

@@ -52,8 +52,8 @@ def test_params_make_an_equal_schedule(schedule: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Bump(), "give alpha or peak"),
-        (lambda: Bump(2, peak=3), "give alpha or peak"),
+        (lambda: Bump(), "pass either alpha or peak"),
+        (lambda: Bump(2, peak=3), "pass either alpha or peak"),
         (lambda: Bump(0.5), "alpha must be a number of at least 1"),
         (lambda: Bump(2)(0), "trial must be a whole number of at least 1"),
         (lambda: Power(0), "beta must be a number above 0"),

@@ -40,7 +40,7 @@ def test_every_rule(store: Store, start: Start) -> None:
     assert log() == [([], [0]), ([0], [0, 0, 1])]
     assert say(arms[2]) == "repeated"
     assert say(None) == "ignored"
-    with pytest.raises(Conflict, match="accepted in this decision already"):
+    with pytest.raises(Conflict, match="already accepted in this decision"):
         say(arms[0])
     assert len(log()) == 2
     stored = store.decision(decision.decision_id)

@@ -1,4 +1,4 @@
-"""Memory of sessions: who followed whom, and how often, in the log and since."""
+"""Memory of sessions: which query followed which, and how often, in the log and since."""
 
 from nextquery.memory.candidates import with_memory, without
 from nextquery.memory.features import FEATURES, memory_features

@@ -1,4 +1,4 @@
-"""What may be recommended in a session: the selected arms and those that the memory recalls."""
+"""The candidates of a session: the selected arms and those that the memory recalls."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -12,11 +12,11 @@ from nextquery.memory.memory import Memory
 from nextquery.select import Candidates
 from nextquery.sessions import Ids
 
-FROM_MEMORY = 100  # arms that the memory may add to the selected ones
+FROM_MEMORY = 100  # the most arms that the memory adds to the selected ones
 
 
 def without(candidates: Candidates, hidden: Iterable[int]) -> Candidates:
-    """The candidates less the hidden arms."""
+    """Return the candidates without the hidden arms."""
     return candidates.take(~np.isin(candidates.arms, _row(hidden)))
 
 
@@ -32,19 +32,19 @@ def with_memory(
     before: int | None = None,
     only: int | None = None,
 ) -> Candidates:
-    """The selected arms and the recalled ones, less the hidden, with what the memory says of each.
+    """Return the selected and recalled arms without the hidden ones, with memory features.
 
-    They keep their order: the selected by preference, then the recalled by weight. `history` is
-    the session's arms, the query `running` last; these are never candidates. `before` is a place
-    in the past to look from (see `Memory.recall`). `only` asks for one arm's row, whether it would
-    be a candidate or not.
+    They keep their order: the selected arms by preference, then the recalled ones by weight.
+    `history` contains the session's arms, with the query `running` last; these are never
+    candidates. `before` is a position in the past sessions (see `Memory.recall`). `only` is an arm
+    to include even if it would not be a candidate.
     """
     recalled = memory.recall(history, running=running, before=before)
-    away = _row([*hidden, *history])
+    excluded = _row([*hidden, *history])
     suggested = recalled.suggested()
-    fresh = suggested[~np.isin(suggested, np.concatenate([selected.arms, away]))]
+    fresh = suggested[~np.isin(suggested, np.concatenate([selected.arms, excluded]))]
     fresh = pool.alive(fresh)[:FROM_MEMORY]
-    kept = without(selected, away)
+    kept = without(selected, excluded)
     if only is not None and only not in kept.arms and only not in fresh:
         fresh = np.append(fresh, only)
     arms = np.concatenate([kept.arms, fresh])

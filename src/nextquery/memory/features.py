@@ -1,4 +1,4 @@
-"""The eight numbers that a small linear model sees of a candidate."""
+"""The eight features of a candidate for a small linear model."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ FEATURES = (
 def memory_features(
     arms: Ids, similarities: Floats, recalled: Recalled, support: Ids
 ) -> NDArray[np.float32]:
-    """One row per arm, in the order of `FEATURES`: how similar, how usual next, how well tried.
+    """Return one row of `FEATURES` per arm: how similar, how usual next, how often asked.
 
     >>> three, none = np.array([3.0, 1.0]), np.zeros(2)
     >>> recalled = Recalled(np.array([7, 9]), three, none, np.array([2.0, 0.0]))

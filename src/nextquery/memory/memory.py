@@ -1,4 +1,4 @@
-"""One memory of all sessions: those of the log, and those that were lived through since."""
+"""One memory of all sessions: those of the log, and the live ones since."""
 
 from collections.abc import Sequence
 
@@ -8,19 +8,19 @@ from nextquery.memory.past import SessionMemory
 from nextquery.memory.recalled import Recalled
 from nextquery.sessions import AnySessions, Ids, Sessions
 
-SESSIONS = 200_000  # past sessions that are kept, the newest
-_QUERIES = 8  # newest queries of a session that are looked up
-_PLACES = 300  # newest places of the last query that are looked at: head queries have very many
+SESSIONS = 200_000  # newest past sessions to keep
+_QUERIES = 8  # newest queries of a session to look up
+_PLACES = 300  # newest places of the last query to use: head queries have very many
 _EARLIER = 50  # newest places of each query before it
 
 
 class Memory:
-    """What earlier sessions tell about the next query.
+    """Memory of earlier sessions, to find likely next queries.
 
     Parameters
     ----------
-    sessions : of the log, `Sessions` or lists of arm ids; None for none.
-    live : what was added since, if a memory is to go on.
+    sessions : the sessions of the log, as `Sessions` or lists of arm ids; None for none.
+    live : live sessions to continue from, if any.
 
     >>> memory = Memory(Sessions.of([[1, 2], [1, 3]]))
     >>> memory.add(3, history=[1])
@@ -36,35 +36,35 @@ class Memory:
 
     @classmethod
     def of_pool(cls, pool: ArmPool, sessions: int = SESSIONS) -> "Memory":
-        """The newest sessions of the log that a pool was made from; none, if it was not."""
+        """Create a memory of the newest sessions of the pool's log; empty if it has none."""
         return cls(None if pool.origin is None else pool.origin.sessions.newest(sessions))
 
     def recall(
         self, history: Sequence[int], *, running: bool = True, before: int | None = None
     ) -> Recalled:
-        """What is known for a session.
+        """Recall arms for a session.
 
         Parameters
         ----------
-        history : the session's arms, the newest last.
-        running : whether the last of them is the query now running. It is not while a query runs
-            that is no arm: then nothing can have followed it.
-        before : a position in the past sessions, to look from there: nothing later counts, and
-            nothing live. By default everything is known.
+        history : the session's arms, newest last.
+        running : whether the last of them is the current query. Pass False if the current query
+            is not an arm, since nothing can have followed it.
+        before : a position in the past sessions: ignore everything later, and live sessions. By
+            default everything counts.
         """
         newest = list(history)[-_QUERIES:]
         end = len(self.past) if before is None else before
-        found = [self.past.mentions(newest, end, most=_PLACES, earlier=_EARLIER)]
+        mentions = [self.past.mentions(newest, end, most=_PLACES, earlier=_EARLIER)]
         if before is None:
-            found.append(self.live.mentions(newest, most=_PLACES, earlier=_EARLIER))
-        return Recalled.of(found, running=running)
+            mentions.append(self.live.mentions(newest, most=_PLACES, earlier=_EARLIER))
+        return Recalled.of(mentions, running=running)
 
     def support(self, arms: Ids, *, before: int | None = None) -> Ids:
-        """How often each arm was asked."""
+        """Return how often each arm was asked."""
         if before is not None:
             return self.past.support(arms, before)
         return self.past.support(arms, len(self.past)) + self.live.support(arms)
 
     def add(self, arm: int, history: Sequence[int]) -> None:
-        """An arm was asked; `history` holds the session's earlier arms, the newest last."""
+        """Record that an arm was asked; `history` has the session's earlier arms, newest last."""
         self.live.add(arm, history)

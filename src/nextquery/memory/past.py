@@ -1,8 +1,8 @@
-"""The sessions of a log as a memory: who followed whom, who stood near whom, how often each came.
+"""The sessions of a log as a memory: what followed what, what was near what, and how often.
 
-The log itself is the memory. Sessions lie in order of time in one long row; every arm knows its
-places in that row, in order. "Known so far" is then only a position: places before it count. So
-nothing is stored twice, and the past can be walked through without knowing its future.
+The log itself is the memory. Sessions lie in order of time in one long row, with an index of every
+arm's places in it. "Known so far" is then just a position: only places before it count. So nothing
+is stored twice, and the past can be replayed without leaking its future.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ import numpy as np
 from nextquery.memory.recalled import Mentions
 from nextquery.sessions import Ids, Sessions
 
-NEAR = 5  # how far apart two queries of a session may stand and still count as together
+NEAR = 5  # the largest distance at which two queries of a session count as near
 _STEPS = np.array([step for step in range(-NEAR, NEAR + 1) if step])
 _WEIGHTS = 1.0 / np.abs(_STEPS)
 
 
 class SessionMemory:
-    """A searchable past.
+    """Searchable past sessions.
 
     >>> past = Sessions(np.array([7, 8, 9, 7, 8]), np.array([0, 3, 5]))
     >>> memory = SessionMemory(past)
@@ -30,7 +30,7 @@ class SessionMemory:
 
     def __init__(self, sessions: Sessions) -> None:
         self.sessions = sessions
-        self.arms = int(sessions.arms.max(initial=-1)) + 1  # larger ids never came
+        self.arms = int(sessions.arms.max(initial=-1)) + 1  # larger ids do not occur
         self._row = np.asarray(sessions.arms)
         self._places = np.argsort(self._row, kind="stable")
         self._starts = np.searchsorted(self._row[self._places], np.arange(self.arms + 1))
@@ -40,19 +40,19 @@ class SessionMemory:
         self._end = np.repeat(sessions.offsets[1:], sessions.lengths)
 
     def __len__(self) -> int:
-        """How many queries it holds: the position before which all of it is known."""
+        """Return the number of queries, which is also the position after all of them."""
         return len(self._row)
 
     def places(self, arm: int, before: int, most: int) -> Ids:
-        """Where an arm stands in the row, before a position: the newest `most` places."""
+        """Return the newest `most` places of an arm in the row, before a position."""
         if arm >= self.arms:
             return np.empty(0, np.int64)
-        mine = self._places[self._starts[arm] : self._starts[arm + 1]]
-        end = int(np.searchsorted(mine, before))
-        return mine[max(0, end - most) : end]
+        places = self._places[self._starts[arm] : self._starts[arm + 1]]
+        end = int(np.searchsorted(places, before))
+        return places[max(0, end - most) : end]
 
     def support(self, arms: Ids, before: int) -> Ids:
-        """How often each arm was asked before a position."""
+        """Return how often each arm was asked before a position."""
         known = arms < self.arms
         own = np.where(known, arms, 0)
         if not self.arms:
@@ -61,10 +61,10 @@ class SessionMemory:
         return np.where(known, upto - self._starts[own], 0)
 
     def mentions(self, history: Sequence[int], before: int, *, most: int, earlier: int) -> Mentions:
-        """What stood at the newest places of a session's queries, before a position.
+        """Look up the newest places of a session's queries, before a position.
 
-        Of the last query `most` places are looked at, of each one before it `earlier` places: a
-        bounded amount of work, however often a query was asked.
+        Uses `most` places of the last query and `earlier` places of each query before it, so the
+        work is bounded however often a query was asked.
         """
         last = len(history) - 1
         places = [
@@ -81,9 +81,9 @@ class SessionMemory:
         return Mentions(self._row[around[inside]], weights, followers, longer)
 
     def followers(self, history: Sequence[int], before: int, *, length: int = 1, most: int) -> Ids:
-        """What came right after the same last `length` queries, once for every time it did.
+        """Return what came right after the same last `length` queries, with repeats.
 
-        Looked at are the newest `most` places of the last query, before a position.
+        Uses the newest `most` places of the last query, before a position.
         """
         if len(history) < length:
             return np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""Only what had been asked by then: a past that does not know its future."""
+"""Restrict a pool to the arms asked so far, so that the past does not leak its future."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ from nextquery.sessions import Ids
 
 
 def only_seen(pool: ArmPool, first_seen: Ids, before: Sequence[int]) -> tuple[ArmPool, list[Ids]]:
-    """The pool of the arms that steps at these (rising) places may know, and what each must not.
+    """Return the pool of arms known to steps at these (rising) places, and what to hide per step.
 
-    `first_seen` is every arm's first place in the row of sessions. What no step may know is
-    removed for all of them, so that one scan serves them all.
+    `first_seen` is every arm's first place in the row of sessions. Arms that are unknown to all
+    steps are removed from the pool, so that one scan serves every step.
 
     >>> pool = ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [1, 1], [0, 1]])
     >>> seen, hidden = only_seen(pool, np.array([0, 1, 2]), [1, 2])

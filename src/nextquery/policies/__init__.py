@@ -1,4 +1,4 @@
-"""Policies: which of the candidates to recommend."""
+"""Policies choose which candidates to recommend."""
 
 from nextquery.policies.base import Choice, Context, Policy
 from nextquery.policies.feedback import FeedbackUCB

@@ -1,4 +1,4 @@
-"""The contract of a policy: choose one of the candidates, see a reward, learn."""
+"""The base class of policies: choose a candidate, observe a reward, learn."""
 
 import math
 from abc import ABC, abstractmethod
@@ -29,7 +29,7 @@ _NUMBERS = (int, float, np.integer, np.floating)
 class Context:
     """What is known when a choice is made.
 
-    `anchor` is the vector of the query now running, `history` the ids of the session's earlier
+    `anchor` is the vector of the current query, `history` the ids of the session's earlier
     queries, `trial` the number of this recommendation in the session, from 1.
     """
 
@@ -41,7 +41,7 @@ class Context:
         anchor = np.asarray(self.anchor)
         if anchor.ndim != 1 or anchor.dtype.kind not in "fiu" or not np.isfinite(anchor).all():
             raise InvalidInput(
-                "the anchor of a context is one row of finite numbers; received "
+                "the anchor of a context must be one row of finite numbers; received "
                 f"{anchor.dtype} of shape {anchor.shape}: {anchor.ravel()[:4]}."
             )
         whole_number(self.trial, "trial", at_least=1)
@@ -49,10 +49,10 @@ class Context:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A recommendation, with all that learning from its reward needs, however late it comes.
+    """A recommendation, with everything needed to learn from its reward later.
 
     `propensity` is the probability with which this arm was chosen (in a slate: given the entries
-    above it); `propensity_estimated` says that it comes from posterior draws.
+    above it); `propensity_estimated` is true if it comes from posterior draws.
     """
 
     arm: int
@@ -64,17 +64,17 @@ class Choice:
     text: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that JSON keeps exactly."""
+        """Return plain values that JSON preserves exactly."""
         return {**self.__dict__, "features": self.features.tolist()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Choice":
-        """The choice that `to_dict` wrote, in this process or another."""
+        """Restore a choice from `to_dict`, in this process or another."""
         return cls(**{**values, "features": np.asarray(values["features"], np.float64)})
 
 
 class Policy(ABC):
-    """A bandit over candidates. A subclass writes `_probabilities` and whichever hooks it needs.
+    """A bandit over candidates. A subclass implements `_probabilities` and the hooks it needs.
 
     Random draws come from the `rng` of a call, or else from a generator made from `seed`.
     """
@@ -88,7 +88,7 @@ class Policy(ABC):
 
     @property
     def needs_memory(self) -> bool:
-        """Whether it ranks by what a memory of sessions says, so that it cannot do without one."""
+        """Whether the policy needs the features of a memory of sessions."""
         return False
 
     def choose(
@@ -99,7 +99,7 @@ class Policy(ABC):
         *,
         exploration: float = 0.0,
     ) -> Choice | None:
-        """One candidate, or None when there is none."""
+        """Choose one candidate; None if there is none."""
         return next(iter(self.rank(candidates, context, 1, rng, exploration=exploration)), None)
 
     def rank(
@@ -111,9 +111,10 @@ class Policy(ABC):
         *,
         exploration: float = 0.0,
     ) -> list[Choice]:
-        """A slate: up to m different candidates, each drawn from those the entries above left.
+        """Return a slate of up to m different candidates, drawn one after the other.
 
-        With probability `exploration` an entry is drawn uniformly instead; its propensity says so.
+        With probability `exploration` an entry is drawn uniformly instead; its propensity accounts
+        for that.
         """
         whole_number(m, "m", at_least=1)
         mix = number(exploration, "exploration", low=0, high=1)
@@ -124,22 +125,22 @@ class Policy(ABC):
         slate: list[Choice] = []
         while len(slate) < m and len(rest) > (1 if slate else 0):
             if slate:
-                left = np.arange(len(rest)) != place
-                rest, features, scores = rest.take(left), features[left], scores[left]
+                others = np.arange(len(rest)) != place
+                rest, features, scores = rest.take(others), features[others], scores[others]
             own = self._probabilities(rest, features, scores, draws)
             mixed = (1 - mix) * own + mix / len(rest) if mix else own
             place = _draw(mixed, draws)
             x, score = features[place].copy(), scores[place]
-            if score == -np.inf:  # drawn against its score, which therefore nobody knows yet
+            if score == -np.inf:  # drawn by exploration, so not scored yet
                 score = self._scores(rest.take([place]), x[None])[0]
             propensity = float(mixed[place])
             slate.append(Choice(int(rest.arms[place]), x, float(score), propensity, self.estimated))
         return slate
 
     def as_choice(self, candidates: Candidates, context: Context, arm: int | None) -> Choice | None:
-        """The choice of a given arm, as if it had been recommended: to learn from a log.
+        """Return the choice of a given arm as if it had been recommended, to learn from a log.
 
-        None when it is not a candidate. The propensity is not known, so it is NaN.
+        None if it is not a candidate. The propensity is unknown, so it is NaN.
         """
         place = np.flatnonzero(candidates.arms == arm)
         if arm is None or not place.size:
@@ -150,29 +151,29 @@ class Policy(ABC):
         return Choice(arm, features[0], float(score), float("nan"), self.estimated)
 
     def update(self, choice: Choice, reward: float) -> None:
-        """Learn the reward of a choice, now or later, made here or elsewhere."""
+        """Learn the reward of a choice, now or later, made by this policy or another copy."""
         self.correct(choice, None, reward)
 
     def correct(self, choice: Choice, old: float | None, new: float | None) -> None:
-        """Take the reward `old` of a choice back and put `new` in its place; None: unobserved."""
+        """Replace the reward `old` of a choice with `new`; None means unobserved."""
         before, after = _reward(old), _reward(new)
         if before != after:
             self._correct(choice, before, after)
 
     def discount(self, examples: int) -> None:
-        """Give all that was learnt so far the weight of so many examples, if it has more.
+        """Reduce the weight of everything learnt so far to `examples` examples, if it has more.
 
-        So a warm start from a long log does not drown the clicks that come after it. It concerns
-        models that all arms share; a policy without one stays as it is.
+        This keeps a warm start from a long log from outweighing later clicks. It applies to models
+        shared by all arms; a policy without one does not change.
         """
         self._discount(whole_number(examples, "examples", at_least=0))
 
     def estimates(self, candidates: Candidates, context: Context) -> tuple[Floats, Floats] | None:
-        """What is believed of every candidate: mean and width; None without a shared model."""
+        """Return the mean and width of every candidate; None without a shared model."""
         return self._estimates(self._features(candidates, context)) if len(candidates) else None
 
     def state(self) -> State:
-        """All that was learnt, as arrays; `from_state` makes an equal policy of it."""
+        """Return everything learnt, as arrays; `from_state` creates an equal policy."""
         return {
             "params": as_text_array(self.get_params()),
             "generator": as_text_array(generator_state(self._rng)),
@@ -181,19 +182,19 @@ class Policy(ABC):
 
     @classmethod
     def from_state(cls, state: Mapping[str, NDArray[Any]]) -> Self:
-        """The policy whose `state` this is."""
+        """Create a policy from a `state`."""
         policy = cls(**from_text_array(state["params"]))
         policy._rng = generator_from(from_text_array(state["generator"]))
         policy._restore(state)
         return policy
 
     def get_params(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return params_of(self)
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
-        return f"{type(self).__name__}({said})"
+        params = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({params})"
 
     @abstractmethod
     def _probabilities(
@@ -203,46 +204,46 @@ class Policy(ABC):
         scores: Floats,
         rng: np.random.Generator,
     ) -> Floats:
-        """How probable each candidate is to be chosen; sums to 1."""
+        """Return the probability of choosing each candidate; sums to 1."""
 
     def _features(self, candidates: Candidates, context: Context) -> Floats:
-        """What the model sees of each candidate; nothing, unless it learns."""
+        """Return the model's features of each candidate; empty unless the policy learns."""
         return np.empty((len(candidates), 0))
 
     def _scores(self, candidates: Candidates, features: Floats) -> Floats:
-        """How good each candidate looks."""
+        """Return the score of each candidate."""
         return np.zeros(len(candidates))
 
     def _leading_scores(self, candidates: Candidates, features: Floats, m: int) -> Floats:
-        """The scores; −∞ may stand for one that is known not to tie with the m best."""
+        """Return the scores; −∞ may replace one that cannot tie with the m best."""
         return self._scores(candidates, features)
 
     def _estimates(self, features: Floats) -> tuple[Floats, Floats] | None:
-        """Mean and width for rows of features."""
+        """Return mean and width for rows of features."""
         return None
 
     def _correct(self, choice: Choice, old: float | None, new: float | None) -> None:
-        """Learn; a policy without a model has nothing to."""
+        """Learn; does nothing in a policy without a model."""
         return
 
     def _discount(self, examples: int) -> None:
-        """Be less sure; see `discount`."""
+        """Reduce the weight of what was learnt; see `discount`."""
         return
 
     def _state(self) -> State:
-        """What was learnt."""
+        """Return what was learnt."""
         return {}
 
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from what `_state` gave."""
+        """Restore what `_state` returned."""
         return
 
 
 def _draw(probabilities: Floats, rng: np.random.Generator) -> int:
-    """A place by its probability; no random number is spent where there is no choice."""
-    sure = int(np.argmax(probabilities))
-    if probabilities[sure] == 1.0:
-        return sure
+    """Draw a position by its probability; uses no random number if one has probability 1."""
+    likeliest = int(np.argmax(probabilities))
+    if probabilities[likeliest] == 1.0:
+        return likeliest
     return int(rng.choice(len(probabilities), p=probabilities / probabilities.sum()))
 
 

@@ -1,4 +1,4 @@
-"""One ridge model per arm whose only context is the arm's own unit vector, in closed form."""
+"""One ridge model per arm, with the arm's unit vector as its only context, in closed form."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,10 +12,10 @@ Floats = NDArray[np.float64]
 
 
 class DisjointRidge:
-    """What the published LinUCB keeps per arm: how often it was played, and its rewards.
+    """The per-arm state of the published LinUCB: number of plays and sum of rewards.
 
-    With n plays, reward sum r and ‖x‖² = 1, the model A = λI + n·xxᵀ, b = r·x collapses to mean
-    r/(λ + n) and width 1/√(λ + n): two numbers, in rows that reach to the largest arm played
+    With n plays, reward sum r and ‖x‖² = 1, the model A = λI + n·xxᵀ, b = r·x reduces to mean
+    r/(λ + n) and width 1/√(λ + n). Two numbers per arm, in arrays up to the largest arm played
     (18 MB for a million arms).
 
     >>> model = DisjointRidge(1.0)
@@ -26,37 +26,37 @@ class DisjointRidge:
 
     def __init__(self, ridge: float) -> None:
         self.ridge = ridge
-        # The last cell belongs to no arm: all arms that the rows do not reach share its nothing.
+        # The last cell is always 0 and stands for every arm beyond the arrays.
         self._plays, self._rewards = np.zeros(1, np.int64), np.zeros(1)
 
     def means_and_widths(self, arms: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """The estimate of every arm, and how little is known of it."""
+        """Return the mean and the width (uncertainty) of every arm."""
         at = np.minimum(arms, len(self._plays) - 1)
         weight = self.ridge + self._plays[at]
         return self._rewards[at] / weight, 1.0 / np.sqrt(weight)
 
     def replace(self, arm: int, old: float | None, new: float | None) -> None:
-        """Put the reward `new` of a play in the place of `old`; None: not observed."""
+        """Replace the reward `old` of a play with `new`; None means not observed."""
         whole_number(arm, "arm", at_least=0)
         if arm >= len(self._plays) - 1:
-            self._reach(max(arm + 2, 2 * len(self._plays)))
+            self._extend(max(arm + 2, 2 * len(self._plays)))
         self._plays[arm] += (new is not None) - (old is not None)
         self._rewards[arm] = self._rewards[arm] + (new or 0.0) - (old or 0.0)
 
-    def _reach(self, cells: int) -> None:
-        """Longer rows; untouched memory of zeros takes no room."""
+    def _extend(self, cells: int) -> None:
+        """Extend the arrays; untouched zeros take no memory."""
         plays, rewards = np.zeros(cells, np.int64), np.zeros(cells)
         plays[: len(self._plays)], rewards[: len(self._rewards)] = self._plays, self._rewards
         self._plays, self._rewards = plays, rewards
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The model as arrays, in order of arm."""
+        """Return the model as arrays, in order of arm."""
         arms = np.flatnonzero((self._plays != 0) | (self._rewards != 0))
         return {"arms": arms, "plays": self._plays[arms], "rewards": self._rewards[arms]}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from `state`."""
+        """Restore the model from a `state`."""
         self._plays, self._rewards = np.zeros(1, np.int64), np.zeros(1)
-        self._reach(int(state["arms"].max(initial=-1)) + 2)
+        self._extend(int(state["arms"].max(initial=-1)) + 2)
         self._plays[state["arms"]] = state["plays"]
         self._rewards[state["arms"]] = state["rewards"]

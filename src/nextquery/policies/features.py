@@ -1,4 +1,4 @@
-"""What a shared linear model sees of a candidate."""
+"""The features of a candidate for a shared linear model."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,17 +11,17 @@ FEATURES = ("interaction", "arm", "memory")
 
 
 def features_of(kind: str, candidates: Candidates, context: Context) -> NDArray[np.float64]:
-    """One row per candidate.
+    """Return one row of features per candidate.
 
-    ``arm``: the arm's own vector, as published. ``interaction``: the elementwise product of anchor
-    and arm, so that one model can learn what follows what. ``memory``: what a memory of sessions
-    says of the arm (`nextquery.memory.FEATURES`), which a recommender with a memory provides.
+    ``arm``: the arm's vector, as published. ``interaction``: the elementwise product of anchor and
+    arm, so that one model can learn what follows what. ``memory``: the features of a memory of
+    sessions (`nextquery.memory.FEATURES`), which a recommender with a memory provides.
     """
     if kind == "memory":
         if candidates.features is None:
             raise InvalidInput(
-                "this policy ranks by what a memory of sessions says of each candidate, and these "
-                "have none. Give the recommender a memory: memory=nq.Memory.of_pool(pool)."
+                "this policy ranks by memory features, and these candidates have none. Pass a "
+                "memory to the recommender: memory=nq.Memory.of_pool(pool)."
             )
         return candidates.features.astype(np.float64)
     vectors = candidates.vectors.astype(np.float64)

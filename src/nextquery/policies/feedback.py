@@ -1,4 +1,4 @@
-"""FeedbackUCB: one model per arm, and arms never tried in the order that failures suggest."""
+"""FeedbackUCB: one model per arm, with untried arms ordered by what failures suggest."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,20 +15,20 @@ from nextquery.select.base import Candidates
 
 
 class FeedbackUCB(Policy):
-    """The disjoint LinUCB, whose ties are broken by relevance feedback (after Rocchio 1971).
+    """Disjoint LinUCB with ties broken by relevance feedback (after Rocchio 1971).
 
-    What was recommended in vain says something of its neighbours. A ridge model over the arms'
-    vectors starts as similarity to the anchor and learns what rewards differed from it: the
-    expected reward of an arm is sim + xᵀw, with w = A⁻¹ Σ x (r − sim), A = λI + Σ xxᵀ. Arms of
-    equal score, so above all those never tried, are tried in this order, then by preference.
-    Made for one anchor at a time: w is not kept apart by anchor.
+    A failed recommendation is evidence about its neighbours. A ridge model over the arms' vectors
+    starts as similarity to the anchor and learns how rewards differ from it: the expected reward
+    of an arm is sim + xᵀw, with w = A⁻¹ Σ x (r − sim), A = λI + Σ xxᵀ. Arms with equal scores,
+    mostly those never tried, are tried in this order, then by preference. Use it for one anchor at
+    a time: w does not depend on the anchor.
 
     Parameters
     ----------
     alpha : weight of the disjoint model's bonus, at least 0; 0.3 as published.
-    ridge : of the disjoint model, above 0.
-    feedback : λ > 0, how slowly similarity is given up; as many failures as this nearby weigh as
-        much as the similarity itself.
+    ridge : ridge of the disjoint model, above 0.
+    feedback : λ > 0, the weight of similarity: this many failures nearby weigh as much as the
+        similarity itself.
 
     >>> from nextquery import ArmPool, Context, MaxUtility
     >>> rows = [[1, 0, 0], [3, 1, 0], [3, 1.1, 0], [3, 0, 1.2]]
@@ -37,7 +37,7 @@ class FeedbackUCB(Policy):
     >>> policy, context = FeedbackUCB(feedback=1.0), Context(anchor=[1, 0, 0])
     >>> first = policy.choose(candidates, context)
     >>> policy.update(first, 0)
-    >>> first.arm, policy.choose(candidates, context).arm  # not 2, which is so much like 1
+    >>> first.arm, policy.choose(candidates, context).arm  # not 2, a near-copy of 1
     (1, 3)
     """
 
@@ -51,7 +51,7 @@ class FeedbackUCB(Policy):
         self._own, self._shared = DisjointRidge(self.ridge), Ridge(self.feedback)
 
     def _features(self, candidates: Candidates, context: Context) -> Floats:
-        """The arm's vector and its similarity: what a late update needs of the anchor."""
+        """Return the arm's vector and its similarity, so that updates do not need the anchor."""
         return np.column_stack([candidates.vectors.astype(np.float64), candidates.similarities])
 
     def _scores(self, candidates: Candidates, features: Floats) -> Floats:
@@ -85,5 +85,5 @@ class FeedbackUCB(Policy):
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         self._own.restore(state)
         prefix = "shared_"
-        mine = {n.removeprefix(prefix): a for n, a in state.items() if n.startswith(prefix)}
-        self._shared.restore(mine)
+        shared = {n.removeprefix(prefix): a for n, a in state.items() if n.startswith(prefix)}
+        self._shared.restore(shared)

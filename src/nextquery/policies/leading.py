@@ -1,4 +1,4 @@
-"""Which candidates lead under LinUCB, without a width for each: the loop, to be compiled."""
+"""Find the leading candidates of LinUCB without computing every width, written for Numba."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +19,16 @@ def leading(
 ) -> bool:
     """Fill in the scores θᵀx + α√(xᵀA⁻¹x) that may be among the m best; leave −∞ elsewhere.
 
-    A width costs d², a bound of it d. With u the direction that the candidates share, x = cu + z:
+    A width costs d², a bound on it d. With u the direction that the candidates share, x = cu + z:
 
         xᵀA⁻¹x = c²·uᵀA⁻¹u + 2c·uᵀA⁻¹z + zᵀA⁻¹z, and zᵀA⁻¹z ≤ ℓ‖z‖², ℓ = `largest` with A⁻¹ ≤ ℓI.
 
     Candidates are scored in order of their bounds, until no bound reaches the m-th best score.
-    False when that would take more than `at_most` of them: then one product for all is cheaper.
+    Returns False if that takes more than `at_most` of them: one product for all is then cheaper.
     """
     n, d = x.shape
     shared = np.zeros(d)
-    for i in range(0, n, 8):  # any direction will do; the mean of a few is as good as that of all
+    for i in range(0, n, 8):  # any direction works; the mean of a few rows is enough
         for j in range(d):
             shared[j] += x[i, j]
     length = np.sqrt(np.sum(shared * shared))
@@ -48,9 +48,9 @@ def leading(
             crossed += along[j] * x[i, j]
             square += x[i, j] * x[i, j]
         bound = c * (2.0 * crossed - c * own) + largest * max(square - c * c, 0.0)
-        margin = 1e-12 * largest * square  # more than any rounding of the sums above
+        margin = 1e-12 * largest * square  # exceeds any rounding of the sums above
         means[i], bounds[i] = mean, mean + alpha * np.sqrt(max(bound, 0.0) + margin)
-    best = np.full(m, -np.inf)  # the m best scores so far, the least of them first
+    best = np.full(m, -np.inf)  # the m best scores so far, in ascending order
     order = np.argsort(-bounds)
     for i in order[:at_most]:
         if bounds[i] < best[0] - tie:

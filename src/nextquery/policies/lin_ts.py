@@ -1,4 +1,4 @@
-"""LinTS: act on a model drawn from what is believed (Agrawal and Goyal 2013)."""
+"""LinTS: act on a model drawn from the posterior (Agrawal and Goyal 2013)."""
 
 import math
 from collections.abc import Mapping
@@ -15,20 +15,20 @@ from nextquery.select.base import Candidates
 
 
 class LinTS(Policy):
-    """Linear Thompson sampling: draw θ̃ ~ N(θ, v² A⁻¹) and take the arm of largest θ̃ᵀx.
+    """Linear Thompson sampling: draw θ̃ ~ N(θ, v² A⁻¹) and choose the arm with the largest θ̃ᵀx.
 
-    `draws` models are drawn and one of them decides. The share of them that agree with it is the
-    propensity, an estimate.
+    `draws` models are drawn and one of them decides. The share that agrees with it is the
+    estimated propensity.
 
     Parameters
     ----------
-    v : width of the posterior, above 0; or else
-    delta, noise, exploration : δ in (0, 1), R > 0 and ε in (0, 1], from which
-        v = R √(24/ε · d · ln(1/δ)); the defaults are the published ones (v = 0.4625 at d = 128).
+    v : width of the posterior, above 0; by default computed from the next three.
+    delta, noise, exploration : δ in (0, 1), R > 0 and ε in (0, 1]:
+        v = R √(24/ε · d · ln(1/δ)). The defaults are the published ones (v = 0.4625 at d = 128).
     ridge : λ > 0.
     features : ``interaction``, ``memory``, or ``arm`` as published (see `features_of`).
-    draws : how many models are drawn for a choice, at least 1 (1 is plain Thompson sampling, whose
-        propensity then says nothing).
+    draws : models drawn per choice, at least 1 (1 is plain Thompson sampling; its propensity is
+        then meaningless).
 
     >>> round(LinTS().width(128), 4)
     0.4625
@@ -59,14 +59,14 @@ class LinTS(Policy):
         self._shared = Ridge(self.ridge)
 
     def width(self, d: int) -> float:
-        """v, given or from the published formula for vectors of dimension d."""
+        """Return v, as given or from the published formula for vectors of dimension d."""
         if self.v is not None:
             return self.v
         return self.noise * math.sqrt(24 / self.exploration * d * math.log(1 / self.delta))
 
     @property
     def needs_memory(self) -> bool:
-        """Whether it ranks by what a memory says."""
+        """Whether the policy needs the features of a memory."""
         return self.features == "memory"
 
     def _estimates(self, features: Floats) -> tuple[Floats, Floats] | None:

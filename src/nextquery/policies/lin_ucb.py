@@ -1,4 +1,4 @@
-"""LinUCB: the arm that may be best, given what is known (Li et al. 2010)."""
+"""LinUCB: choose the arm with the largest upper confidence bound (Li et al. 2010)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,23 +14,23 @@ from nextquery.policies.ridge import Ridge
 from nextquery.select.base import Candidates
 
 TIE = 1e-9
-"""Scores this near to the best count as equal to it."""
+"""Scores this close to the best count as equal to it."""
 FEW = 32
-"""So many candidates are all scored: that is cheaper than finding out which of them may lead."""
+"""Up to this many candidates, score all: cheaper than finding those that may lead."""
 
 
 class LinUCB(Policy):
-    """Score = θᵀx + α √(xᵀA⁻¹x): the estimate plus a bonus for what is not known yet.
+    """Score = θᵀx + α √(xᵀA⁻¹x): the estimate plus a bonus for uncertainty.
 
     Parameters
     ----------
     alpha : weight of the bonus, at least 0; 0.3 as published.
     ridge : λ > 0, the strength of the ridge.
-    model : ``shared``, one model for all arms; ``disjoint``, one per arm, as published: nothing
-        that is learnt of one arm says anything of another.
+    model : ``shared``, one model for all arms; ``disjoint``, one per arm, as published: arms do not
+        learn from each other.
     features : ``interaction``, ``arm`` or ``memory``, for the shared model (see `features_of`); the
-        disjoint model always uses the arm's own vector.
-    prior : ``preference`` breaks ties, so the order of arms never tried, by preference; None
+        disjoint model always uses the arm's vector.
+    prior : ``preference`` breaks ties by preference, which also orders the untried arms; None
         breaks them at random, as published.
 
     >>> from nextquery import ArmPool, Context, MaxUtility
@@ -63,7 +63,7 @@ class LinUCB(Policy):
 
     @property
     def needs_memory(self) -> bool:
-        """Whether it ranks by what a memory says."""
+        """Whether the policy needs the features of a memory."""
         return self.model == "shared" and self.features == "memory"
 
     def _estimates(self, features: Floats) -> tuple[Floats, Floats] | None:

@@ -1,8 +1,8 @@
-"""The registry: every selection and policy by its name, with its default parameters.
+"""The registry: every selection and policy by name, with its default parameters.
 
-One name is one algorithm everywhere: in the library, in replay and its result files, in the
-service, in the help and in the documentation. A plain name means these defaults; a variant says
-what differs: ``lin-ucb@alpha=0.1``. To add a policy, write its file and add its line here.
+A name means the same algorithm everywhere: in the library, in replay and its result files, in the
+service, in the help and in the documentation. A plain name uses these defaults; a variant overrides
+them: ``lin-ucb@alpha=0.1``. To add a policy, write its file and add a line here.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,13 +46,13 @@ POLICIES: dict[str, Callable[[], Policy]] = {
 }
 
 SERVED = "lin-ucb-memory"
-"""The policy that is served by default."""
+"""The default policy of the service."""
 
 
 def selector_named(
     name: str, *, k: int = 250, epsilon: float = 0.5, reading: str = "example"
 ) -> Selector:
-    """A selector by its name in the results; a size, where it has one, and its preferences.
+    """Create a selector by name, with size `k` (if it has one) and preference options.
 
     >>> selector_named("zooming@threshold=0.6").get_params()["threshold"]
     0.6
@@ -66,12 +66,12 @@ def selector_named(
 
 
 def has_size(name: str) -> bool:
-    """Whether a selection takes k (else it selects by a threshold)."""
+    """Whether a selection takes k (otherwise it selects by a threshold)."""
     return SELECTIONS[one_of(split(name)[0], "selection", SELECTIONS)]().k is not None
 
 
 def policy_named(name: str, **params: Any) -> Policy:
-    """A new policy by its name; `params` stand behind what a variant sets.
+    """Create a policy by name. What a variant sets overrides `params`.
 
     >>> params = policy_named("lin-ucb@alpha=0.1", seed=3).get_params()
     >>> params["model"], params["alpha"], params["seed"]
@@ -84,7 +84,7 @@ def policy_named(name: str, **params: Any) -> Policy:
 
 
 def with_alpha(name: str, alpha: float) -> str:
-    """The variant of a policy that explores with α, if it has an α; plain where that is its own.
+    """Return the variant of a policy with α; the name unchanged if α is its default or unused.
 
     >>> with_alpha("lin-ucb", 0.3), with_alpha("lin-ucb", 0.1), with_alpha("random", 0.1)
     ('lin-ucb', 'lin-ucb@alpha=0.1', 'random')
@@ -98,26 +98,26 @@ def with_alpha(name: str, alpha: float) -> str:
 
 
 def split(name: str) -> tuple[str, dict[str, Any]]:
-    """The plain name, and what a variant sets.
+    """Split a name into the plain name and what the variant sets.
 
     >>> split("lin-ucb@alpha=0.1,prior=none"), split("random")
     (('lin-ucb', {'alpha': 0.1, 'prior': None}), ('random', {}))
     """
     if not isinstance(name, str):
-        raise InvalidInput(f"a name must be a text like 'lin-ucb@alpha=0.1'; received {name!r}.")
+        raise InvalidInput(f"a name must be a string like 'lin-ucb@alpha=0.1'; received {name!r}.")
     plain, _, variant = name.partition("@")
     given = dict(part.partition("=")[::2] for part in variant.split(",") if part)
     return plain, {key: _value(text) for key, text in given.items()}
 
 
 def joined(plain: str, given: Mapping[str, Any]) -> str:
-    """The name of a variant: what `split` takes apart.
+    """Return the name of a variant: the inverse of `split`.
 
     >>> joined("lin-ucb", {"alpha": 0.1}), joined("random", {})
     ('lin-ucb@alpha=0.1', 'random')
     """
-    said = [f"{key}={'none' if value is None else value}" for key, value in given.items()]
-    return "@".join([plain, ",".join(said)] if said else [plain])
+    params = [f"{key}={'none' if value is None else value}" for key, value in given.items()]
+    return "@".join([plain, ",".join(params)] if params else [plain])
 
 
 def _value(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""Ridge regression that learns one example at a time: A, its inverse, and b."""
+"""Incremental ridge regression: A, its inverse, and b, one example at a time."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,17 +12,17 @@ from nextquery.policies.leading import leading
 
 Floats = NDArray[np.float64]
 REFRESH = 512
-"""The inverse is computed anew from A every so many updates, so its rounding cannot pile up."""
+"""Recompute the inverse from A after this many updates, so that rounding does not accumulate."""
 
 ROUNDING = 1e-9
-"""How much a bound is widened, so that rounding cannot make it false."""
+"""How much a bound is widened to stay valid despite rounding."""
 
 
 class Ridge:
     """One linear model for all arms: A = λI + Σ x xᵀ, b = Σ r x, θ = A⁻¹ b.
 
-    The inverse follows each example by a rank-one update (Sherman and Morrison 1950). An example
-    can be taken back with ``sign=-1``.
+    The inverse gets a rank-one update per example (Sherman and Morrison 1950). Remove an example
+    with ``sign=-1``.
 
     >>> model = Ridge(1.0)
     >>> model.learn(np.array([1.0, 0.0]), reward=1.0)
@@ -35,16 +35,16 @@ class Ridge:
         self.A, self.inverse = np.empty((0, 0)), np.empty((0, 0))
         self.b = np.empty(0)
         self.updates = 0
-        self.largest = self._at_first()  # A⁻¹ ≤ ℓI
+        self.largest = self._initial_bound()  # A⁻¹ ≤ ℓI
 
     def means(self, x: Floats) -> Floats:
-        """θᵀx of every row."""
+        """Return θᵀx for every row."""
         self.expect(x.shape[1])
         means: Floats = x @ (self.inverse @ self.b)
         return means
 
     def leading(self, x: Floats, alpha: float, m: int, tie: float) -> Floats:
-        """θᵀx + α·width of every row; −∞ may stand where it is below the m best and no tie."""
+        """Return θᵀx + α·width for every row; −∞ may replace scores that cannot be in the top m."""
         self.expect(x.shape[1])
         theta, scores = self.inverse @ self.b, np.full(len(x), -np.inf)
         model = (theta, self.inverse, self.largest, alpha)
@@ -53,14 +53,14 @@ class Ridge:
         return self.means(x) + alpha * self.widths(x)
 
     def widths(self, x: Floats) -> Floats:
-        """√(xᵀA⁻¹x) of every row: how little is known in its direction."""
+        """Return √(xᵀA⁻¹x) for every row: the uncertainty in its direction."""
         self.expect(x.shape[1])
         variances = np.vecdot(x @ self.inverse, x)
         widths: Floats = np.sqrt(np.maximum(variances, 0.0))
         return widths
 
     def learn(self, x: Floats, reward: float, *, sign: int = 1) -> None:
-        """Add an example (``sign=1``), or take one back (``sign=-1``)."""
+        """Add an example (``sign=1``), or remove one (``sign=-1``)."""
         self.expect(x.size)
         self.A = _plus_square(self.A, x, sign)
         self.b += sign * reward * x
@@ -71,11 +71,11 @@ class Ridge:
             self._refresh()
         else:
             self.inverse = _plus_square(self.inverse, direction, -sign / scale)
-            if sign < 0:  # only what is learnt makes A⁻¹ smaller
-                self.largest = self._at_first()
+            if sign < 0:  # removing an example can make A⁻¹ larger
+                self.largest = self._initial_bound()
 
     def replace(self, x: Floats, old: float | None, new: float | None) -> None:
-        """Put the reward `new` of an example in the place of `old`; None: not observed."""
+        """Replace the reward `old` of an example with `new`; None means not observed."""
         if old is not None and new is not None:
             self.expect(x.size)
             self.b += (new - old) * x
@@ -85,7 +85,7 @@ class Ridge:
             self.learn(x, old, sign=-1)
 
     def discount(self, examples: int) -> None:
-        """Give all that was learnt the weight of so many examples; nothing, where it has less.
+        """Reduce the weight of everything learnt to `examples` examples, if it has more.
 
         A = λI + s·Σ x xᵀ and b = s·Σ r x, with s = examples/updates.
         """
@@ -97,13 +97,14 @@ class Ridge:
         self._refresh()
 
     def expect(self, d: int) -> None:
-        """Take the dimension from the first example, and hold to it."""
+        """Set the dimension from the first example, then check it."""
         if self.b.size == 0 and d > 0:
             self.A, self.inverse = np.eye(d) * self.ridge, np.eye(d) / self.ridge
             self.b = np.zeros(d)
         elif d != self.b.size:
             raise InvalidInput(
-                f"this policy has learnt from vectors of dimension {self.b.size}; received {d}."
+                f"this policy has learnt from vectors of dimension {self.b.size}; received {d}. "
+                "Use the pool it was trained with, or a new policy."
             )
 
     def _refresh(self) -> None:
@@ -112,16 +113,16 @@ class Ridge:
         self._bound()
 
     def _bound(self) -> None:
-        """Take ℓ from the inverse as it is."""
+        """Compute ℓ from the inverse."""
         if self.b.size:
             self.largest = float(np.linalg.eigvalsh(self.inverse)[-1]) * (1 + ROUNDING)
 
-    def _at_first(self) -> float:
-        """ℓ when nothing is learnt, and so at any time: A ≥ λI."""
+    def _initial_bound(self) -> float:
+        """Return ℓ before any example. It stays valid: A ≥ λI."""
         return (1 + ROUNDING) / self.ridge
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The model as arrays."""
+        """Return the model as arrays."""
         return {
             "A": self.A.copy(),
             "inverse": self.inverse.copy(),
@@ -130,15 +131,15 @@ class Ridge:
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from `state`."""
+        """Restore the model from a `state`."""
         self.A, self.inverse = np.array(state["A"]), np.array(state["inverse"])
         self.b, self.updates = np.array(state["b"]), int(state["updates"])
-        self._bound()  # not kept: it follows from the inverse, and older states hold a wrong one
+        self._bound()  # not saved: derived from the inverse; older states have a wrong one
 
 
 def _plus_square(matrix: Floats, x: Floats, weight: float) -> Floats:
-    """matrix + weight · xxᵀ of a symmetric matrix, in its own memory where that is possible."""
-    from scipy.linalg.blas import dger  # slow to import, so only who learns pays
+    """Return matrix + weight · xxᵀ for a symmetric matrix, in place if possible."""
+    from scipy.linalg.blas import dger  # slow to import, so import it only when learning
 
     result: Floats = dger(weight, x, x, a=matrix.T, overwrite_a=True).T
     return result

@@ -8,7 +8,7 @@ from nextquery.select.base import Candidates
 
 
 class MostSimilar(Policy):
-    """One of the `top` most preferred candidates, uniformly.
+    """Choose uniformly among the `top` most preferred candidates.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class MostSimilar(Policy):
 
 
 class RandomPolicy(Policy):
-    """Any candidate, uniformly."""
+    """Choose any candidate uniformly."""
 
     def __init__(self, *, seed: int = 0) -> None:
         super().__init__(seed=seed)

@@ -1,4 +1,4 @@
-"""The contract of a selection: from a pool of millions to a few candidates for one anchor."""
+"""The base class of selectors: from a pool of millions to a few candidates for one anchor."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -22,11 +22,11 @@ LEAST_POSITIVE = np.nextafter(0.0, 1.0)
 
 
 def refuse_partial(missing: int) -> None:
-    """Raise where some arms could not be looked at, for what must not come from a part of them."""
+    """Raise if some arms could not be searched and a partial result is not acceptable."""
     if missing:
         raise ClusterUnavailable(
-            f"{missing} arms cannot be reached now, and the best of the others is not the answer. "
-            "Ray restarts their shards where it can: look at `ray status` and ask again."
+            f"{missing} arms are unavailable, so the result would be partial. Ray restarts failed "
+            "shards if it can: check `ray status` and try again."
         )
 
 
@@ -34,8 +34,8 @@ def refuse_partial(missing: int) -> None:
 class Candidates:
     """The candidate set C for one anchor, best first by (−preference, id).
 
-    `missing` says how many arms of the pool could not be looked at: never any but on a cluster.
-    `features` is what a memory of sessions says of each arm (`nextquery.memory`), where one did.
+    `missing` is the number of arms that could not be searched; always 0 except on a cluster.
+    `features` are the memory's features of each arm (`nextquery.memory`), if there is a memory.
     """
 
     arms: Ids
@@ -55,16 +55,16 @@ class Candidates:
             len(self.preferences),
         } != {len(self.arms)}:
             raise InvalidInput(
-                "candidates are equally many arms, vectors, similarities and preferences; received "
-                f"{len(self.arms)}, {self.vectors.shape}, {len(self.similarities)} and "
-                f"{len(self.preferences)}."
+                "candidates must have the same number of arms, vectors, similarities and "
+                f"preferences; received {len(self.arms)}, {self.vectors.shape}, "
+                f"{len(self.similarities)} and {len(self.preferences)}."
             )
 
     def __len__(self) -> int:
         return len(self.arms)
 
     def take(self, places: ArrayLike) -> "Candidates":
-        """Some of the candidates, by a mask or by their places."""
+        """Return some of the candidates, by mask or by position."""
         at = np.asarray(places)
         return Candidates(
             self.arms[at],
@@ -77,15 +77,15 @@ class Candidates:
 
 
 class Selector(ABC):
-    """A selection strategy. A subclass writes `_pick`: which arms, for a matrix of anchors.
+    """A selection strategy. A subclass implements `_pick`, which picks arms for each anchor.
 
-    `epsilon` and `reading` say how the preferences that come with the candidates are computed
-    (see `nextquery.preference`). Random draws come from the `rng` of a call, or else from a
-    generator made from `seed`.
+    `epsilon` and `reading` set how the candidates' preferences are computed (see
+    `nextquery.preference`). Random draws come from the `rng` of a call, or else from a generator
+    made from `seed`.
     """
 
     k: int | None = None
-    """How many arms are selected, where the strategy has such a number."""
+    """The number of arms to select, or None for strategies without a fixed number."""
 
     def __init__(self, *, epsilon: float = 0.5, reading: str = "example", seed: int = 0) -> None:
         self.epsilon = number(epsilon, "epsilon", low=0, high=1)
@@ -103,10 +103,10 @@ class Selector(ABC):
         k: int | None = None,
         keep: Iterable[int] = (),
     ) -> Candidates:
-        """The candidates for one anchor. `exclude` holds ids never to select (the anchor's own).
+        """Select the candidates for one anchor, never the ids in `exclude` (the anchor's own).
 
-        `k` replaces the selector's own; `keep` are arms already in C, which stay and count, so
-        that C grows to `k` (Algorithm 2 of the paper).
+        `k` overrides the selector's. `keep` are arms already in C: they stay and count, so that C
+        grows to `k` (Algorithm 2 of the paper).
         """
         hidden, kept = [list(exclude)], [list(keep)]
         return self.select_many(pool, np.asarray(vector)[None], hidden, rng, k=k, keep=kept)[0]
@@ -121,7 +121,7 @@ class Selector(ABC):
         k: int | None = None,
         keep: Sequence[Iterable[int]] = (),
     ) -> list[Candidates]:
-        """The candidates for every row of a matrix of anchors, in one pass over the pool."""
+        """Select the candidates for every row of a matrix of anchors, in one pass over the pool."""
         anchors = pool.anchors(matrix)
         if k is not None:
             if self.k is None:
@@ -140,15 +140,15 @@ class Selector(ABC):
 
     @abstractmethod
     def _pick(self, request: "Request") -> tuple[Sums, list[Found]]:
-        """The pool's sums, and for every anchor the arms to put into C beside the kept ones."""
+        """Return the pool's sums, and for every anchor the arms to add to the kept ones."""
 
     def get_params(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor's arguments."""
         return params_of(self)
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
-        return f"{type(self).__name__}({said})"
+        params = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({params})"
 
     def _candidates(
         self, request: "Request", sums: Sums, picked: Sequence[Found]
@@ -178,7 +178,7 @@ class Selector(ABC):
 
 @dataclass(frozen=True)
 class Request:
-    """What one call of `select_many` asks, for several anchors."""
+    """The arguments of one call of `select_many`."""
 
     pool: ArmPool
     anchors: Vectors
@@ -188,26 +188,26 @@ class Request:
     rng: np.random.Generator
 
     def scan(self, bands: Sequence[Band], epsilon: float) -> tuple[list[list[Found]], Sums]:
-        """One pass over the pool: what each band finds, and the sums that preferences need."""
+        """Scan the pool once for the arms in each band and the sums that preferences need."""
         found, sums = self.pool.scan(self.anchors, bands, exclude=self.exclude, epsilon=epsilon)
         assert sums is not None
         return found, sums
 
     def missing(self, i: int) -> int:
-        """How many arms are still to be picked for anchor i."""
+        """Return how many arms are still needed for anchor i."""
         assert self.k is not None
         return max(0, self.k - len(self.keep[i]))
 
     def not_kept(self, i: int, found: Found) -> Found:
-        """What was found, less the arms that are in C already."""
+        """Drop the arms that are already in C."""
         new = ~np.isin(found.ids, self.keep[i]) if len(self.keep[i]) else slice(None)
         return Found(found.ids[new], found.similarities[new], found.missing)
 
     def score(self, i: int, arms: Ids) -> Floats:
-        """Exact similarities of a few arms with anchor i."""
+        """Return the exact similarities of some arms with anchor i."""
         return self.pool.score(arms, self.anchors[i])
 
     def mass(self, sums: Sums, i: int) -> preference.Mass:
-        """The sums over the pool for anchor i."""
-        arms = max(0, self.pool.count(self.exclude[i]) - sums.missing)  # those summed up
+        """Return the sums over the pool for anchor i."""
+        arms = max(0, self.pool.count(self.exclude[i]) - sums.missing)  # arms in the sums
         return preference.Mass(float(sums.total[i]), float(sums.similar[i]), arms)

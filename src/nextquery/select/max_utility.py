@@ -1,4 +1,4 @@
-"""Max-utility selection: the candidates of greatest utility for the query now running."""
+"""Max-utility selection: the candidates with the greatest utility for the current query."""
 
 from dataclasses import replace
 
@@ -21,16 +21,16 @@ UTILITIES: dict[str, type[Utility]] = {
 
 
 class MaxUtility(Selector):
-    """The k arms that maximise the utility of the candidate set (Eq. 4 and Algorithm 3).
+    """Select the k arms that maximise the utility of the candidate set (Eq. 4 and Algorithm 3).
 
-    With the paper's utility, log-probability, the best set is simply the k most preferred arms
-    (the objective is modular), found exactly in one pass over the pool:
+    With the paper's utility, log-probability, the best set is the k most preferred arms (the
+    objective is modular), found exactly in one pass over the pool:
 
-    - reading ``example``: the k most similar arms, whatever ε;
+    - reading ``example``: the k most similar arms, for any ε;
     - reading ``defined``: the best of S≥ weighted by π and of S< weighted by π̄, merged;
-    - reading ``joint``: the k most similar arms of S≥; fewer when fewer pass ε.
+    - reading ``joint``: the k most similar arms of S≥; fewer if fewer reach ε.
 
-    With a truly submodular utility, lazy greedy runs on the `shortlist` most preferred arms.
+    With the submodular utilities, lazy greedy runs on the `shortlist` most preferred arms.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class MaxUtility(Selector):
         return sums, [self._greedy(request, sums, i, row) for i, row in enumerate(found)]
 
     def _most_preferred(self, request: Request) -> tuple[Sums, list[Found]]:
-        """The arms of largest preference that are not in C yet, ties by id, in one pass."""
+        """Return the most preferred arms that are not in C yet, ties by id, in one pass."""
         similar = Band(request.k, low=max(self.epsilon, LEAST_POSITIVE))
         bands = {
             "example": [Band(request.k, low=LEAST_POSITIVE)],
@@ -89,18 +89,18 @@ class MaxUtility(Selector):
                 order = np.lexsort((ids, -preferences))
                 ids, similarities = ids[order], similarities[order]
             fresh = request.not_kept(i, Found(ids, similarities))
-            wanted = request.missing(i)
-            found = Found(fresh.ids[:wanted], fresh.similarities[:wanted])
-            picked.append(self._filled(request, i, found, wanted))
+            size = request.missing(i)
+            found = Found(fresh.ids[:size], fresh.similarities[:size])
+            picked.append(self._filled(request, i, found, size))
         return sums, picked
 
-    def _filled(self, request: Request, i: int, found: Found, wanted: int) -> Found:
-        """Too few arms have a positive similarity: the others all tie, so the smallest ids."""
+    def _filled(self, request: Request, i: int, found: Found, size: int) -> Found:
+        """Fill up with the smallest ids if too few arms have a positive similarity: they tie."""
         in_s = self.reading != "joint" or self.epsilon == 0
-        if len(found.ids) >= wanted or not in_s:
+        if len(found.ids) >= size or not in_s:
             return found
         taken = np.concatenate([request.exclude[i], request.keep[i], found.ids])
-        count = min(wanted - len(found.ids), request.pool.count(taken))
+        count = min(size - len(found.ids), request.pool.count(taken))
         more: Ids = request.pool.live(np.arange(count), taken)
         return Found(
             np.concatenate([found.ids, more]),
@@ -108,7 +108,7 @@ class MaxUtility(Selector):
         )
 
     def _greedy(self, request: Request, sums: Sums, i: int, short: Found) -> Found:
-        """Grow C over the shortlist by lazy greedy, starting from the arms kept."""
+        """Grow C from the shortlist by lazy greedy, starting with the kept arms."""
         assert request.k is not None
         kept = request.keep[i]
         arms = np.concatenate([kept, short.ids])

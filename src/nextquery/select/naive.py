@@ -1,4 +1,4 @@
-"""The two selections the paper calls naive: a threshold on preference, and sampling by it."""
+"""The two selections that the paper calls naive: thresholding and sampling by preference."""
 
 from collections.abc import Sequence
 
@@ -11,14 +11,14 @@ from nextquery.preference import Mass, of_mass
 from nextquery.select.base import Request, Selector
 from nextquery.select.race import Race, Runners, possible
 
-_TOGETHER = 256  # anchors in one question to all parts
-_SLACK = 1 - 1e-9  # collect a little more than the bound, then decide by the preference itself
+_TOGETHER = 256  # anchors per request to all parts
+_SLACK = 1 - 1e-9  # collect slightly more than the bound, then compare exact preferences
 
 
 class PreferenceThreshold(Selector):
-    """All arms with P ≥ times_uniform / n.
+    """Select all arms with P ≥ times_uniform / n.
 
-    The bound is a multiple of the uniform 1/n because P itself shrinks with the pool.
+    The bound is a multiple of the uniform 1/n because P shrinks as the pool grows.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class PreferenceThreshold(Selector):
         return sums._replace(missing=max(sums.missing, again.missing)), picked
 
     def _reach(self, mass: Mass, *, similar: bool) -> float:
-        """The similarity from which an arm on this side of ε may pass."""
+        """Return the least similarity at which an arm on this side of ε may pass."""
         if self.times_uniform == 0 or mass.total <= 0:
             return -np.inf
         slope = _slope(mass, self.reading, similar=similar)
@@ -67,10 +67,10 @@ class PreferenceThreshold(Selector):
 
 
 class PreferenceSample(Selector):
-    """k arms sampled by their preference, without replacement.
+    """Sample k arms by preference, without replacement.
 
     Every arm draws an exponential time with rate P; the k earliest are the sample (Efraimidis and
-    Spirakis 2006). Arms of preference 0 come only when the others are used up.
+    Spirakis 2006). Arms with preference 0 are used only when no others are left.
 
     Parameters
     ----------
@@ -95,13 +95,13 @@ class PreferenceSample(Selector):
         races = [self._race(request, mass, i) for i, mass in enumerate(masses)]
         picked, missing = list[Found](), sums.missing
         for start in range(0, len(races), _TOGETHER):
-            now = slice(start, start + _TOGETHER)
-            parts, away = request.pool.on_parts(possible, races[now])
-            missing = max(missing, away)
-            for race, mass, told in zip(
-                races[now], masses[now], zip(*parts, strict=True), strict=True
+            batch = slice(start, start + _TOGETHER)
+            parts, unavailable = request.pool.on_parts(possible, races[batch])
+            missing = max(missing, unavailable)
+            for race, mass, runners in zip(
+                races[batch], masses[batch], zip(*parts, strict=True), strict=True
             ):
-                picked.append(self._first(race, mass, told))
+                picked.append(self._first(race, mass, runners))
         return sums._replace(missing=missing), picked
 
     def _race(self, request: Request, mass: Mass, i: int) -> Race:
@@ -116,9 +116,10 @@ class PreferenceSample(Selector):
             mass.total <= 0,
         )
 
-    def _first(self, race: Race, mass: Mass, told: Sequence[Runners]) -> Found:
-        """The sample, from what the parts told."""
-        arms, times, similarities = (np.concatenate(column) for column in zip(*told, strict=True))
+    def _first(self, race: Race, mass: Mass, runners: Sequence[Runners]) -> Found:
+        """Return the sample, from the runners of all parts."""
+        columns = (np.concatenate(column) for column in zip(*runners, strict=True))
+        arms, times, similarities = columns
         with np.errstate(divide="ignore"):
             arrivals = times / self._preferences(similarities, mass)
         first = np.lexsort((times, arrivals))[: race.wanted]

@@ -1,4 +1,4 @@
-"""A race of all arms in which each part of a pool knows by itself who may come in early."""
+"""A race of all arms in which each part of a pool finds its possible winners on its own."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,14 +13,14 @@ from nextquery.arms.search import error_bound
 
 
 class Race(NamedTuple):
-    """Who is among the earliest: every arm's time follows from `seed` and its id alone.
+    """A race for the earliest arms. Every arm's time depends only on `seed` and its id.
 
-    So a part of the pool can tell, without the others, which of its arms may be.
+    So a part of the pool can tell which of its arms may win, without the other parts.
     """
 
     anchor: Vectors
     seed: int
-    taken: Ids  # sorted; they do not take part
+    taken: Ids  # sorted; excluded from the race
     wanted: int
     epsilon: float
     above: float  # P per unit of similarity from ε on
@@ -28,13 +28,13 @@ class Race(NamedTuple):
     uniform: bool  # P is the same for all arms
 
     def times(self, first: int, arms: int) -> Floats:
-        """Exponential times of rate 1 for a run of ids."""
+        """Return exponential times of rate 1 for consecutive ids."""
         counter, skipped = divmod(first, 4)  # Philox gives four numbers a step
         numbers = np.random.Generator(np.random.Philox(key=self.seed).advance(counter))
         return -np.log(1 - numbers.random(skipped + arms)[skipped:])
 
     def bounds(self, part: Part) -> tuple[Floats, Floats]:
-        """P of every row of a part is at least and at most so much, judged by float32 products."""
+        """Return lower and upper bounds of P for every row of a part, from float32 products."""
         if self.uniform:
             return (np.ones(len(part.rows)),) * 2
         products = np.concatenate([rows @ self.anchor for rows in part.rows.segments()])
@@ -55,13 +55,13 @@ class Runners(NamedTuple):
 
 
 def possible(part: Part, races: Sequence[Race]) -> list[Runners]:
-    """For every race, who of this part may be among the earliest."""
+    """Return, for every race, the arms of this part that may be among the earliest."""
     blocks = Blocks(part.rows.segments(), part.removed)
-    told = []
+    runners = []
     for race in races:
         rows, times = _runners(part, race)
-        told.append(Runners(rows + part.first, times, blocks.score(rows, race.anchor)))
-    return told
+        runners.append(Runners(rows + part.first, times, blocks.score(rows, race.anchor)))
+    return runners
 
 
 def _runners(part: Part, race: Race) -> tuple[Ids, Floats]:
@@ -79,7 +79,7 @@ def _runners(part: Part, race: Race) -> tuple[Ids, Floats]:
 
 
 def not_behind(earliest: Floats, latest: Floats, times: Floats, wanted: int) -> NDArray[np.bool_]:
-    """Who is not surely behind `wanted` others; where nobody arrives, times decide."""
+    """Return which arms may be among the first `wanted`; among arms with P = 0, times decide."""
     if wanted == 0:
         return np.zeros(len(times), bool)
     never = np.isinf(latest)

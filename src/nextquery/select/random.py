@@ -1,4 +1,4 @@
-"""Random selection: what bandits with too many arms usually do."""
+"""Random selection: the usual choice for bandits with too many arms."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from nextquery.select.base import Request, Selector
 
 
 class RandomSelection(Selector):
-    """k arms drawn uniformly from the pool: the baseline the paper argues against.
+    """Draw k arms uniformly from the pool: the baseline that the paper argues against.
 
     Parameters
     ----------
@@ -33,8 +33,9 @@ class RandomSelection(Selector):
         picked = []
         for i in range(len(request.anchors)):
             taken = np.concatenate([request.exclude[i], request.keep[i]])
-            left = request.pool.count(taken)
-            places = request.rng.choice(left, min(request.missing(i), left), replace=False)
+            available = request.pool.count(taken)
+            count = min(request.missing(i), available)
+            places = request.rng.choice(available, count, replace=False)
             arms = request.pool.live(places, taken)
             picked.append(Found(arms, request.score(i, arms)))
         return sums, picked

@@ -1,4 +1,4 @@
-"""How large the candidate set may be at trial t (Algorithm 2 and the section on choosing k)."""
+"""The size of the candidate set at trial t (Algorithm 2 and the section on choosing k)."""
 
 import math
 from typing import Any, Protocol
@@ -14,14 +14,14 @@ class Schedule(Protocol):
     start: int
 
     def __call__(self, trial: int) -> float:
-        """k_t, for t = 1, 2, …"""
+        """Return k_t, for t = 1, 2, …"""
 
     def get_params(self) -> dict[str, Any]:
-        """Arguments that make an equal schedule."""
+        """Return arguments that create an equal schedule."""
 
 
 def grown(schedule: Schedule, size: int, trial: int) -> int:
-    """The size of C after trial `trial` has added its arms: C never shrinks.
+    """Return the size of C after trial `trial` has added its arms. C never shrinks.
 
     >>> grown(Bump(peak=250), size=10, trial=6)
     247
@@ -32,13 +32,13 @@ def grown(schedule: Schedule, size: int, trial: int) -> int:
 class Bump:
     """k_t = t^α e^(−t): the set grows early, while exploring pays, and then stays (Algorithm 2).
 
-    It peaks at t = α with α^α e^(−α), so the α for a wanted peak k is exp(1 + W(ln(k)/e)), with W
+    It peaks at t = α with α^α e^(−α), so the α for a peak of k is exp(1 + W(ln(k)/e)), where W is
     Lambert's function.
 
     Parameters
     ----------
-    alpha : α ≥ 1, or
-    peak : the wanted peak, from which α is solved; at least 1.
+    alpha : α ≥ 1. Pass either alpha or peak.
+    peak : the peak to solve α for; at least 1.
     start : k₀, the size of the initial set.
 
     >>> schedule = Bump(peak=250)
@@ -50,7 +50,7 @@ class Bump:
         self, alpha: float | None = None, *, peak: float | None = None, start: int = 10
     ) -> None:
         if (alpha is None) == (peak is None):
-            raise InvalidInput(f"give alpha or peak, one of them; got {alpha!r} and {peak!r}.")
+            raise InvalidInput(f"pass either alpha or peak; received {alpha!r} and {peak!r}.")
         if alpha is None:
             k = number(peak, "peak", low=1)
             from scipy.special import lambertw  # slow to import
@@ -60,17 +60,17 @@ class Bump:
         self.start = whole_number(start, "start", at_least=1)
 
     def __call__(self, trial: int) -> float:
-        """k_t, computed in logarithms so that late trials do not overflow."""
+        """Return k_t, computed in logarithms so that late trials do not overflow."""
         t = whole_number(trial, "trial", at_least=1)
         return math.exp(self.alpha * math.log(t) - t)
 
     def get_params(self) -> dict[str, Any]:
-        """Arguments that make an equal schedule."""
+        """Return arguments that create an equal schedule."""
         return {"alpha": self.alpha, "start": self.start}
 
 
 class Power:
-    """k as a power of the horizon T, or of the trial t when T is not known (after UCB-∞).
+    """k as a power of the horizon T, or of the trial t if T is unknown (after UCB-∞).
 
     With β the shape of the reward distribution near its best arm (Wang, Audibert and Munos 2008):
     β/2 when β < 1; else, as the paper prints it, β/(β+2) of T and β/(β+1) of t. (The cited
@@ -105,10 +105,10 @@ class Power:
         self.start = whole_number(start, "start", at_least=1)
 
     def __call__(self, trial: int) -> float:
-        """k_t, or k for every t when the horizon is known."""
+        """Return k_t, or the same k for every t if the horizon is known."""
         t = whole_number(trial, "trial", at_least=1)
         return math.pow(self.horizon or t, self.exponent)
 
     def get_params(self) -> dict[str, Any]:
-        """Arguments that make an equal schedule."""
+        """Return arguments that create an equal schedule."""
         return params_of(self)

@@ -1,4 +1,4 @@
-"""Zooming: every arm near enough to the query now running."""
+"""Zooming: every arm that is similar enough to the current query."""
 
 from nextquery.arms.scan import Sums
 from nextquery.arms.search import Band, Found
@@ -7,9 +7,9 @@ from nextquery.select.base import Request, Selector
 
 
 class Zooming(Selector):
-    """All arms whose similarity is at least `threshold` (after Kleinberg et al. 2019).
+    """Select all arms with a similarity of at least `threshold` (after Kleinberg et al. 2019).
 
-    Where no arm is that near, the nearest one.
+    If there is none, select the nearest arm.
 
     Parameters
     ----------

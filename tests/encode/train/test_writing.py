@@ -106,11 +106,11 @@ def test_a_table_that_is_not_made_goes_with_the_old_encoder(
 
 def test_refused_before_anything_is_read(tmp_path: Path) -> None:
     out = tmp_path / "encoder"
-    with work_on(out), pytest.raises(StorageError, match="another process writes"):
+    with work_on(out), pytest.raises(StorageError, match="another process is writing"):
         train(tmp_path / "nowhere.tsv", out, TINY)
     (out / "static").mkdir(parents=True)
     (out / "static" / "index.html").touch()
-    with pytest.raises(NotAFolder, match=r"holds other files \('index.html'"):
+    with pytest.raises(NotAFolder, match=r"contains other files \('index.html'"):
         train(tmp_path / "nowhere.tsv", out, TINY)
 
 
