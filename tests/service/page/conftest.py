@@ -1,4 +1,4 @@
-"""A real Chromium before a real service. Where there is no Chromium these tests say so and skip."""
+"""Fixtures: a real Chromium and a real service. Without Chromium, these tests are skipped."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -24,12 +24,12 @@ from tests.logs_for_tests import pets
 SCRIPT = "<script>alert('stored')</script> cat"
 HEBREW = "מזון לחתולים בוגרים"
 Open = Callable[..., Page]
-WAIT_MS = 200_000  # a busy machine may need long; what never comes is told by then
+WAIT_MS = 200_000  # long enough for a busy machine
 expect.set_options(timeout=WAIT_MS)
 
 
 def strange(path: Path) -> Path:
-    """The log of pets, with queries that a page might trip over."""
+    """Write the log of pets, plus queries that could break the page."""
     pets(path)
     rows = [
         f"w{user}\tt{user}\t2024-02-{user + 1:02d} 10:{step:02d}:00\t{query}"
@@ -48,16 +48,16 @@ def page_pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "pool"
 
 
-@pytest.fixture(scope="module")  # while it is open its event loop runs, and others could have none
+@pytest.fixture(scope="module")  # its event loop would block other tests' loops
 def browser() -> Iterator[Browser]:
-    found = shutil.which("chromium")
-    if found is None:
-        pytest.skip("the browser tests did NOT run: no Chromium here (make test installs it)")
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("the browser tests did NOT run: Chromium is missing (make test installs it)")
     with sync_playwright() as playwright:
         args = ["--no-sandbox", "--disable-background-networking"]
-        opened = playwright.chromium.launch(executable_path=found, args=args)
-        yield opened
-        opened.close()
+        chromium = playwright.chromium.launch(executable_path=path, args=args)
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture(scope="session")
@@ -82,32 +82,32 @@ def locked(page_pool: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Open]:
-    """Opens pages; at the end none of them may have complained."""
+    """Open pages; at the end none of them may have logged an error."""
     contexts: list[BrowserContext] = []
-    complaints: list[str] = []
+    errors: list[str] = []
 
-    def begin(url: str, *, complain: bool = True, **how: object) -> Page:
+    def open_(url: str, *, strict: bool = True, **options: object) -> Page:
         size = {"width": 1280, "height": 900}
-        context = browser.new_context(**{"viewport": size, **how})  # type: ignore[arg-type]
+        context = browser.new_context(**{"viewport": size, **options})  # type: ignore[arg-type]
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(WAIT_MS)
 
-        def said(message: ConsoleMessage) -> None:
-            if message.type == "error" and complain:  # refused requests are told here too
-                complaints.append(message.text)
+        def on_console(message: ConsoleMessage) -> None:
+            if message.type == "error" and strict:  # failed requests are logged here too
+                errors.append(message.text)
 
-        def asked(dialog: Dialog) -> None:
-            complaints.append(dialog.message)
+        def on_dialog(dialog: Dialog) -> None:
+            errors.append(dialog.message)
             dialog.dismiss()
 
-        page.on("console", said)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", asked)
+        page.on("console", on_console)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("dialog", on_dialog)
         page.goto(url)
         return page
 
-    yield begin
+    yield open_
     for context in contexts:
         context.close()
-    assert complaints == []
+    assert errors == []

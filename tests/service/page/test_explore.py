@@ -1,4 +1,4 @@
-"""Explore, as a person does: type, arrow, Enter, tap, step back, the map."""
+"""Explore, as a user would: type, arrow, Enter, tap, step back, the map."""
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -15,7 +15,7 @@ def ask(page: Page, query: str) -> None:
 
 
 def still(page: Page) -> Locator:
-    """The map of the query that is asked now, once its points have come to rest."""
+    """Return the map of the current query, once its points no longer move."""
     query = page.locator("#slate-title q").inner_text()
     canvas = page.locator(f'#map canvas[data-still][aria-label*="around {query},"]')
     expect(canvas).to_be_visible()
@@ -23,7 +23,7 @@ def still(page: Page) -> Locator:
 
 
 def shown(page: Page, tip: str) -> bool:
-    """Whether there is a tip for where the pointer is now: a move is seen with the next frame."""
+    """Whether there is a tip at the pointer; a move shows with the next frame."""
     if page.locator(tip).is_visible():
         page.evaluate("new Promise(seen => requestAnimationFrame(() => setTimeout(seen)))")
     return page.locator(tip).is_visible()
@@ -49,7 +49,7 @@ def test_by_keyboard_alone(service: ServiceProcess, open_page: Open) -> None:
     page.keyboard.press("Enter")
     expect(page.locator("#slate-title q")).to_have_text(shown[1])
     expect(page.locator("#trail li")).to_have_count(2)
-    expect(page.locator("#cards .bone")).to_have_count(0)  # else it may be counted in another test
+    expect(page.locator("#cards .bone")).to_have_count(0)  # otherwise another test may count it
     page.keyboard.press("Backspace")
     expect(page.locator("#trail li")).to_have_count(1)
     expect(page.locator(".card.taken .title")).to_have_text(shown[1])
@@ -71,9 +71,9 @@ def test_a_pick_and_what_is_typed_instead_are_in_the_log(
     expect(page.locator(".card").first).to_be_visible()
     ask(page, "dog vet")
     store = Store.open(service.store, create=False)
-    mine = [decision for decision in store.decisions() if decision.session_id == body["session_id"]]
+    states = [d.state for d in store.decisions() if d.session_id == body["session_id"]]
     store.close()
-    assert [decision.state for decision in mine] == ["accepted", "failed", "open"]
+    assert states == ["accepted", "failed", "open"]
 
 
 def test_a_point_of_the_map_is_asked(service: ServiceProcess, open_page: Open) -> None:
@@ -87,7 +87,7 @@ def test_a_point_of_the_map_is_asked(service: ServiceProcess, open_page: Open) -
     expect(page.locator("#trail li")).to_have_count(2)
     frame = still(page).bounding_box()
     assert frame is not None
-    for at in range(400):  # a mouse that looks for any point, and takes it
+    for at in range(400):  # move the mouse until it hits a point
         x, y = 20 + (at * 37) % (frame["width"] - 40), 20 + (at * 53) % (frame["height"] - 40)
         page.mouse.move(frame["x"] + x, frame["y"] + y)
         if shown(page, ".tip"):
@@ -110,7 +110,7 @@ def test_a_phone(service: ServiceProcess, open_page: Open) -> None:
     canvas.scroll_into_view_if_needed()
     frame = canvas.bounding_box()
     assert frame is not None
-    for at in range(200):  # a finger that looks for any point: it reads first, a button takes
+    for at in range(200):  # tap until a point is hit; a button then asks it
         x, y = 20 + (at * 37) % (frame["width"] - 40), 20 + (at * 53) % (frame["height"] - 40)
         page.touchscreen.tap(frame["x"] + x, frame["y"] + y)
         if shown(page, ".tip.pinned"):
@@ -121,11 +121,11 @@ def test_a_phone(service: ServiceProcess, open_page: Open) -> None:
     expect(page.locator("#slate-title q")).to_have_text(text)
     expect(page.locator("#trail li")).to_have_count(3)
     views = {"explore": ".card", "learning": "#live .figures", "operate": "#operating table"}
-    for view, there in views.items():
+    for view, content in views.items():
         page.locator(f"[data-view={view}]").tap()
-        expect(page.locator(there).first).to_be_visible()
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= 390, f"{view} is {wide} wide"
+        expect(page.locator(content).first).to_be_visible()
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= 390, f"{view} is {width} wide"
     page.locator("[data-view=explore]").tap()
     page.locator(".back").tap()
     expect(page.locator("#trail li")).to_have_count(2)
@@ -137,16 +137,16 @@ def test_others_text_is_only_text(service: ServiceProcess, open_page: Open) -> N
         ask(page, query)
         assert page.evaluate("document.querySelectorAll('main script, main img').length") == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= 1280
-    said = page.locator("#slate-title q")
+    title = page.locator("#slate-title q")
     ask(page, HEBREW)
-    assert said.evaluate("node => getComputedStyle(node).direction") == "rtl"
+    assert title.evaluate("node => getComputedStyle(node).direction") == "rtl"
     page.goto(f"{service.url}/#operate")
     expect(page.locator("#operating")).to_contain_text("<img src=x onerror=alert(1)>")
 
 
 def test_the_cards_do_not_wait_for_the_map(service: ServiceProcess, open_page: Open) -> None:
     page = open_page(service.url)
-    page.route("**/v1/map", lambda route: None)  # it never comes
+    page.route("**/v1/map", lambda route: None)  # it never arrives
     ask(page, "cat food")
     expect(page.locator("#map .bone")).to_be_visible()
     page.locator(".card").first.click()

@@ -1,4 +1,4 @@
-"""The service away, slow, broken or empty: the page says so, and goes on by itself."""
+"""The service is unavailable, slow, broken or empty: the page shows it and recovers by itself."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tests.service.worlds import until
 
 def test_a_killed_service_comes_back(page_pool: Path, tmp_path: Path, open_page: Open) -> None:
     with ServiceProcess(page_pool, f"sqlite:///{tmp_path / 'events.db'}") as service:
-        page = open_page(service.url, complain=False)
+        page = open_page(service.url, strict=False)
         page.locator(".chip").first.click()
         expect(page.locator(".card").first).to_be_visible()
         page.wait_for_selector("#map[data-points]")
@@ -23,7 +23,7 @@ def test_a_killed_service_comes_back(page_pool: Path, tmp_path: Path, open_page:
         service.start()
         expect(page.locator(".card").first).to_be_visible()
         expect(page.locator("#trail li")).to_have_count(2)
-        with nq.Client(service.url, timeout=60) as client:  # the pick was told once it was back
+        with nq.Client(service.url, timeout=60) as client:  # the pick is sent later
             assert until(lambda: client.stats()["totals"]["accepted"] == 1)
 
 
@@ -50,21 +50,21 @@ def test_a_partial_answer_says_so(service: ServiceProcess, open_page: Open) -> N
         route.fulfill(response=answer, json={**answer.json(), "partial": True, "not_searched": 9})
 
     page.route("**/v1/recommend", partial, times=1)
-    for query, told in (("cat food", True), ("dog food", False)):
+    for query, visible in (("cat food", True), ("dog food", False)):
         page.locator("#box").fill(query)
         page.locator("#box").press("Enter")
         expect(page.locator("#slate-title")).to_contain_text(query)
         expect(page.locator(".card").first).to_be_visible()
-        expect(page.locator("#partial")).to_be_visible(visible=told)
-        if told:
-            expect(page.locator("#partial")).to_contain_text("Without 9 queries")
+        expect(page.locator("#partial")).to_be_visible(visible=visible)
+        if visible:
+            expect(page.locator("#partial")).to_contain_text("9 queries of the pool were not")
 
 
 def test_an_error_is_told_and_can_be_tried_again(service: ServiceProcess, open_page: Open) -> None:
-    page = open_page(service.url, complain=False)
+    page = open_page(service.url, strict=False)
     expect(page.locator(".chip").first).to_be_visible()
     page.locator("#box").evaluate("box => box.removeAttribute('maxlength')")
-    page.locator("#box").fill("cat \u0007 food")  # refused: a control character
+    page.locator("#box").fill("cat \u0007 food")  # rejected: a control character
     page.locator("#box").press("Enter")
     error = page.locator("[data-state=error]").first
     expect(error).to_contain_text("control characters")
@@ -79,7 +79,7 @@ def test_an_empty_pool(tmp_path: Path, open_page: Open) -> None:
     pool.remove([0])
     pool.save(tmp_path / "pool")
     with ServiceProcess(tmp_path / "pool", f"sqlite:///{tmp_path / 'events.db'}") as service:
-        page = open_page(service.url, complain=False)
+        page = open_page(service.url, strict=False)
         expect(page.locator("[data-state=empty]")).to_contain_text("The pool is empty")
         page.locator("#box").fill("anything")
         page.locator("#box").press("Enter")

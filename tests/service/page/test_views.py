@@ -1,4 +1,4 @@
-"""Learning and Operate; keys; and that everybody can use the page."""
+"""Learning, Operate, API keys and accessibility."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -18,11 +18,11 @@ AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 
 def serious(page: Page) -> list[str]:
     page.evaluate(AXE)
-    said = page.evaluate("axe.run()")
+    result = page.evaluate("axe.run()")
     return [
-        json.dumps({"rule": found["id"], "where": [node["target"] for node in found["nodes"]]})
-        for found in said["violations"]
-        if found["impact"] in ("serious", "critical")
+        json.dumps({"rule": rule["id"], "where": [node["target"] for node in rule["nodes"]]})
+        for rule in result["violations"]
+        if rule["impact"] in ("serious", "critical")
     ]
 
 
@@ -51,10 +51,10 @@ def test_operate_blocks_switches_and_exports(service: ServiceProcess, open_page:
     page.locator("#block").fill(unwanted)
     page.locator("#block").press("Enter")
     expect(page.locator(".blocked")).to_contain_text(unwanted, ignore_case=True)
-    with page.expect_download() as found:
+    with page.expect_download() as download:
         page.get_by_role("button", name="Export as UBI").click()
-    assert found.value.suggested_filename == "nextquery.ubi.jsonl"
-    assert "rabbit food" in Path(found.value.path()).read_text()
+    assert download.value.suggested_filename == "nextquery.ubi.jsonl"
+    assert "rabbit food" in Path(download.value.path()).read_text()
     page.locator("#power").click()
     expect(page.locator("#power")).to_have_text("Switch recommendations on")
     page.locator("[data-view=explore]").click()
@@ -70,27 +70,27 @@ def test_operate_blocks_switches_and_exports(service: ServiceProcess, open_page:
 
 def test_keys_wrong_small_and_right(locked: tuple[str, str], open_page: Open) -> None:
     (url, small), admin = locked[0].split(), locked[1]
-    page = open_page(f"{url}/#operate", complain=False)
+    page = open_page(f"{url}/#operate", strict=False)
     field = page.locator("[data-state=key] input")
-    expect(page.locator("[data-state=key]")).to_contain_text("asks for a key")
+    expect(page.locator("[data-state=key]")).to_contain_text("needs an API key")
     field.fill("nq_wrong_key")
     field.press("Enter")
-    expect(page.locator("[data-state=key]")).to_contain_text("not known")
+    expect(page.locator("[data-state=key]")).to_contain_text("Unknown API key")
     field.fill(small)
     field.press("Enter")
-    expect(page.locator("[data-state=key]")).to_contain_text("needs another key")
+    expect(page.locator("[data-state=key]")).to_contain_text("needs another API key")
     field.fill(admin)
     field.press("Enter")
     expect(page.locator("#operating")).to_contain_text("Newest decisions")
     assert page.evaluate("sessionStorage.getItem('nextquery.key')") == admin
     assert admin not in page.evaluate("JSON.stringify(localStorage) + document.cookie")
     page.locator("#forget").click()
-    expect(page.locator("[data-state=key]")).to_contain_text("asks for a key")
+    expect(page.locator("[data-state=key]")).to_contain_text("needs an API key")
 
 
 def test_a_key_that_asks_too_often_waits(locked: tuple[str, str], open_page: Open) -> None:
     url, small = locked[0].split()
-    page = open_page(url, complain=False)
+    page = open_page(url, strict=False)
     field = page.locator("[data-state=key] input")
     field.fill(small)
     field.press("Enter")
@@ -99,7 +99,7 @@ def test_a_key_that_asks_too_often_waits(locked: tuple[str, str], open_page: Ope
     held: list[Route] = []
 
     def too_often(route: Route) -> None:
-        """Others with this key use up what it may ask for, until the page is refused too."""
+        """Use up the rate limit with the same key until the page gets a 429 too."""
         answer = route.fetch()
         while answer.status != 429:
             with ThreadPoolExecutor() as others:
@@ -114,8 +114,8 @@ def test_a_key_that_asks_too_often_waits(locked: tuple[str, str], open_page: Ope
     page.route("**/v1/recommend", lambda route: held.append(route))
     page.route("**/v1/recommend", too_often, times=1)
     page.locator(".chip").first.click()
-    expect(page.locator("[data-state=rate]").first).to_contain_text("Again in")
-    while not held:  # it asks again by itself, and shows this until it is answered
+    expect(page.locator("[data-state=rate]").first).to_contain_text("Retrying in")
+    while not held:  # the page retries, and shows this until it gets an answer
         page.wait_for_timeout(50)
     held[0].continue_()
     expect(page.locator(".card").first).to_be_visible()

@@ -1,15 +1,15 @@
-// Asking the service. Whatever goes wrong becomes a `Trouble` of one of a few kinds.
+// Requests to the service. Every failure becomes an `ApiError` of one of a few kinds.
 
-const KEY = "nextquery.key"; // in sessionStorage alone: gone with the tab
-const LONGEST = 40_000;
+const KEY = "nextquery.key"; // kept in sessionStorage only, so it is removed with the tab
+const TIMEOUT = 40_000;
 
 export const key = {
   get: () => sessionStorage.getItem(KEY) ?? "",
   set: (text) => (text ? sessionStorage.setItem(KEY, text) : sessionStorage.removeItem(KEY)),
 };
 
-/** kind: "key" (none, or a wrong one), "scope" (too small a key), "rate", "down", "error". */
-export class Trouble extends Error {
+/** kind: "key" (missing or wrong), "scope" (the key is not allowed this), "rate", "down", "error". */
+export class ApiError extends Error {
   constructor(kind, detail, { wait = 0, status = 0, id = "" } = {}) {
     super(detail);
     Object.assign(this, { kind, wait, status, id });
@@ -18,26 +18,26 @@ export class Trouble extends Error {
 
 const KINDS = { 401: "key", 403: "scope", 429: "rate", 502: "down", 503: "down", 504: "down" };
 
-async function complaint(response) {
-  let said = {};
+async function errorFrom(response) {
+  let problem = {};
   try {
-    said = await response.json();
+    problem = await response.json();
   } catch {
-    // a proxy between may answer anything
+    // a proxy in between may answer anything
   }
-  return new Trouble(KINDS[response.status] ?? "error", said.detail ?? `the service answered ${response.status}.`, {
+  return new ApiError(KINDS[response.status] ?? "error", problem.detail ?? `the service answered ${response.status}.`, {
     wait: Number(response.headers.get("Retry-After")) || 0,
     status: response.status,
-    id: said.request_id ?? "",
+    id: problem.request_id ?? "",
   });
 }
 
-/** The response to a request that succeeded. */
+/** Send a request and return its response; throws an `ApiError` if it fails. */
 export async function send(method, path, body, signal) {
   const headers = {};
   if (key.get()) headers.Authorization = `Bearer ${key.get()}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  const limit = AbortSignal.timeout(LONGEST);
+  const limit = AbortSignal.timeout(TIMEOUT);
   let response;
   try {
     response = await fetch(path, {
@@ -50,16 +50,16 @@ export async function send(method, path, body, signal) {
     });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Trouble("down", "the service cannot be reached.");
+    throw new ApiError("down", "the service cannot be reached.");
   }
-  if (!response.ok) throw await complaint(response);
+  if (!response.ok) throw await errorFrom(response);
   return response;
 }
 
 export const get = async (path, signal) => (await send("GET", path, undefined, signal)).json();
 export const post = async (path, body, signal) => (await send("POST", path, body, signal)).json();
 
-/** Each line of an answer of JSON Lines, as it comes. */
+/** Yield each line of a JSON Lines response as it arrives. */
 export async function* lines(path, body, signal) {
   const response = await send("POST", path, body, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -73,7 +73,7 @@ export async function* lines(path, body, signal) {
   }
 }
 
-/** Whether the service takes requests again. */
+/** Whether the service is ready for requests. */
 export async function ready() {
   try {
     return (await fetch("/readyz", { cache: "no-store", signal: AbortSignal.timeout(3000) })).ok;
@@ -82,7 +82,7 @@ export async function ready() {
   }
 }
 
-/** A download that needs a key, which a plain link could not send. */
+/** Download a file with the key, which a plain link could not send. */
 export async function download(path) {
   const response = await send("GET", path);
   const name = /filename="([^"]+)"/.exec(response.headers.get("Content-Disposition") ?? "");

@@ -1,4 +1,4 @@
-// The frame: which view is shown, light or dark, and the key that can be forgotten.
+// The frame: the current view, the colour theme, and the button that forgets the key.
 
 import { key } from "./api.js";
 import { $ } from "./dom.js";
@@ -6,16 +6,16 @@ import * as explore from "./explore.js";
 
 const VIEWS = {
   explore: async () => explore,
-  learning: () => import("./learning.js"), // what is not looked at is not loaded
+  learning: () => import("./learning.js"), // loaded on first use
   operate: () => import("./operate.js"),
 };
 const THEME = "nextquery.theme";
 let leave = () => {};
 
 async function show() {
-  const asked = location.hash.slice(1);
-  if (asked === "main") return; // the skip link
-  const name = asked in VIEWS ? asked : "explore";
+  const hash = location.hash.slice(1);
+  if (hash === "main") return; // the skip link
+  const name = hash in VIEWS ? hash : "explore";
   leave();
   leave = () => {};
   for (const view of document.querySelectorAll(".view")) view.hidden = view.id !== name;
@@ -25,34 +25,34 @@ async function show() {
   }
   document.title = name === "explore" ? "nextquery" : `nextquery · ${name}`;
   const view = await VIEWS[name]();
-  if ($(name).hidden) return; // somebody went on meanwhile
+  if ($(name).hidden) return; // the user has moved on meanwhile
   leave = view.enter($(name)) ?? leave;
 }
 
-function dress(theme) {
+function applyTheme(theme) {
   document.documentElement.dataset.theme = theme;
   $("theme").textContent = theme === "dark" ? "Light" : "Dark";
   $("theme").setAttribute("aria-label", `Switch to ${theme === "dark" ? "light" : "dark"} colours`);
   document.dispatchEvent(new Event("theme"));
 }
 
-const night = matchMedia("(prefers-color-scheme: dark)");
-const preferred = () => localStorage.getItem(THEME) ?? (night.matches ? "dark" : "light");
-night.addEventListener("change", () => dress(preferred()));
+const darkScheme = matchMedia("(prefers-color-scheme: dark)");
+const preferred = () => localStorage.getItem(THEME) ?? (darkScheme.matches ? "dark" : "light");
+darkScheme.addEventListener("change", () => applyTheme(preferred()));
 $("theme").addEventListener("click", () => {
   const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
   localStorage.setItem(THEME, theme);
-  dress(theme);
+  applyTheme(theme);
 });
 
-const locked = () => ($("forget").hidden = !key.get());
-document.addEventListener("key", locked);
+const updateForget = () => ($("forget").hidden = !key.get());
+document.addEventListener("key", updateForget);
 $("forget").addEventListener("click", () => {
   key.set("");
   location.reload();
 });
 
-dress(preferred());
-locked();
+applyTheme(preferred());
+updateForget();
 addEventListener("hashchange", show);
 show();

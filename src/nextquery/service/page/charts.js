@@ -1,11 +1,11 @@
 // Small charts in SVG: lines over time with a floor, and bars.
 
-import { el, said, svg } from "./dom.js";
+import { el, number, svg } from "./dom.js";
 
 const HEIGHT = 220;
 const [LEFT, RIGHT, TOP, BOTTOM] = [38, 8, 10, 24];
 
-/** How wide a chart in a host is drawn, so that its letters keep their size. */
+/** The width of a chart in a host, so that its text keeps its size. */
 export const widthIn = (host, columns = 1) => {
   const inside = host.clientWidth || 560;
   return Math.max(260, Math.min(1200, inside / (inside > 860 ? columns : 1) - 48));
@@ -17,22 +17,22 @@ function frame(label, ticks, low, high, WIDTH) {
   for (const value of ticks) {
     picture.append(
       svg("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }),
-      svg("text", { x: LEFT - 8, y: y(value) + 4, "text-anchor": "end", text: said(value, 2) }),
+      svg("text", { x: LEFT - 8, y: y(value) + 4, "text-anchor": "end", text: number(value, 2) }),
     );
   }
   return [picture, y];
 }
 
 /**
- * Lines over a shared axis. `series`: {name, points: [[x, y], …]}; `floor`: a level drawn dotted;
- * `at`: the words for an x.
+ * Lines over a shared axis. `series`: {name, points: [[x, y], …]}; `floor`: a dotted level;
+ * `at`: formats an x.
  */
-export function lineChart({ label, series, floor = null, at = (x) => said(x, 0), high = 1, width: WIDTH }) {
-  const every = series.flatMap((one) => one.points);
+export function lineChart({ label, series, floor = null, at = (x) => number(x, 0), high = 1, width: WIDTH }) {
+  const all = series.flatMap(({ points }) => points);
   const [picture, y] = frame(label, [0, 0.25, 0.5, 0.75, 1].map((part) => part * high), 0, high, WIDTH);
-  const [first, last] = [Math.min(...every.map(([x]) => x)), Math.max(...every.map(([x]) => x))];
+  const [first, last] = [Math.min(...all.map(([x]) => x)), Math.max(...all.map(([x]) => x))];
   const x = (value) => (last === first ? (LEFT + WIDTH - RIGHT) / 2 : LEFT + ((value - first) / (last - first)) * (WIDTH - LEFT - RIGHT));
-  if (every.length) {
+  if (all.length) {
     picture.append(svg("text", { x: last === first ? x(first) : LEFT, y: HEIGHT - 6, "text-anchor": last === first ? "middle" : "start", text: at(first) }));
     if (last > first) picture.append(svg("text", { x: WIDTH - RIGHT, y: HEIGHT - 6, "text-anchor": "end", text: at(last) }));
   }
@@ -53,26 +53,26 @@ export function barChart({ label, bars, width: WIDTH }) {
   const high = Math.max(...bars.map((bar) => bar.value), 1);
   const [picture, y] = frame(label, [0, high / 2, high].map(Math.round), 0, high, WIDTH);
   const room = (WIDTH - LEFT - RIGHT) / bars.length;
-  const every = Math.ceil(20 / room); // names that would touch are left out
+  const every = Math.ceil(20 / room); // skip names that would overlap
   const thick = Math.min(36, room * 0.7);
   bars.forEach((bar, at) => {
     const middle = LEFT + room * (at + 0.5);
     picture.append(
-      svg("rect", { x: middle - thick / 2, width: thick, y: y(bar.value), height: Math.max(0, y(0) - y(bar.value)), rx: 3 }, svg("title", { text: `${bar.name}: ${said(bar.value, 1)}` })),
+      svg("rect", { x: middle - thick / 2, width: thick, y: y(bar.value), height: Math.max(0, y(0) - y(bar.value)), rx: 3 }, svg("title", { text: `${bar.name}: ${number(bar.value, 1)}` })),
       svg("text", { x: middle, y: HEIGHT - 6, "text-anchor": "middle", text: at % every ? "" : bar.name }),
     );
   });
   return picture;
 }
 
-/** What the colours mean. */
+/** The legend of the colours. */
 export function keyOf(names, floor) {
   const items = names.map((name, which) => el("li", {}, el("span", { class: `swatch c${which % 4}` }), name));
   if (floor) items.push(el("li", {}, el("span", { class: "swatch floor" }), floor));
   return el("ul", { class: "key-of" }, ...items);
 }
 
-/** Large figures in a row: [name, value, words below]. */
+/** Large figures in a row: [name, value, text below]. */
 export function figures(rows) {
   const cells = rows.map(([name, value, small]) => el("div", {}, el("dt", { text: name }), el("dd", {}, value, el("small", { text: small ?? " " }))));
   return el("dl", { class: "figures" }, ...cells);

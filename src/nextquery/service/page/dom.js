@@ -1,15 +1,15 @@
-// Elements are made here and nowhere else: text is only ever text, never markup.
+// All elements are created here. Text is always set as text, never as markup.
 
 export const $ = (id) => document.getElementById(id);
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element: `on…` are listeners, `text` its text, `class` its classes, the rest attributes. */
+/** Create an element: `on…` are listeners, `text` is its text, everything else an attribute. */
 export function el(tag, options = {}, ...children) {
   return filled(document.createElement(tag), options, children);
 }
 
-/** An SVG element. */
+/** Create an SVG element. */
 export function svg(tag, options = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), options, children);
 }
@@ -25,18 +25,18 @@ function filled(node, options, children) {
   return node;
 }
 
-/** Text that others wrote: it may be long, and run from right to left. */
+/** Text from users: it may be long or right-to-left. */
 export const words = (text, tag = "span", kind = "words") => el(tag, { class: kind, dir: "auto", text });
 
-/** A number for people. */
-export function said(value, digits = 2) {
+/** Format a number. */
+export function number(value, digits = 2) {
   if (value === null || value === undefined) return "–";
   return value.toLocaleString("en", { maximumFractionDigits: digits });
 }
 
-export const percent = (value, digits = 0) => (value === null || value === undefined ? "–" : `${said(100 * value, digits)} %`);
+export const percent = (value, digits = 0) => (value === null || value === undefined ? "–" : `${number(100 * value, digits)} %`);
 
-export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 export const pause = (ms, signal) =>
   new Promise((done) => {
@@ -44,8 +44,8 @@ export const pause = (ms, signal) =>
     signal?.addEventListener("abort", () => (clearTimeout(timer), done()), { once: true });
   });
 
-/** A name nobody else has; `crypto.randomUUID` is missing where there is no TLS. */
-export function fresh() {
+/** A unique id; `crypto.randomUUID` is not available without TLS. */
+export function newId() {
   const bytes = crypto.getRandomValues(new Uint8Array(12));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

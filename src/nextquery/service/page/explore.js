@@ -1,29 +1,29 @@
-// Explore: a query runs, cards say what may come next, the trail says how one came here.
+// Explore: the current query, cards with next queries, and the trail of earlier queries.
 
 import { get, post } from "./api.js";
-import { $, el, fresh, percent, said, words } from "./dom.js";
+import { $, el, newId, number, percent, words } from "./dom.js";
 import { attempt, panel } from "./states.js";
 
 const SHOWN = 5;
-const AWAY = new Set([404, 409, 422]); // feedback that is refused must not stop anybody
+const REJECTED = new Set([404, 409, 422]); // rejected feedback must not stop the user
 
-let session = fresh();
+let session = newId();
 let steps = []; // {query, decision, cards, taken}: the last one is on the screen
-let pending = null; // the query that is being asked
+let pending = null; // the query being asked
 let arms = 0;
 let waiting = new AbortController();
 let map = null;
-let begun = false;
+let started = false;
 
 export function enter() {
-  if (!begun) begin();
-  begun = true;
+  if (!started) start();
+  started = true;
   document.addEventListener("keydown", keyboard);
   if (matchMedia("(pointer: fine)").matches) $("box").focus({ preventScroll: true });
   return () => document.removeEventListener("keydown", keyboard);
 }
 
-function begin() {
+function start() {
   $("search").addEventListener("submit", (event) => {
     event.preventDefault();
     const query = $("box").value.trim();
@@ -41,11 +41,11 @@ async function starters() {
     panel(host, {
       kind: "empty",
       title: "The pool is empty",
-      text: "There is no query to recommend yet. Make a pool of a log with nextquery ingest, and serve that.",
+      text: "There are no queries to recommend. Create a pool from a log with nextquery ingest, then serve it.",
     });
     return;
   }
-  $("lead").textContent = `Ask anything. Out of ${said(arms)} queries that people asked before, you are shown what is worth asking next, and every pick makes the next one better.`;
+  $("lead").textContent = `Type any query. You get the best next ones out of ${number(arms)} past queries, and every pick improves the recommendations.`;
   host.replaceChildren(
     el("span", { class: "note", text: "Start from" }),
     ...answer.examples.map((text) => el("button", { type: "button", class: "chip", onclick: () => issue(text) }, words(text))),
@@ -53,26 +53,26 @@ async function starters() {
   host.hidden = steps.length > 0;
 }
 
-/** Ask a query: typed, taken from the cards or from the map. */
+/** Ask a query that was typed, or picked from the cards or the map. */
 export async function issue(query) {
   waiting.abort();
-  const mine = (waiting = new AbortController());
+  const { signal } = (waiting = new AbortController());
   const last = steps.at(-1);
-  const card = last?.cards.find((one) => one.text === query);
-  const request = fresh();
+  const card = last?.cards.find(({ text }) => text === query);
+  const request = newId();
   if (last?.query === query && !card) steps.pop();
   pending = query;
   $("box").value = query;
-  if (matchMedia("(pointer: coarse)").matches) $("box").blur(); // so that the keys of a phone go away
-  stage(query);
+  if (matchMedia("(pointer: coarse)").matches) $("box").blur(); // hides the keyboard of a phone
+  prepare(query);
   const answer = await attempt(
     $("cards"),
     async () => {
-      if (last) await tell(last, card, query);
+      if (last) await sendFeedback(last, card, query);
       const body = { session_id: session, query, m: SHOWN, request_id: request, explain: true };
-      return post("/v1/recommend", body, mine.signal);
+      return post("/v1/recommend", body, signal);
     },
-    { signal: mine.signal, rows: SHOWN },
+    { signal, rows: SHOWN },
   );
   if (answer === undefined) return;
   pending = null;
@@ -80,21 +80,21 @@ export async function issue(query) {
   show(true);
 }
 
-/** What became of the slate before: one answer a slate, so a second pick after a step back is none. */
-async function tell(step, card, query) {
+/** Send feedback for the last slate, once per slate: a second pick after a step back sends none. */
+async function sendFeedback(step, card, query) {
   if (step.taken !== null) return;
   const accepted = card ? card.arm_id : null;
-  step.taken = accepted ?? -1; // at once, and never called off: a step back does not undo a pick
+  step.taken = accepted ?? -1; // set at once and never aborted: a step back does not undo a pick
   try {
     await post("/v1/feedback", { decision_id: step.decision, accepted, issued: card ? null : query });
-  } catch (trouble) {
-    if (AWAY.has(trouble.status)) return;
+  } catch (error) {
+    if (REJECTED.has(error.status)) return;
     step.taken = null;
-    throw trouble;
+    throw error;
   }
 }
 
-function stage(query) {
+function prepare(query) {
   $("explore").classList.add("running");
   $("starters").hidden = true;
   $("found").hidden = false;
@@ -104,20 +104,20 @@ function stage(query) {
 }
 
 export function stepBack(count = 1) {
-  const length = steps.length + (pending === null ? 0 : 1); // what is still being asked is left first
+  const length = steps.length + (pending === null ? 0 : 1); // a pending query is dropped first
   if (!steps.length || length < 2) return;
   waiting.abort();
   pending = null;
   steps = steps.slice(0, Math.max(1, length - count));
   $("box").value = steps.at(-1).query;
-  stage(steps.at(-1).query);
+  prepare(steps.at(-1).query);
   show(false);
 }
 
-function again() {
+function newSession() {
   waiting.abort();
   pending = null;
-  session = fresh();
+  session = newId();
   steps = [];
   $("explore").classList.remove("running");
   $("found").hidden = true;
@@ -138,26 +138,26 @@ function trail(running) {
   $("trail").replaceChildren(
     el("button", { type: "button", class: "quiet back", disabled: past.length < 2, onclick: () => stepBack(), text: "← Step back" }),
     el("ol", {}, ...items),
-    el("button", { type: "button", class: "quiet", onclick: again, text: "New session" }),
+    el("button", { type: "button", class: "quiet", onclick: newSession, text: "New session" }),
   );
   $("trail").hidden = false;
   $("trail").querySelector("ol").scrollLeft = 1e6;
 }
 
-function show(anew) {
+function show(isNew) {
   const step = steps.at(-1);
   trail(step.query);
   $("partial").hidden = !step.missing;
-  $("partial").textContent = `Without ${said(step.missing)} queries of the pool: the machines that hold them do not answer now.`;
+  $("partial").textContent = `${number(step.missing)} queries of the pool were not searched: their machines are unavailable.`;
   const host = $("cards");
   if (!step.cards.length) nothing(host, step);
   else host.replaceChildren(...step.cards.map((card, at) => cardOf(card, at, step)));
   $("keys").hidden = !step.cards.length;
   const count = step.cards.length;
   $("said").textContent = count ? `${count} next queries after ${step.query}` : `Nothing to recommend after ${step.query}`;
-  if (anew && document.activeElement !== $("box")) $("slate-title").focus({ preventScroll: true });
-  if (anew && document.activeElement === $("box") && count) $("box").select();
-  requestAnimationFrame(() => setTimeout(draw)); // the cards are painted before the map is asked for
+  if (isNew && document.activeElement !== $("box")) $("slate-title").focus({ preventScroll: true });
+  if (isNew && document.activeElement === $("box") && count) $("box").select();
+  requestAnimationFrame(() => setTimeout(draw)); // paint the cards before requesting the map
 }
 
 function nothing(host, step) {
@@ -166,15 +166,15 @@ function nothing(host, step) {
     kind: off ? "off" : "none",
     title: off ? "Recommendations are switched off" : "Nothing to recommend here",
     text: off
-      ? "Whoever runs this service has turned them off for now. What you ask is still remembered in this session."
-      : "No query of the pool is left that this session has not seen, or this one cannot be placed. Try other words.",
+      ? "An operator has turned them off for now. This session still remembers what you ask."
+      : "This session has already seen every candidate, or the query has no known words. Try other words.",
   });
 }
 
 const CHIPS = [
-  ["similarity", "Similar", (why) => percent(why.similarity), "How alike it is to the query now running (cosine of their vectors)."],
-  ["preference", "Preference", (why) => (why.preference === null ? "from sessions" : `${said(why.preference * arms, 1)} × chance`), "How much likelier than a query drawn blindly; or suggested by what people asked in past sessions."],
-  ["score", "Score", (why) => why.score.toFixed(3), "What the model has learnt to expect of it, with its bonus for what it does not know yet."],
+  ["similarity", "Similar", (why) => percent(why.similarity), "How similar it is to the current query (cosine of their vectors)."],
+  ["preference", "Preference", (why) => (why.preference === null ? "from sessions" : `${number(why.preference * arms, 1)} × chance`), "How much likelier than a query drawn at random; or suggested by past sessions."],
+  ["score", "Score", (why) => why.score.toFixed(3), "The reward that the model expects, plus a bonus for uncertainty."],
 ];
 
 function cardOf(card, at, step) {
@@ -188,7 +188,7 @@ function cardOf(card, at, step) {
       type: "button",
       class: taken ? "card taken" : "card",
       "data-arm": card.arm_id,
-      "aria-description": `Similarity ${percent(why.similarity)}, score ${said(why.score, 3)}`,
+      "aria-description": `Similarity ${percent(why.similarity)}, score ${number(why.score, 3)}`,
       onclick: () => issue(card.text),
       onpointerenter: () => map?.point(card.arm_id),
       onpointerleave: () => map?.point(null),
@@ -204,7 +204,7 @@ function cardOf(card, at, step) {
 function confidence(share) {
   const fill = el("span", { class: "fill" });
   fill.style.inlineSize = `${Math.round(100 * share)}%`;
-  return el("span", { class: "fact sure", title: "How sure the model is of that score." }, el("span", { class: "fact-name", text: "Confidence" }), el("span", { class: "bar", role: "img", "aria-label": `Confidence ${percent(share)}` }, fill));
+  return el("span", { class: "fact sure", title: "How sure the model is of this score." }, el("span", { class: "fact-name", text: "Confidence" }), el("span", { class: "bar", role: "img", "aria-label": `Confidence ${percent(share)}` }, fill));
 }
 
 async function draw() {
@@ -213,7 +213,7 @@ async function draw() {
   const { MapView } = await import("./map.js");
   map ??= new MapView($("map"), issue);
   if (steps.at(-1) !== step) return;
-  const past = steps.slice(-20, -1).map((one) => one.query);
+  const past = steps.slice(-20, -1).map((earlier) => earlier.query);
   map.load({ session_id: session, query: step.query, trail: past }, step.cards.map((card) => card.arm_id));
 }
 

@@ -1,13 +1,13 @@
-// Learning: what the log says about how well it does, and a play with simulated users.
+// Learning: how well the service does, from its log, and a run with simulated users.
 
 import { get, lines } from "./api.js";
 import { barChart, box, figures, keyOf, lineChart, widthIn } from "./charts.js";
-import { el, pause, percent, said } from "./dom.js";
+import { el, number, pause, percent } from "./dom.js";
 import { attempt } from "./states.js";
 
 const EVERY = 10_000;
 const USERS = 100;
-const WINDOW = 60; // rounds over which acceptance is averaged in the play
+const WINDOW = 60; // rounds over which the simulation averages
 
 export function enter(host) {
   const gone = new AbortController();
@@ -15,7 +15,7 @@ export function enter(host) {
   const play = stage(gone.signal);
   host.replaceChildren(
     el("h1", { text: "Learning" }),
-    el("p", { class: "lead", text: "Per-round regret is the share of answers of which nothing was accepted. It falls as the service learns. The floor is the share of past rounds, when nobody was shown anything, in which the next query was no candidate; being shown something better than one had in mind can go below it." }),
+    el("p", { class: "lead", text: "Per-round regret is the share of answers in which nothing was accepted. It falls as the service learns. The floor is the share of past rounds, before anything was recommended, in which the next query was not a candidate. Regret can go below it when users accept something better than what they had in mind." }),
     live,
     play,
   );
@@ -28,7 +28,7 @@ async function refresh(host, signal) {
   while (!signal.aborted) {
     const work = () => get("/v1/stats?by=hour", signal);
     const stats = await attempt(host, work, { signal, rows, waiting: rows ? undefined : () => {} });
-    rows = 0; // later looks leave the figures standing
+    rows = 0; // later refreshes keep the figures on screen
     if (stats === undefined) return;
     host.replaceChildren(...drawn(stats, widthIn(host, 2)));
     await pause(EVERY, signal);
@@ -49,16 +49,16 @@ function drawn(stats, width) {
     box(
       title,
       note,
-      known ? lineChart({ label: `${title}, ${percent(totals[field], 1)} in all`, series: over(field), floor: low, at: time, width }) : el("p", { class: "blank", text: "Nothing is known yet. Accept something in Explore, or let simulated users play below." }),
-      known ? keyOf(policies, low === null ? null : `floor of past sessions ${said(low, 2)}`) : null,
+      known ? lineChart({ label: `${title}, ${percent(totals[field], 1)} in total`, series: over(field), floor: low, at: time, width }) : el("p", { class: "blank", text: "No feedback yet. Accept a recommendation in Explore, or watch simulated users below." }),
+      known ? keyOf(policies, low === null ? null : `floor on past sessions ${number(low, 2)}`) : null,
     );
   return [
     figures([
-      ["Rounds", said(totals.rounds), `${said(totals.open)} still open`],
-      ["Accepted", said(totals.accepted), `${said(totals.failed)} failed`],
+      ["Rounds", number(totals.rounds), `${number(totals.open)} still open`],
+      ["Accepted", number(totals.accepted), `${number(totals.failed)} failed`],
       ["Acceptance", percent(totals.acceptance, 1), "of closed rounds"],
-      ["Regret per round", said(totals.per_round_regret, 3), floor === null ? "" : `floor ${said(floor, 3)} on past sessions`],
-      ["Queries shown", percent(coverage.share_of_arms_shown, 1), `of ${said(coverage.arms)}`],
+      ["Regret per round", number(totals.per_round_regret, 3), floor === null ? "" : `floor ${number(floor, 3)} on past sessions`],
+      ["Queries shown", percent(coverage.share_of_arms_shown, 1), `of ${number(coverage.arms)}`],
     ]),
     el(
       "div",
@@ -67,8 +67,8 @@ function drawn(stats, width) {
       chart("Acceptance", "By policy and hour (UTC); higher is better.", "acceptance", null),
       box(
         "Candidates by trial",
-        "How many a slate was drawn from, by the number of the query in its session.",
-        stats.candidates.length ? barChart({ label: "Candidates by trial", bars: stats.candidates.map((row) => ({ name: String(row.trial), value: row.candidates })), width }) : el("p", { class: "blank", text: "Ask something in Explore first." }),
+        "How many candidates a slate was chosen from, by the number of the query in its session.",
+        stats.candidates.length ? barChart({ label: "Candidates by trial", bars: stats.candidates.map((row) => ({ name: String(row.trial), value: row.candidates })), width }) : el("p", { class: "blank", text: "Ask a query in Explore first." }),
       ),
     ),
   ];
@@ -82,7 +82,7 @@ function stage(signal) {
   button.addEventListener("click", () => run(button, picture, note, seed++, signal));
   const shown = box(
     "Watch it learn",
-    "People of the log ask once more, several of them after the same things, before a service that starts with nothing but its first weights and, unlike the default, also learns from what they type. It has a model and a log of its own: the real ones are left alone.",
+    "Users from the log ask again, several of them looking for the same things. The simulated service starts with only its initial weights and, unlike the default, also learns from typed queries. It uses a separate model and log: the real ones do not change.",
     el("div", { class: "bar-of" }, button, note),
     picture,
   );
@@ -99,7 +99,7 @@ async function run(button, picture, note, seed, signal) {
   button.disabled = false;
 }
 
-/** One play from its first round to its last, drawn as it goes. */
+/** One run from its first round to its last, drawn as it goes. */
 async function played(picture, note, seed, signal) {
   const rounds = [];
   let drawnAt = 0;
@@ -120,7 +120,7 @@ const mean = (rows, field) => rows.reduce((sum, row) => sum + row[field], 0) / (
 
 function verdict(rounds) {
   const late = rounds.slice(-WINDOW * 2);
-  return `${rounds.length} rounds. In the last ${late.length}, ours was accepted in ${percent(mean(late, "ours"))}, the most similar queries in ${percent(mean(late, "most_similar"))}.`;
+  return `${rounds.length} rounds. In the last ${late.length}, this service was accepted in ${percent(mean(late, "ours"))}, the most similar queries in ${percent(mean(late, "most_similar"))}.`;
 }
 
 function curves(rounds, width) {
@@ -139,10 +139,10 @@ function curves(rounds, width) {
         { name: "most similar", points: thin(regret("most_similar")) },
       ],
       floor,
-      at: (x) => `round ${said(x, 0)}`,
+      at: (x) => `round ${number(x, 0)}`,
       width,
     }),
-    keyOf([`this service, simulated`, "most similar, simulated"], `floor ${said(floor, 2)}`),
+    keyOf(["this service, simulated", "most similar, simulated"], `floor ${number(floor, 2)}`),
     el("p", { class: "note", text: `Regret per round, averaged over ${WINDOW} rounds.` }),
   ];
 }

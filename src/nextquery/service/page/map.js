@@ -1,26 +1,26 @@
-// The map: candidates and trail in the plane of greatest variance, on a canvas.
+// The map: candidates and trail in the plane of greatest variance, drawn on a canvas.
 
 import { post } from "./api.js";
-import { calm, el, percent, said, words } from "./dom.js";
+import { el, number, percent, reducedMotion, words } from "./dom.js";
 import { attempt, panel } from "./states.js";
 
 const MOVE = 450; // milliseconds from one map to the next
-const NEAR = 16; // pixels within which a point is meant
+const NEAR = 16; // pixels within which a point is hit
 const EDGE = 26;
 
 export class MapView {
-  /** `accept` is called with the text of a point that was chosen. */
+  /** `accept` is called with the text of the chosen point. */
   constructor(host, accept) {
     this.host = host;
     this.accept = accept;
     this.canvas = el("canvas", { role: "img", tabindex: "0", "aria-label": "Map" });
     this.tip = el("div", { class: "tip", hidden: true });
-    this.legend = el("p", { class: "note legend", text: "Larger: preferred. Stronger colour: the model expects more. Numbers: your cards. Click a point to ask it." });
+    this.legend = el("p", { class: "note legend", text: "Larger: more preferred. Stronger colour: higher score. Numbers: your cards. Click a point to ask it." });
     this.points = [];
     this.ring = null;
     this.pinned = null;
     this.moved = performance.now() - MOVE;
-    this.asked = new AbortController();
+    this.loading = new AbortController();
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
     this.canvas.addEventListener("pointerleave", () => !this.pinned && this.mark(null));
     this.canvas.addEventListener("click", (event) => this.choose(event));
@@ -30,14 +30,14 @@ export class MapView {
   }
 
   async load(body, ranked) {
-    this.asked.abort();
-    const mine = (this.asked = new AbortController());
+    this.loading.abort();
+    const { signal } = (this.loading = new AbortController());
     const drawn = this.host.contains(this.canvas);
     delete this.host.dataset.points;
-    this.canvas.classList.add("old"); // until its own answer is here it shows the query before
-    const ask = () => post("/v1/map", body, mine.signal);
+    this.canvas.classList.add("old"); // it shows the last query until the answer arrives
+    const ask = () => post("/v1/map", body, signal);
     const waiting = drawn ? () => {} : (host) => host.replaceChildren(el("div", { class: "bone tall" }));
-    const answer = await attempt(this.host, ask, { signal: mine.signal, waiting });
+    const answer = await attempt(this.host, ask, { signal, waiting });
     if (answer === undefined) return;
     if (!answer.points.length) {
       panel(this.host, { kind: "none", title: "No candidates", text: "There is nothing to draw for this query." });
@@ -47,10 +47,10 @@ export class MapView {
     this.take(answer, ranked);
   }
 
-  /** The next map: points known before move to their new place. */
+  /** Show the next map: points that were on the last one move to their new place. */
   take(answer, ranked) {
     const before = new Map(this.points.map((point) => [point.arm_id, point]));
-    const preferences = answer.points.map((point) => point.preference).filter((one) => one !== null);
+    const preferences = answer.points.map((point) => point.preference).filter((preference) => preference !== null);
     const [least, most] = [Math.min(...preferences), Math.max(...preferences)];
     const scores = answer.points.map((point) => point.score).sort((a, b) => a - b);
     const rank = new Map(scores.map((score, at) => [score, scores.length > 1 ? at / (scores.length - 1) : 1]));
@@ -64,9 +64,9 @@ export class MapView {
     const all = [...answer.points, ...this.path];
     this.box = ["x", "y"].map((axis) => [Math.min(...all.map((p) => p[axis])), Math.max(...all.map((p) => p[axis]))]);
     this.mark(null);
-    this.moved = performance.now() - (calm() ? MOVE : 0);
+    this.moved = performance.now() - (reducedMotion() ? MOVE : 0);
     const best = this.points.filter((point) => point.rank).map((point) => point.text);
-    this.canvas.setAttribute("aria-label", `Map of ${this.points.length} candidates around ${answer.query.text}, after ${answer.trail.length} earlier queries. On the cards: ${best.join("; ")}. Arrow keys walk through the points, Enter asks one.`);
+    this.canvas.setAttribute("aria-label", `Map of ${this.points.length} candidates around ${answer.query.text}, after ${answer.trail.length} earlier queries. On the cards: ${best.join("; ")}. Use the arrow keys to move between points and Enter to ask one.`);
     this.host.dataset.points = this.points.length;
     delete this.canvas.dataset.still;
     this.canvas.classList.remove("old");
@@ -111,7 +111,7 @@ export class MapView {
     let walked = false;
     for (const point of this.points) {
       if (point.rank && !walked) {
-        this.walk(pen, width, height, { ink, paper }); // beneath the cards' points, above the others
+        this.walk(pen, width, height, { ink, paper }); // below the cards' points, above the others
         walked = true;
       }
       let [x, y] = this.place(point, width, height);
@@ -146,10 +146,10 @@ export class MapView {
     }
     if (!walked) this.walk(pen, width, height, { ink, paper });
     if (share < 1) this.later();
-    else this.canvas.dataset.still = ""; // what a finger aims at stays there
+    else this.canvas.dataset.still = ""; // the points no longer move
   }
 
-  /** The session so far, as a line that ends at the query now running. */
+  /** Draw the session so far, as a line that ends at the current query. */
   walk(pen, width, height, { ink, paper }) {
     const places = this.path.map((step) => this.place(step, width, height));
     pen.globalAlpha = 1;
@@ -206,7 +206,7 @@ export class MapView {
     const found = this.near(event);
     if (!found) return this.mark(null);
     if (event.pointerType !== "touch") return this.accept(found.text);
-    this.mark(found, true); // a finger covers the point: it reads first, then takes
+    this.mark(found, true); // a finger covers the point, so show it first and let a button ask
   }
 
   mark(point, pinned = false) {
@@ -215,7 +215,7 @@ export class MapView {
     this.canvas.classList.toggle("on", Boolean(point));
     this.tip.hidden = !point;
     if (point) {
-      const why = `${percent(point.similarity)} similar · expected ${said(point.score, 3)}`;
+      const why = `${percent(point.similarity)} similar · score ${number(point.score, 3)}`;
       const take = pinned ? el("button", { type: "button", class: "main", text: "Ask this", onclick: () => this.accept(point.text) }) : null;
       this.tip.replaceChildren(words(point.text, "strong"), el("span", { class: "note", text: why }), ...(take ? [take] : []));
       this.tip.classList.toggle("pinned", pinned);

@@ -1,8 +1,8 @@
-// Operate: how it runs, what it decided, and what can be done about it. Needs the admin key.
+// Operate: the state of the service, its newest decisions, and controls. Needs the admin key.
 
 import { download, get, post } from "./api.js";
 import { box, figures } from "./charts.js";
-import { el, pause, percent, said, words } from "./dom.js";
+import { el, number, pause, percent, words } from "./dom.js";
 import { attempt } from "./states.js";
 
 const EVERY = 5000;
@@ -12,7 +12,7 @@ export function enter(host) {
   const body = el("div", { id: "operating" });
   host.replaceChildren(
     el("h1", { text: "Operate" }),
-    el("p", { class: "lead", text: "How the service runs right now, seen by the worker that answers; requests and times are of all workers since the start." }),
+    el("p", { class: "lead", text: "The current state of the service, as seen by the worker that answers. Requests and latencies cover all workers since the start." }),
     body,
   );
   watch(body, gone.signal);
@@ -20,58 +20,58 @@ export function enter(host) {
 }
 
 async function watch(host, signal) {
-  const look = () => Promise.all([get("/v1/operate", signal), get("/v1/decisions?limit=30", signal)]);
+  const load = () => Promise.all([get("/v1/operate", signal), get("/v1/decisions?limit=30", signal)]);
   let parts = null;
   while (!signal.aborted) {
-    const found = await attempt(host, look, { signal, rows: 3, waiting: parts ? () => {} : undefined });
-    if (found === undefined) return;
+    const answers = await attempt(host, load, { signal, rows: 3, waiting: parts ? () => {} : undefined });
+    if (answers === undefined) return;
     if (!parts || !host.contains(parts.top)) {
-      parts = frame(() => look().then((next) => fill(parts, next)), host, signal);
+      parts = frame(() => load().then((next) => fill(parts, next)), host, signal);
       host.replaceChildren(parts.top, parts.actions, parts.routes, parts.decisions);
     }
-    fill(parts, found);
+    fill(parts, answers);
     await pause(EVERY, signal);
   }
 }
 
-/** What stays while figures change, so that a form keeps what is being typed. */
-function frame(again, host, signal) {
+/** The parts that stay while figures change, so that a form keeps what is being typed. */
+function frame(refresh, host, signal) {
   const note = el("p", { class: "note", role: "status", id: "done" });
   const act = async (work, done) => {
     try {
-      const said = await work();
-      note.textContent = typeof done === "function" ? done(said) : done;
-      await again();
-    } catch (trouble) {
-      if (!signal.aborted) note.textContent = trouble.message;
+      const answer = await work();
+      note.textContent = typeof done === "function" ? done(answer) : done;
+      await refresh();
+    } catch (error) {
+      if (!signal.aborted) note.textContent = error.message;
     }
   };
-  const field = el("input", { class: "field", name: "query", id: "block", required: true, dir: "auto", maxlength: "2000", placeholder: "A query nobody should be shown", autocomplete: "off" });
+  const field = el("input", { class: "field", name: "query", id: "block", required: true, dir: "auto", maxlength: "2000", placeholder: "A query that should never be shown", autocomplete: "off" });
   const form = el("form", { class: "unlock" }, el("label", { class: "unseen", for: "block", text: "Query to block" }), field, el("button", { type: "submit", class: "main", text: "Block" }));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const query = field.value.trim();
-    if (query) act(() => post("/v1/block", { query }), () => ((field.value = ""), `Blocked, from the very next answer.`));
+    if (query) act(() => post("/v1/block", { query }), () => ((field.value = ""), "Blocked, starting with the next answer."));
   });
   const blocked = el("ul", { class: "blocked" });
   const power = el("button", { type: "button", class: "main", id: "power" });
   power.addEventListener("click", () => act(() => post("/v1/switch", { on: power.dataset.on !== "true" }), "Switched."));
   const files = ["ubi", "parquet"].map((format) =>
-    el("button", { type: "button", class: "quiet", text: format === "ubi" ? "Export as UBI" : "Export as Parquet", onclick: () => act(() => download(`/v1/export?format=${format}`), "The file is on its way.") }),
+    el("button", { type: "button", class: "quiet", text: format === "ubi" ? "Export as UBI" : "Export as Parquet", onclick: () => act(() => download(`/v1/export?format=${format}`), "Download started.") }),
   );
-  const actions = el("div", { class: "grid" }, box("Block a query", "It is never shown again, from the very next answer of every worker.", form, blocked), box("Switch and export", "Off, every answer is empty and still recorded.", el("div", { class: "bar-of" }, power, ...files), note));
+  const actions = el("div", { class: "grid" }, box("Block a query", "It is never shown again, starting with the next answer of every worker.", form, blocked), box("Switch and export", "When off, every answer is empty but still recorded.", el("div", { class: "bar-of" }, power, ...files), note));
   return { top: el("div"), actions, routes: el("div"), decisions: el("div"), blocked, power, act };
 }
 
 function fill(parts, [now, { decisions }]) {
   parts.top.replaceChildren(
     figures([
-      ["Requests", said(now.requests), `${said(now.errors)} server errors`],
-      ["Slates", said(now.slates), `${percent(now.fallback_share, 1)} by fallback`],
-      ["Log position", said(now.position), `learner ${said(now.lag)} behind`],
-      ["Store", bytes(now.store_bytes), now.store_ok ? "takes events" : "takes no events now"],
-      ["Queries", said(now.arms), `${said(now.blocked)} blocked`],
-      ["State", now.on ? "on" : "off", now.learning ? now.policy : "the model stands still"],
+      ["Requests", number(now.requests), `${number(now.errors)} server errors`],
+      ["Slates", number(now.slates), `${percent(now.fallback_share, 1)} by fallback`],
+      ["Log position", number(now.position), `learner ${number(now.lag)} behind`],
+      ["Store", bytes(now.store_bytes), now.store_ok ? "accepts events" : "not accepting events"],
+      ["Queries", number(now.arms), `${number(now.blocked)} blocked`],
+      ["State", now.on ? "on" : "off", now.learning ? now.policy : "not learning"],
     ]),
   );
   parts.power.textContent = now.on ? "Switch recommendations off" : "Switch recommendations on";
@@ -81,31 +81,30 @@ function fill(parts, [now, { decisions }]) {
       el("li", {}, words(query), el("button", { type: "button", class: "quiet", text: "Unblock", "aria-label": `Unblock ${query}`, onclick: () => parts.act(() => post("/v1/unblock", { query }), "Unblocked.") })),
     ),
   );
-  parts.routes.replaceChildren(wide("Latency", null, table(["Route", "Requests", "Errors", "p50 ms", "p95 ms", "p99 ms"], now.routes.map((row) => [row.route, said(row.requests), said(row.errors), said(row.p50_ms, 1), said(row.p95_ms, 1), said(row.p99_ms, 1)]))));
+  parts.routes.replaceChildren(wide("Latency", null, table(["Route", "Requests", "Errors", "p50 ms", "p95 ms", "p99 ms"], now.routes.map((row) => [row.route, number(row.requests), number(row.errors), number(row.p50_ms, 1), number(row.p95_ms, 1), number(row.p99_ms, 1)]))));
   parts.decisions.replaceChildren(
     wide(
       "Newest decisions",
       decisions.length ? null : "None yet.",
-      table(["Time", "Query", "Outcome", "Accepted", "Policy"], decisions.map(decision), { numbers: false }),
+      table(["Time", "Query", "Outcome", "Accepted", "Policy"], decisions.map(cells), { numbers: false }),
     ),
   );
 }
 
-function decision(one) {
-  const when = new Date(one.time).toLocaleTimeString("en-GB");
+function cells({ time, query, state, accepted, policy, fallback }) {
   return [
-    el("td", { class: "when", text: when, title: one.time }),
-    el("td", { class: "text" }, words(one.query)),
-    el("td", {}, el("span", { class: `state ${one.state}`, text: one.state })),
-    el("td", { class: "text" }, one.accepted === null ? "–" : words(one.accepted)),
-    el("td", { class: "when", text: one.fallback ? `${one.policy} (fallback)` : one.policy }),
+    el("td", { class: "when", text: new Date(time).toLocaleTimeString("en-GB"), title: time }),
+    el("td", { class: "text" }, words(query)),
+    el("td", {}, el("span", { class: `state ${state}`, text: state })),
+    el("td", { class: "text" }, accepted === null ? "–" : words(accepted)),
+    el("td", { class: "when", text: fallback ? `${policy} (fallback)` : policy }),
   ];
 }
 
 function wide(title, note, inside) {
-  const made = box(title, note, inside);
-  made.classList.add("wide");
-  return made;
+  const panel = box(title, note, inside);
+  panel.classList.add("wide");
+  return panel;
 }
 
 function table(names, rows, { numbers = true } = {}) {
@@ -118,4 +117,4 @@ function table(names, rows, { numbers = true } = {}) {
   );
 }
 
-const bytes = (count) => (count > 2 ** 30 ? `${said(count / 2 ** 30, 1)} GB` : count > 2 ** 20 ? `${said(count / 2 ** 20, 1)} MB` : `${said(count / 2 ** 10, 0)} kB`);
+const bytes = (count) => (count > 2 ** 30 ? `${number(count / 2 ** 30, 1)} GB` : count > 2 ** 20 ? `${number(count / 2 ** 20, 1)} MB` : `${number(count / 2 ** 10, 0)} kB`);

@@ -1,19 +1,19 @@
-// Every state a view can be in while it has no answer: waiting, away, limited, locked, wrong.
+// Every state of a view without an answer: waiting, unavailable, rate-limited, locked, error.
 
-import { Trouble, key, ready } from "./api.js";
+import { ApiError, key, ready } from "./api.js";
 import { el, pause } from "./dom.js";
 
 const SLOW = 1500;
-const WAITS = [1, 2, 4, 8, 15]; // seconds until the next look whether the service is back
+const WAITS = [1, 2, 4, 8, 15]; // seconds between checks whether the service is back
 
-/** Shapes of what will be there. */
+/** Show placeholders while waiting. */
 export function skeleton(host, rows = 5) {
   const bars = Array.from({ length: rows }, () => el("div", { class: "bone", "aria-hidden": "true" }));
   host.replaceChildren(...bars, el("p", { class: "note slow", role: "status" }));
   host.setAttribute("aria-busy", "true");
 }
 
-/** A panel that says what is the matter and what can be done. */
+/** Show a panel with the problem and what you can do. */
 export function panel(host, { kind, title, text, actions = [] }) {
   host.removeAttribute("aria-busy");
   host.replaceChildren(
@@ -29,27 +29,27 @@ export function panel(host, { kind, title, text, actions = [] }) {
 }
 
 /**
- * Do the work until it succeeds; meanwhile the host shows how things stand.
- * Resolves to undefined when `signal` says that nobody waits for it any more.
+ * Repeat the work until it succeeds; meanwhile the host shows the state.
+ * Resolves to undefined if `signal` is aborted.
  */
 export async function attempt(host, work, { signal, rows, waiting = skeleton } = {}) {
   for (let tried = 0; ; tried += 1) {
     if (tried === 0) waiting(host, rows);
     const slow = setTimeout(() => {
       const note = host.querySelector(".slow");
-      if (note) note.textContent = "This takes longer than usual. Still waiting …";
+      if (note) note.textContent = "This is taking longer than usual. Still waiting …";
     }, SLOW);
     try {
       const answer = await work();
       if (signal?.aborted) return undefined;
       host.removeAttribute("aria-busy");
       return answer;
-    } catch (trouble) {
+    } catch (error) {
       if (signal?.aborted) return undefined;
-      if (!(trouble instanceof Trouble)) {
-        console.warn(trouble);
-        await ask(host, new Trouble("error", "the page could not read the answer."));
-      } else await settle(host, trouble, signal);
+      if (!(error instanceof ApiError)) {
+        console.warn(error);
+        await retry(host, new ApiError("error", "the page could not read the answer."));
+      } else await recover(host, error, signal);
     } finally {
       clearTimeout(slow);
     }
@@ -57,32 +57,32 @@ export async function attempt(host, work, { signal, rows, waiting = skeleton } =
   }
 }
 
-async function settle(host, trouble, signal) {
-  if (trouble.kind === "down") await back(host, signal);
-  else if (trouble.kind === "rate") await countdown(host, trouble.wait || 1, signal);
-  else if (trouble.kind === "key" || trouble.kind === "scope") await unlock(host, trouble);
-  else await ask(host, trouble);
+async function recover(host, error, signal) {
+  if (error.kind === "down") await waitForService(host, signal);
+  else if (error.kind === "rate") await countdown(host, error.wait || 1, signal);
+  else if (error.kind === "key" || error.kind === "scope") await unlock(host, error);
+  else await retry(host, error);
 }
 
-/** Wait for the service, looking again and again; a click looks at once. */
-async function back(host, signal) {
+/** Wait until the service is back, checking at intervals; a click checks at once. */
+async function waitForService(host, signal) {
   const shown = panel(host, {
     kind: "down",
-    title: "The service is away",
-    text: "Nothing is lost. This page looks again by itself.",
-    actions: [el("button", { type: "button", class: "main", text: "Look now" }), el("span", { class: "note" })],
+    title: "The service is unavailable",
+    text: "Nothing is lost. This page retries automatically.",
+    actions: [el("button", { type: "button", class: "main", text: "Retry now" }), el("span", { class: "note" })],
   });
   const [button, note] = shown.querySelector(".actions").children;
-  for (let look = 0; !signal?.aborted; look += 1) {
-    for (let left = WAITS[Math.min(look, WAITS.length - 1)]; left > 0 && !signal?.aborted; left -= 1) {
-      note.textContent = `Next look in ${left} s`;
+  for (let check = 0; !signal?.aborted; check += 1) {
+    for (let seconds = WAITS[Math.min(check, WAITS.length - 1)]; seconds > 0 && !signal?.aborted; seconds -= 1) {
+      note.textContent = `Next try in ${seconds} s`;
       const clicked = await Promise.race([
         pause(1000, signal),
         new Promise((done) => button.addEventListener("click", () => done(true), { once: true })),
       ]);
       if (clicked) break;
     }
-    note.textContent = "Looking …";
+    note.textContent = "Checking …";
     if (await ready()) return;
   }
 }
@@ -90,18 +90,18 @@ async function back(host, signal) {
 async function countdown(host, seconds, signal) {
   const shown = panel(host, {
     kind: "rate",
-    title: "A little too fast",
-    text: "This key has used up its requests for the moment. Your query will be asked again by itself.",
+    title: "Too many requests",
+    text: "This key has reached its rate limit. Your query is retried automatically.",
     actions: [el("span", { class: "note count" })],
   });
   for (let left = seconds; left > 0 && !signal?.aborted; left -= 1) {
-    shown.querySelector(".count").textContent = `Again in ${left} s`;
+    shown.querySelector(".count").textContent = `Retrying in ${left} s`;
     await pause(1000, signal);
   }
 }
 
-/** Ask for a key, and wait until one is given. */
-function unlock(host, trouble) {
+/** Ask for a key and wait until it is entered. */
+function unlock(host, error) {
   const input = el("input", { type: "password", name: "key", id: `key-${host.id}`, autocomplete: "off", required: true, placeholder: "nq_…" });
   const form = el(
     "form",
@@ -110,11 +110,11 @@ function unlock(host, trouble) {
     input,
     el("button", { type: "submit", class: "main", text: "Use this key" }),
   );
-  const wrong = trouble.kind === "key" && key.get();
+  const wrong = error.kind === "key" && key.get();
   panel(host, {
     kind: "key",
-    title: trouble.kind === "scope" ? "This needs another key" : wrong ? "This key is not known" : "This service asks for a key",
-    text: `${trouble.message} It stays in this tab and is forgotten with it.`,
+    title: error.kind === "scope" ? "This needs another API key" : wrong ? "Unknown API key" : "This service needs an API key",
+    text: `${error.message} The key is kept in this tab only.`,
     actions: [form],
   });
   input.focus({ preventScroll: true });
@@ -128,12 +128,12 @@ function unlock(host, trouble) {
   );
 }
 
-function ask(host, trouble) {
+function retry(host, error) {
   const button = el("button", { type: "button", class: "main", text: "Try again" });
   panel(host, {
     kind: "error",
-    title: "That did not work",
-    text: trouble.id ? `${trouble.message} (request ${trouble.id})` : trouble.message,
+    title: "Something went wrong",
+    text: error.id ? `${error.message} (request ${error.id})` : error.message,
     actions: [button],
   });
   return new Promise((done) => button.addEventListener("click", done, { once: true }));
