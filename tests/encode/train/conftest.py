@@ -17,6 +17,12 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Seed torch, so that models created in a test always get the same weights."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="package")
 def topics() -> World:
     return world()
