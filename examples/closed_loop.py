@@ -1,4 +1,4 @@
-"""The closed loop in twenty lines: recommend, see what becomes of it, learn."""
+"""The closed loop in twenty lines: recommend, get feedback, learn."""
 
 import nextquery as nq
 
@@ -11,7 +11,7 @@ pool = nq.ArmPool.from_vectors(texts, encoder.encode(texts))
 rec = nq.Recommender(pool, nq.MaxUtility(k=5), nq.LinUCB(), encoder)
 rec.warm_start([["python tutorial", "python decorators"], ["rust tutorial", "rust lifetimes"]])
 
-session = rec.start("learning python")  # never seen before: the encoder places it
+session = rec.start("learning python")  # a new query: the encoder gives it a vector
 while (choice := session.recommend()) is not None and session.trial <= 4:
     if "python" in choice.text:
         print(f"accepted: {choice.text}")

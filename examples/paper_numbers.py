@@ -1,4 +1,4 @@
-"""The numbers the paper prints or implies, beside what this code computes; fails if they part."""
+"""Compare the numbers that the paper prints or implies with this code. Fails if they differ."""
 
 import sys
 
@@ -19,8 +19,8 @@ PAPER = [  # name, printed value, tolerance of its rounding
 ]
 
 
-def ours() -> list[float]:
-    """The same quantities, in the same order."""
+def computed() -> list[float]:
+    """Return the same quantities, in the same order."""
     pairs = np.triu_indices(3, k=1)
     joints = [
         value
@@ -32,10 +32,10 @@ def ours() -> list[float]:
 
 
 def main() -> int:
-    """Print the table; the exit code says whether all agree."""
+    """Print the table. The exit code is the number of differences."""
     wrong = 0
-    print(f"{'quantity':<30}{'expected':>11}{'ours':>11}")
-    for (name, published, tolerance), value in zip(PAPER, ours(), strict=True):
+    print(f"{'quantity':<30}{'paper':>11}{'nextquery':>11}")
+    for (name, published, tolerance), value in zip(PAPER, computed(), strict=True):
         agrees = abs(published - value) <= tolerance
         wrong += not agrees
         print(f"{name:<30}{published:>11.4f}{value:>11.4f}{'' if agrees else '   differs'}")

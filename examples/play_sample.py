@@ -1,8 +1,8 @@
-"""Play the closed loop on a pool: simulated users first, then you.
+"""Run the closed loop on a pool: simulated users first, then you.
 
-Each simulated user is a session of the log from which the policy has not learnt (the encoder has
-seen it). It starts with the session's first query, is shown five recommendations a step, accepts
-one that the real session contains further on, and otherwise types the real next query.
+Each simulated user is a session of the log that the policy has not learnt from (the encoder has
+seen it). The user starts with the session's first query, gets five recommendations per step,
+accepts one that occurs later in the real session, and otherwise types the real next query.
 """
 
 import argparse
@@ -17,39 +17,39 @@ SHOWN = 5
 
 
 def sessions_of(pool: nq.ArmPool) -> list[list[int]]:
-    """The sessions of the log as lists of different arms, in a fixed mixed order."""
+    """Return the sessions of the log as lists of distinct arms, shuffled with a fixed seed."""
     if pool.origin is None:
-        sys.exit("this pool was not made from a log: nothing to play")
-    whole = pool.origin.sessions
-    sessions = [list(dict.fromkeys(s.tolist())) for s in np.split(whole.arms, whole.offsets[1:-1])]
+        sys.exit("this pool was not made from a log, so it has no sessions to play")
+    log = pool.origin.sessions
+    sessions = [list(dict.fromkeys(s.tolist())) for s in np.split(log.arms, log.offsets[1:-1])]
     order = np.random.default_rng(0).permutation(len(sessions))
     return [sessions[i] for i in order if len(sessions[i]) > 1]
 
 
 def simulate(rec: nq.Recommender, real: list[int], *, show: bool) -> tuple[int, int]:
-    """One simulated user; returns how many slates were shown and how many had a hit."""
-    texts, left, hits = rec.pool.texts, real[1:], 0
+    """Simulate one user. Returns how many slates were shown and how many had a hit."""
+    texts, remaining, hits = rec.pool.texts, real[1:], 0
     session = rec.start(texts[real[0]])
     for step in range(len(real) - 1):
         slate = session.recommend(SHOWN)
-        wanted = [choice for choice in slate if choice.arm in left]
+        matches = [choice for choice in slate if choice.arm in remaining]
         if show:
             print(f"  now: {session.query[:90]}")
             for choice in slate:
-                print(f"    {'→' if choice in wanted[:1] else ' '} {choice.text[:90]}")
-        if wanted:
+                print(f"    {'→' if choice in matches[:1] else ' '} {choice.text[:90]}")
+        if matches:
             hits += 1
-            left.remove(wanted[0].arm)
-            session.accept(wanted[0])
+            remaining.remove(matches[0].arm)
+            session.accept(matches[0])
         elif slate:
-            session.ignore(slate, issued=texts[left.pop(0)])
-        if not left or (step == 3 and show):
+            session.ignore(slate, issued=texts[remaining.pop(0)])
+        if not remaining or (step == 3 and show):
             return step + 1, hits
     return len(real) - 1, hits
 
 
-def talk(rec: nq.Recommender) -> None:
-    """You: type a query, or the number of a recommendation; an empty line ends."""
+def interact(rec: nq.Recommender) -> None:
+    """Read queries, or numbers of recommendations, from the terminal until an empty line."""
     session: nq.Session | None = None
     slate: list[nq.Choice] = []
     while (typed := input("query, or number of a recommendation> ").strip()) != "":
@@ -65,7 +65,7 @@ def talk(rec: nq.Recommender) -> None:
 
 
 def main() -> None:
-    """Warm up on past sessions, simulate others, and hand over to you."""
+    """Learn from past sessions, simulate others, then read your queries."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pool", type=Path, help="a pool folder that ingest wrote")
     parser.add_argument("--users", type=int, default=300, help="how many simulated users")
@@ -74,13 +74,13 @@ def main() -> None:
     users = options.users
     pool = nq.ArmPool.open(options.pool)
     sessions = sessions_of(pool)
-    policy = nq.policy("lin-ucb-memory")  # the one that is served by default
+    policy = nq.policy("lin-ucb-memory")  # the default policy of the service
     rec = nq.Recommender(pool, nq.MaxUtility(k=250), policy, memory=nq.Memory())
     past = sessions[users : users + options.past]
     learnt = rec.warm_start(past)
     print(f"{len(pool):,} arms; learnt {learnt:,} successes from {len(past)} past sessions")
-    print("a slate counts as accepted if it holds any later query of the session;")
-    print("the encoder has seen these sessions, so this shows the loop and measures nothing")
+    print("a slate counts as accepted if it contains any later query of the session;")
+    print("the encoder has seen these sessions, so this is a demonstration, not a measurement")
     print("\nOne simulated user:")
     simulate(rec, sessions[-1], show=True)
     print(f"\n{users} simulated users:")
@@ -91,7 +91,7 @@ def main() -> None:
         if number % 100 == 0 or number == users:
             print(f"  {number:4d}: {hits:,} of {slates:,} slates accepted ({hits / slates:.1%})")
     if sys.stdin.isatty():
-        talk(rec)
+        interact(rec)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """A cache of query results in front of DuckDB that computes likely next queries in advance.
 
-The service is started on three quarters of the pool's sessions. Visitors follow the others, which
-it has never seen, popular ones more often; so it forecasts from what it learnt in general and from
-what earlier visitors did. The same visitors are served by a cache without prefetching.
+The service starts on three quarters of the pool's sessions. Visitors follow the other sessions,
+popular ones more often. The service has not seen these, so it forecasts from its general model and
+from earlier visitors. The same visitors also use a cache without prefetching, for comparison.
 
     python examples/prefetch_duckdb.py --pool pools/sample
 """
@@ -27,8 +27,8 @@ class ResultCache:
 
     Parameters
     ----------
-    pool : its queries are the documents to search in.
-    size : results that are kept.
+    pool : the pool whose queries are the documents to search.
+    size : the number of results to keep.
     """
 
     def __init__(self, pool: nq.ArmPool, size: int) -> None:
@@ -41,24 +41,24 @@ class ResultCache:
         )
 
     def search(self, query: str) -> list[str]:
-        """Documents for a query, from the cache if it can be."""
+        """Return documents for a query, from the cache if possible."""
         self.asked += 1
         self.hits += query in self._kept
         return self._result(query)
 
     def prefetch(self, query: str) -> None:
-        """Compute a result before anybody asks (a background thread would do this)."""
+        """Compute a result in advance (in production, in a background thread)."""
         self.prefetched += query not in self._kept
         self._result(query)
 
     def _result(self, query: str) -> list[str]:
         if query not in self._kept:
             longest = max(query.split(), key=len)
-            found = self._base.execute(
+            rows = self._base.execute(
                 "SELECT title FROM documents WHERE contains(title, $1) ORDER BY title LIMIT 10",
                 [longest],
             )
-            self._kept[query] = [title for (title,) in found.fetchall()]
+            self._kept[query] = [title for (title,) in rows.fetchall()]
             if len(self._kept) > self._size:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(query)
@@ -66,21 +66,21 @@ class ResultCache:
 
 
 def without(pool: nq.ArmPool, chosen: Ids, folder: Path) -> Path:
-    """The same pool, but its log lacks the chosen sessions."""
+    """Save the same pool without the chosen sessions in its log."""
     assert pool.origin is not None
-    left = np.setdiff1d(np.arange(pool.origin.sessions.size), chosen)
-    origin = replace(pool.origin, sessions=pool.origin.sessions.take(left), held_out=0)
+    others = np.setdiff1d(np.arange(pool.origin.sessions.size), chosen)
+    origin = replace(pool.origin, sessions=pool.origin.sessions.take(others), held_out=0)
     texts = [pool.texts[i] for i in range(len(pool))]
-    made = nq.ArmPool.from_vectors(texts, pool.vectors, origin=origin, encoder=pool.encoder)
-    made.save(folder)
+    reduced = nq.ArmPool.from_vectors(texts, pool.vectors, origin=origin, encoder=pool.encoder)
+    reduced.save(folder)
     return folder
 
 
 def visits(pool: nq.ArmPool, chosen: Ids, count: int) -> list[list[str]]:
-    """Visitors who follow one of the chosen sessions; the first are the most popular."""
+    """Draw visitors who each follow a chosen session; the first sessions are the most popular."""
     assert pool.origin is not None
-    whole = pool.origin.sessions
-    sessions = np.split(whole.arms, whole.offsets[1:-1])
+    log = pool.origin.sessions
+    sessions = np.split(log.arms, log.offsets[1:-1])
     popularity = 1.0 / np.arange(1, len(chosen) + 1)
     rng = np.random.default_rng(1)
     drawn = rng.choice(chosen, size=count, p=popularity / popularity.sum())
@@ -91,19 +91,19 @@ def main() -> None:
     """Serve the same visitors with and without prefetching."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pool", type=Path, default=Path("pools/sample"))
-    parser.add_argument("--url", help="a service on that pool that runs already")
+    parser.add_argument("--url", help="a running service on that pool; else one is started")
     parser.add_argument("--visitors", type=int, default=200)
-    parser.add_argument("--paths", type=int, default=40, help="sessions that they follow")
-    parser.add_argument("--ahead", type=int, default=3, help="queries computed in advance, at most")
-    parser.add_argument("--likely", type=float, default=0.02, help="if they are as likely as this")
-    parser.add_argument("--cache", type=int, default=100, help="results kept")
+    parser.add_argument("--paths", type=int, default=40, help="sessions that visitors follow")
+    parser.add_argument("--ahead", type=int, default=3, help="most queries to compute in advance")
+    parser.add_argument("--likely", type=float, default=0.02, help="least probability to do so")
+    parser.add_argument("--cache", type=int, default=100, help="results to keep")
     options = parser.parse_args()
     pool = nq.ArmPool.open(options.pool)
     if pool.origin is None:
-        raise SystemExit("this pool was not made from a log: nobody to follow")
-    mixed = np.random.default_rng(0).permutation(pool.origin.sessions.size)
-    unseen = mixed[: len(mixed) // 4]
-    everybody = visits(pool, unseen[: options.paths], options.visitors)
+        raise SystemExit("this pool was not made from a log, so it has no sessions to follow")
+    shuffled = np.random.default_rng(0).permutation(pool.origin.sessions.size)
+    unseen = shuffled[: len(shuffled) // 4]
+    visitors = visits(pool, unseen[: options.paths], options.visitors)
     plain, ahead = ResultCache(pool, options.cache), ResultCache(pool, options.cache)
     with ExitStack() as stack:
         if options.url is None:
@@ -112,19 +112,19 @@ def main() -> None:
             service = ServiceProcess(known, f"sqlite:///{folder}/events.db")
             options.url = stack.enter_context(service).url
         client = stack.enter_context(nq.Client(options.url))
-        for number, queries in enumerate(everybody):
+        for number, queries in enumerate(visitors):
             visit = f"visit-{number}"
             for query in queries:
                 plain.search(query)
                 ahead.search(query)
                 client.recommend(query, session_id=visit)  # as the search box does
-                for coming in client.forecast(query, session_id=visit, m=options.ahead):
-                    if coming.probability >= options.likely:
-                        ahead.prefetch(coming.text)
-    print(f"{plain.asked} queries of {len(everybody)} visitors, {options.cache} results kept")
+                for forecast in client.forecast(query, session_id=visit, m=options.ahead):
+                    if forecast.probability >= options.likely:
+                        ahead.prefetch(forecast.text)
+    print(f"{plain.asked} queries of {len(visitors)} visitors, {options.cache} results kept")
     print(f"hit rate without prefetching: {plain.hits / plain.asked:.1%}")
     print(f"hit rate with prefetching: {ahead.hits / ahead.asked:.1%}")
-    print(f"computed in advance: {ahead.prefetched / ahead.asked:.2f} for each query asked")
+    print(f"computed in advance: {ahead.prefetched / ahead.asked:.2f} per query")
 
 
 if __name__ == "__main__":

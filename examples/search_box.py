@@ -1,6 +1,6 @@
-"""A search box with recommendations: all that a search team adds to its own code.
+"""A search box with recommendations: what a search team adds to its own code.
 
-Runs by itself: starts a service on a pool (or asks the one at --url) and plays a few visits.
+Runs by itself: starts a service on a pool (or uses the one at --url) and plays a few visits.
 
     python examples/search_box.py --pool pools/sample
 """
@@ -26,32 +26,32 @@ class SearchBox:
         self.slate: Slate | None = None
 
     def search(self, query: str) -> list[str]:
-        """The visitor issued a query, by hand or by a click: what to show under the box."""
+        """Return what to show under the box after the visitor typed or clicked a query."""
         self._learn(query)
-        # ... here your own search engine answers the query ...
+        # ... here your search engine answers the query ...
         try:
             self.slate = self.client.recommend(
                 query, session_id=self.session_id, user_id=self.user_id
             )
-        except NextqueryError:  # the search page works without recommendations, too
+        except NextqueryError:  # the search page also works without recommendations
             self.slate = None
         return [] if self.slate is None else [r.text for r in self.slate.recommendations]
 
     def _learn(self, query: str) -> None:
-        """Say what became of the last slate: this query was clicked there, or typed instead."""
+        """Send feedback on the last slate: this query was clicked in it, or typed instead."""
         if self.slate is None:
             return
         clicked = [r.arm_id for r in self.slate.recommendations if r.text == query]
         accepted, issued = (clicked[0], None) if clicked else (None, query)
-        with suppress(NextqueryError):  # it is not worth an error to the visitor
+        with suppress(NextqueryError):  # never show the visitor an error for this
             self.client.feedback(self.slate.decision_id, accepted=accepted, issued=issued)
 
 
 def main() -> None:
-    """Three visitors who click on the second recommendation, then type something."""
+    """Play three visitors who click the second recommendation, then type something."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pool", type=Path, default=Path("pools/sample"))
-    parser.add_argument("--url", help="a service that runs already; else one is started")
+    parser.add_argument("--url", help="a running service; else one is started")
     options = parser.parse_args()
     with ExitStack() as stack:
         if options.url is None:
@@ -70,7 +70,7 @@ def main() -> None:
                     print(f"    {text[:80]}")
                 query = shown[1] if len(shown) > 1 else query
             box.search("something else altogether")
-        print("what the service knows now:", client.stats()["totals"])
+        print("totals of the service:", client.stats()["totals"])
 
 
 if __name__ == "__main__":
