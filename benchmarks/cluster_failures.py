@@ -1,10 +1,10 @@
-"""Kill parts of a cluster in the middle of serving, and see what those who ask get.
+"""Kill parts of a cluster while it serves, and check what clients get.
 
     python -m benchmarks.cluster_failures [--arms 100000] [--on-missing refuse] [--deadline 2]
 
-Two Ray nodes on this machine and a service on them, under a steady load. kill -9 hits the process
-of a shard on each node, then the second node with all its processes. Every answer is held against
-that of a pool in this process.
+Two Ray nodes on this machine and a service on them, under a steady load. The script sends kill -9
+to a shard on each node, then to the second node with all its processes. Every answer is compared
+with that of a pool in this process.
 """
 
 import argparse
@@ -33,14 +33,14 @@ from tests.cluster.nodes import kill, second_node
 
 QUERIES = 200
 SHARDS = 4
-QUIET = 5.0  # seconds of whole answers after which it has recovered
-ENOUGH = 20  # and how many of them
-AFTER = 0.3  # seconds: who asked before the kill and is answered so long after it had to wait
-LONGEST = 180.0  # seconds to wait for that
+QUIET = 5.0  # seconds of complete answers after which the service counts as recovered
+ENOUGH = 20  # and the number of complete answers required
+AFTER = 0.3  # seconds: a request sent before the kill and answered this long after it had to wait
+LONGEST = 180.0  # most seconds to wait for recovery
 
 
-class Got(NamedTuple):
-    """One request: when it was sent and answered, how, and whether the answer was the right one."""
+class Answer(NamedTuple):
+    """One request: when it was sent and answered, its status, and whether it was correct."""
 
     sent: float
     done: float
@@ -50,10 +50,10 @@ class Got(NamedTuple):
 
 
 class Load:
-    """Clients that ask without pause, each request in a session of its own."""
+    """Clients that send requests without pause, each in a new session."""
 
-    def __init__(self, url: str, wanted: dict[str, list[int]], clients: int) -> None:
-        self.url, self.wanted, self.got = url, wanted, list[Got]()
+    def __init__(self, url: str, expected: dict[str, list[int]], clients: int) -> None:
+        self.url, self.expected, self.answers = url, expected, list[Answer]()
         self._end, self._name = threading.Event(), secrets.token_hex(4)
         self._threads = [threading.Thread(target=self._ask, args=(i,)) for i in range(clients)]
 
@@ -68,19 +68,19 @@ class Load:
             thread.join()
 
     def _ask(self, number: int) -> None:
-        texts = itertools.cycle(self.wanted)
+        texts = itertools.cycle(self.expected)
         with httpx2.Client(base_url=self.url, timeout=150.0) as client:
             for count in itertools.count():
                 if self._end.is_set():
                     return
                 text, sent = next(texts), time.monotonic()
                 body = {"session_id": f"{self._name}-{number}-{count}", "query": text}
-                answer = client.post("/v1/recommend", json=body)
-                said = answer.json()
-                arms = [one["arm_id"] for one in said.get("recommendations", [])]
-                right, partial = arms == self.wanted[text], said.get("partial", False)
+                response = client.post("/v1/recommend", json=body)
+                slate = response.json()
+                arms = [entry["arm_id"] for entry in slate.get("recommendations", [])]
+                right, partial = arms == self.expected[text], slate.get("partial", False)
                 done = time.monotonic()
-                self.got.append(Got(sent, done, answer.status_code, partial, right))
+                self.answers.append(Answer(sent, done, response.status_code, partial, right))
 
 
 def main() -> None:
@@ -88,17 +88,17 @@ def main() -> None:
     parser.add_argument("--arms", type=int, default=100_000)
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--on-missing", choices=["refuse", "partial"], default="refuse")
-    parser.add_argument("--deadline", type=float, default=2.0, help="the service's, in seconds")
+    parser.add_argument("--deadline", type=float, default=2.0, help="shard deadline, in seconds")
     options = parser.parse_args()
     address = connect("local")
     with tempfile.TemporaryDirectory() as folder:
         pool = Path(folder) / "pool"
         random_pool(options.arms, 128).save(pool)
-        wanted = answers_here(pool, f"sqlite:///{folder}/here.db")
+        expected = answers_here(pool, f"sqlite:///{folder}/here.db")
         settings = {
             "cluster": address,
             "shards": SHARDS,
-            "policy": "most-similar-first",  # an answer then depends on nothing but its query
+            "policy": "most-similar-first",  # the answer depends only on the query
             "exploration": 0,
             "cache_size": 0,
             "log_level": "error",
@@ -124,55 +124,56 @@ def main() -> None:
                 "a shard on the second node": lambda: os.kill(there[0], signal.SIGKILL),
                 "the second node": lambda: kill(node.pid),
             }.items():
-                with Load(served.url, wanted, options.clients) as load:
+                with Load(served.url, expected, options.clients) as load:
                     print(phase(what, strike, load), flush=True)
 
 
 def answers_here(pool: Path, url: str) -> dict[str, list[int]]:
-    """What the service answers to some queries when the pool is in its own process."""
+    """Return the service's answers to some queries when the pool is in its process."""
     arms, store = nq.ArmPool.open(pool), Store.open(url)
-    alike = EngineOptions(policy="most-similar-first", exploration=0.0)
-    with Engine.start(arms, store, alike) as engine:
+    options = EngineOptions(policy="most-similar-first", exploration=0.0)
+    with Engine.start(arms, store, options) as engine:
         texts = [arms.texts[i] for i in range(0, len(arms), len(arms) // QUERIES)]
-        wanted = {}
+        expected = {}
         for text in texts:
             slate = engine.recommend(session_id=text, query=text).recommendations
-            wanted[text] = [one.arm_id for one in slate]
+            expected[text] = [entry.arm_id for entry in slate]
     store.close()
-    return wanted
+    return expected
 
 
 def shards_under(pid: int, other: int | None = None) -> list[int]:
-    """The processes of shards that a node started, less those of another one."""
-    under = psutil.Process(pid).children(recursive=True)
-    not_mine = set(psutil.Process(other).children(recursive=True)) if other else set()
-    return [one.pid for one in under if one not in not_mine and "Shard" in "".join(one.cmdline())]
+    """Return the shard processes that a node started, without those of another node."""
+    children = psutil.Process(pid).children(recursive=True)
+    foreign = set(psutil.Process(other).children(recursive=True)) if other else set()
+    return [p.pid for p in children if p not in foreign and "Shard" in "".join(p.cmdline())]
 
 
 def phase(what: str, strike: Callable[[], object], load: Load) -> str:
-    """Strike in the middle of the load, wait until it has recovered, and say what was answered."""
+    """Strike under load, wait for recovery, and return a table row of the answers."""
     time.sleep(QUIET)
     strike()
     struck = time.monotonic()
     while time.monotonic() < struck + LONGEST:
         time.sleep(0.1)
-        bad = [one.done for one in load.got if one.status != 200 or one.partial]
-        met = [one for one in load.got if one.sent < struck < one.done]
-        since = max([struck, *bad, *(one.done for one in met)])
-        if sum(one.sent > since for one in load.got) >= ENOUGH and time.monotonic() > since + QUIET:
+        bad = [a.done for a in load.answers if a.status != 200 or a.partial]
+        pending = [a.done for a in load.answers if a.sent < struck < a.done]
+        since = max([struck, *bad, *pending])
+        enough = sum(a.sent > since for a in load.answers) >= ENOUGH
+        if enough and time.monotonic() > since + QUIET:
             break
-    got = list(load.got)
-    whole = [one for one in got if one.status == 200 and not one.partial and one.right]
-    waited = [one for one in whole if one.sent < struck and struck + AFTER < one.done]
-    partial = [one for one in got if one.partial]
-    refused = [one for one in got if one.status == 503]
-    wrong = len(got) - len(whole) - len(partial) - len(refused)
-    longest = max(one.done - one.sent for one in got)
-    away = [one.done - struck for one in (*partial, *refused)]
-    back = f"{max(away):.1f}" if away else "–"
+    answers = list(load.answers)
+    complete = [a for a in answers if a.status == 200 and not a.partial and a.right]
+    waited = [a for a in complete if a.sent < struck and struck + AFTER < a.done]
+    partial = [a for a in answers if a.partial]
+    rejected = [a for a in answers if a.status == 503]
+    wrong = len(answers) - len(complete) - len(partial) - len(rejected)
+    longest = max(a.done - a.sent for a in answers)
+    degraded = [a.done - struck for a in (*partial, *rejected)]
+    last = f"{max(degraded):.1f}" if degraded else "–"
     return (
-        f"| {what} | {len(whole)} | {len(waited)} | {len(partial)} | {len(refused)} | {wrong} | "
-        f"{longest:.1f} | {back} |"
+        f"| {what} | {len(complete)} | {len(waited)} | {len(partial)} | {len(rejected)} | "
+        f"{wrong} | {longest:.1f} | {last} |"
     )
 
 

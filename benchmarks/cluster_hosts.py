@@ -1,8 +1,8 @@
 """Two hosts on one machine: the guide's commands between network namespaces, with token and TLS.
 
-Each namespace has an address, a /tmp and a /dev/shm of its own, and one wire goes between them; the
-pool lies on a path that both see, as on NFS. Answers are compared with those of one process, then
-the second host is lost. Needs Linux and root: the namespaces are made and removed here.
+Each namespace has its own address, /tmp and /dev/shm, and one link connects them. The pool is on a
+path that both see, as on NFS. Answers are compared with those of one process, then the second host
+is lost. Needs Linux and root: this script creates and removes the namespaces.
 
     python -m benchmarks.cluster_hosts [--no-tls]
 """
@@ -50,7 +50,7 @@ def main() -> None:
         return
     for path in (Path.cwd(), Path(sys.prefix)):
         if path.is_relative_to("/tmp"):
-            sys.exit(f"{path} cannot be seen on the hosts, which have a /tmp of their own.")
+            sys.exit(f"{path} is not visible on the hosts, which have their own /tmp.")
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name, wire():
         shared = Path(name)
         random_pool(options.arms, 128).save(shared / "pool")
@@ -61,8 +61,8 @@ def main() -> None:
         tls = "on" if options.tls else "off"
         print(f"two hosts, {options.arms:,} arms × 128, k = {K}, token, TLS {tls}")
         with host(OTHER, shared, options.tls, secret, _JOIN):
-            asked = f"{sys.executable} -m benchmarks.cluster_hosts --inside {shared}"
-            command = f"{{ {_START} || {_SAY}; }} && {asked}"
+            inside = f"{sys.executable} -m benchmarks.cluster_hosts --inside {shared}"
+            command = f"{{ {_START} || {_SHOW_LOG}; }} && {inside}"
             with host(HEAD, shared, options.tls, secret, command) as head:
                 if head.wait():
                     sys.exit("the head host failed: see above")
@@ -71,7 +71,7 @@ def main() -> None:
 _RAY = f"{Path(sys.executable).with_name('ray')} start"
 _MEMORY = f"--object-store-memory {80 << 20} --num-cpus 2"
 _QUIET = ">/tmp/ray-start.log 2>&1"
-_SAY = "{ cat /tmp/ray-start.log; exit 1; }"
+_SHOW_LOG = "{ cat /tmp/ray-start.log; exit 1; }"
 _START = (
     f"{_RAY} --head --port 6379 --node-ip-address {HOSTS[HEAD]} --include-dashboard false "
     f"{_MEMORY} {_QUIET}"
@@ -84,7 +84,7 @@ _JOIN = (
 
 @contextlib.contextmanager
 def wire() -> Iterator[None]:
-    """Two namespaces with an address each and a wire between them, and nothing else."""
+    """Create two namespaces, each with an address, and a link between them."""
     ends = dict(zip(HOSTS, ("nq-a", "nq-b"), strict=True))
     try:
         for name in HOSTS:
@@ -103,12 +103,12 @@ def wire() -> Iterator[None]:
 
 
 def certify(folder: Path) -> None:
-    """An authority, and for every host a certificate that names its address."""
+    """Create an authority, and for every host a certificate for its address."""
     key = ("-newkey", "rsa:2048", "-nodes", "-days", "2")
     authority = ("-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.crt"))
     _do("openssl", "req", "-x509", *key, "-subj", "/CN=nextquery", *authority)
     for name, address in HOSTS.items():
-        made = ("-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.crt"))
+        files = ("-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.crt"))
         signed = ("-CA", str(folder / "ca.crt"), "-CAkey", str(folder / "ca.key"))
         names = f"subjectAltName=DNS:localhost,IP:127.0.0.1,IP:{address}"
         _do(
@@ -121,7 +121,7 @@ def certify(folder: Path) -> None:
             "-addext",
             names,
             *signed,
-            *made,
+            *files,
         )
 
 
@@ -129,14 +129,14 @@ def certify(folder: Path) -> None:
 def host(
     name: str, shared: Path, tls: bool, secret: dict[str, str], command: str
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """A command on one host, with a /tmp and a /dev/shm that nobody else sees."""
+    """Run a command on one host, with a private /tmp and /dev/shm."""
     files = {"SERVER_CERT": f"{name}.crt", "SERVER_KEY": f"{name}.key", "CA_CERT": "ca.crt"}
     paths = {f"RAY_TLS_{what}": str(shared / file) for what, file in files.items()}
-    known = {**os.environ, **secret, **(paths | {"RAY_USE_TLS": "1"} if tls else {})}
-    own = "mount -t tmpfs tmpfs /tmp && mount -t tmpfs tmpfs /dev/shm"
+    environment = {**os.environ, **secret, **(paths | {"RAY_USE_TLS": "1"} if tls else {})}
+    mounts = "mount -t tmpfs tmpfs /tmp && mount -t tmpfs tmpfs /dev/shm"
     inside = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    full = ["ip", "netns", "exec", name, *inside, "bash", "-c", f"{own} && {command}"]
-    with subprocess.Popen(full, env=known) as process:
+    full = ["ip", "netns", "exec", name, *inside, "bash", "-c", f"{mounts} && {command}"]
+    with subprocess.Popen(full, env=environment) as process:
         try:
             yield process
         finally:
@@ -144,7 +144,7 @@ def host(
 
 
 def ask(shared: Path) -> None:
-    """On the head host: the pool in two shards beside the pool in this process."""
+    """On the head host, compare the pool in two shards with the pool in this process."""
     from nextquery.cluster import RayArmPool, connect
     from nextquery.cluster.connection import alive_nodes
 
@@ -158,21 +158,21 @@ def ask(shared: Path) -> None:
         where(patient)
         if "RAY_USE_TLS" in os.environ:
             mutual = refuses(shared, certified=False) and not refuses(shared, certified=True)
-            print(f"who has no certificate is refused: {mutual}")
-        for what, asked in {"one anchor": anchors[0], "256 anchors": anchors}.items():
-            compare(what, asked, here, patient)
+            print(f"clients without a certificate are rejected: {mutual}")
+        for what, vectors in {"one anchor": anchors[0], "256 anchors": anchors}.items():
+            compare(what, vectors, here, patient)
         hasty.nearest(anchors[0], K)
-        _do("ip", "link", "set", "nq-a", "down")  # nobody says good-bye
-        print("the wire is cut")
-        for asked in anchors[:2]:
-            seconds, missing = answered(hasty, asked, here)
+        _do("ip", "link", "set", "nq-a", "down")  # without closing connections
+        print("the link is down")
+        for anchor in anchors[:2]:
+            seconds, missing = answered(hasty, anchor, here)
             print(f"  deadline 2 s, partial: after {seconds:.1f} s, {missing:,} arms missing")
         seconds, missing = answered(patient, anchors[0], here)
-        print(f"  deadline 120 s: after {seconds:.1f} s, {missing:,} arms missing; it is equal")
+        print(f"  deadline 120 s: after {seconds:.1f} s, {missing:,} arms missing; equal")
 
 
 def where(pool: "RayArmPool") -> None:
-    """Print on which hosts the shards are: one on each."""
+    """Print the hosts of the shards, one on each."""
     from nextquery.cluster.connection import alive_nodes
 
     hosts = {node["NodeID"]: node["NodeManagerAddress"] for node in alive_nodes()}
@@ -181,35 +181,36 @@ def where(pool: "RayArmPool") -> None:
     assert sorted(found) == sorted(HOSTS.values())
 
 
-def compare(what: str, asked: Vectors, here: nq.ArmPool, there: nq.ArmPool) -> None:
-    """Print the times of both, whose answers must be equal."""
-    pairs = zip(here.nearest(asked, K), there.nearest(asked, K), strict=True)
-    assert all(np.array_equal(one, other) for one, other in pairs)
-    pools = {"in process": here, "two hosts": there}
-    times = best_of({who: partial(pool.nearest, asked, K) for who, pool in pools.items()}, rest=0.2)
-    said = ", ".join(f"{who} {1e3 * seconds:.1f} ms" for who, seconds in times.items())
-    print(f"{what}: equal; {said}")
+def compare(what: str, anchors: Vectors, here: nq.ArmPool, there: nq.ArmPool) -> None:
+    """Print the times of both pools, after checking that their answers are equal."""
+    pairs = zip(here.nearest(anchors, K), there.nearest(anchors, K), strict=True)
+    assert all(np.array_equal(a, b) for a, b in pairs)
+    tasks = {"in process": partial(here.nearest, anchors, K)}
+    tasks["two hosts"] = partial(there.nearest, anchors, K)
+    times = best_of(tasks, rest=0.2)
+    shown = ", ".join(f"{name} {1e3 * seconds:.1f} ms" for name, seconds in times.items())
+    print(f"{what}: equal; {shown}")
 
 
 def answered(pool: "RayArmPool", anchor: Vectors, here: nq.ArmPool) -> tuple[float, int]:
-    """Seconds until the answer, and how many arms it misses; a whole one must be equal."""
-    began = time.perf_counter()
+    """Return the seconds until the answer and its missing arms; a complete one must be equal."""
+    start = time.perf_counter()
     answer = pool.nearest(anchor, K)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     assert answer.missing or np.array_equal(answer[0], here.nearest(anchor, K)[0])
     return seconds, answer.missing
 
 
 def refuses(shared: Path, *, certified: bool) -> bool:
-    """Whether the head node ends a TLS connection that we open to it."""
+    """Whether the head node closes a TLS connection."""
     context = ssl.create_default_context(cafile=str(shared / "ca.crt"))
     context.set_alpn_protocols(["h2"])
     if certified:
         context.load_cert_chain(shared / f"{HEAD}.crt", shared / f"{HEAD}.key")
     with socket.create_connection((HOSTS[HEAD], 6379), timeout=10) as plain:
         try:
-            with context.wrap_socket(plain, server_hostname=HOSTS[HEAD]) as told:
-                return told.recv(1) == b""  # a gRPC server speaks first
+            with context.wrap_socket(plain, server_hostname=HOSTS[HEAD]) as connection:
+                return connection.recv(1) == b""  # a gRPC server sends first
         except (ssl.SSLError, ConnectionError):
             return True
 

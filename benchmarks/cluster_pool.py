@@ -2,8 +2,8 @@
 
 python -m benchmarks.cluster_pool
 
-Time and counted bytes of a query, time to recover from kill -9 of a shard and of a node, and a
-projection to 10⁸ arms on 32 machines from the parts measured here.
+Prints time and bytes per query, the time to recover from kill -9 of a shard and of a node, and a
+projection to 10⁸ arms on 32 machines from these measurements.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--k", type=int, default=250)
     parser.add_argument("--turns", type=int, default=7)
     options = parser.parse_args()
-    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112  (contestants of equal rank; 15 in Ray)
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112  (equal priority for all; Ray's default is 15)
     address = connect("local")
     shape = (options.anchors, options.dim)
     anchors = np.random.default_rng(1).standard_normal(shape, np.float32)
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def compare(path: str, anchors: Vectors, k: int, turns: int) -> list[float]:
-    """Print times beside the pool in this process, and bytes; its times for one and for all."""
+    """Print times and bytes of all pools. Returns the in-process times for one and all anchors."""
     with ExitStack() as stack:
         pools: dict[str, nq.ArmPool] = {HERE: nq.ArmPool.open(path)}
         for m in SHARDS:
@@ -64,55 +64,55 @@ def compare(path: str, anchors: Vectors, k: int, turns: int) -> list[float]:
             pools[name] = stack.enter_context(RayArmPool.open(path, shards=m))
         agree(pools, anchors, k)
         selector, sampler = nq.MaxUtility(k), nq.PreferenceSample(k)
-        asked: dict[str, Callable[[nq.ArmPool], Any]] = {
+        calls: dict[str, Callable[[nq.ArmPool], Any]] = {
             "`nearest`, one anchor": lambda pool: pool.nearest(anchors[0], k),
             "`MaxUtility.select`, one anchor": lambda pool: selector.select(pool, anchors[0]),
             f"`nearest`, {len(anchors)} anchors": lambda pool: pool.nearest(anchors, k),
             "`PreferenceSample.select`, one anchor": lambda pool: sampler.select(pool, anchors[0]),
         }
         floors = []
-        for name, ask in asked.items():
+        for name, call in calls.items():
             times = best_of(
-                {who: _bound(ask, pool) for who, pool in pools.items()}, turns, rest=0.2
+                {place: _bound(call, pool) for place, pool in pools.items()}, turns, rest=0.2
             )
             floors.append(times[HERE])
-            sizes = {who: counted(pool, ask) for who, pool in pools.items()}
+            sizes = {place: counted(pool, call) for place, pool in pools.items()}
             print(f"\n| {name} | ms | more, ms | × in process | bytes sent | bytes received |")
             print("|---|---:|---:|---:|---:|---:|")
-            for who, seconds in times.items():
+            for place, seconds in times.items():
                 more, ratio = 1e3 * (seconds - times[HERE]), seconds / times[HERE]
-                sent, received = sizes[who]
+                sent, received = sizes[place]
                 print(
-                    f"| {who} | {1e3 * seconds:.1f} | {more:.1f} | {ratio:.2f} | {sent:,} | "
+                    f"| {place} | {1e3 * seconds:.1f} | {more:.1f} | {ratio:.2f} | {sent:,} | "
                     f"{received:,} |"
                 )
         return [floors[0], floors[2]]
 
 
-def _bound(ask: Callable[[nq.ArmPool], Any], pool: nq.ArmPool) -> Callable[[], Any]:
-    return lambda: ask(pool)
+def _bound(call: Callable[[nq.ArmPool], Any], pool: nq.ArmPool) -> Callable[[], Any]:
+    return lambda: call(pool)
 
 
 def agree(pools: Mapping[str, nq.ArmPool], anchors: Vectors, k: int) -> None:
-    wanted = pools[HERE].nearest(anchors, k)
+    expected = pools[HERE].nearest(anchors, k)
     for pool in pools.values():
         found = pool.nearest(anchors, k)
-        one = pool.nearest(anchors[0], k)
-        assert np.array_equal(wanted[0], found[0])
-        assert np.array_equal(wanted[1], found[1])
-        assert np.array_equal(wanted[0][0], one[0])
+        single = pool.nearest(anchors[0], k)
+        assert np.array_equal(expected[0], found[0])
+        assert np.array_equal(expected[1], found[1])
+        assert np.array_equal(expected[0][0], single[0])
     print("ids, order and similarities are equal in all pools")
 
 
-def counted(pool: nq.ArmPool, ask: Callable[[nq.ArmPool], Any]) -> tuple[int, int]:
-    """The pickled size of what one call sends to all shards, and of what they answer."""
+def counted(pool: nq.ArmPool, call: Callable[[nq.ArmPool], Any]) -> tuple[int, int]:
+    """Return the pickled size of what one call sends to all shards, and of their answers."""
     if not isinstance(pool, RayArmPool):
         return 0, 0
     shards, sizes = pool._shards, [0, 0]
     send, gather = shards.send, shards.gather
 
     def counting_send(calls: Mapping[int, Any]) -> Sent:
-        sizes[0] += sum(_size([_there(arg) for arg in call.args]) for call in calls.values())
+        sizes[0] += sum(_size([_fetched(arg) for arg in c.args]) for c in calls.values())
         return send(calls)
 
     def counting_gather(sent: Sent, deadline: float | None = None) -> tuple[dict[int, Any], Any]:
@@ -121,12 +121,12 @@ def counted(pool: nq.ArmPool, ask: Callable[[nq.ArmPool], Any]) -> tuple[int, in
         return answers, missing
 
     with mock.patch.multiple(shards, send=counting_send, gather=counting_gather):
-        ask(pool)
+        call(pool)
     return sizes[0], sizes[1]
 
 
-def _there(argument: Any) -> Any:
-    """What a shard gets: anchors that lie in the object store count for every shard."""
+def _fetched(argument: Any) -> Any:
+    """Return what a shard gets: anchors in the object store count for every shard."""
     return ray.get(argument) if isinstance(argument, ray.ObjectRef) else argument
 
 
@@ -137,67 +137,68 @@ def _size(value: Any) -> int:
 def recover(path: str, address: str, anchors: Vectors, k: int) -> None:
     """Print how long the first query after a kill takes."""
     with RayArmPool.open(path, shards=2) as pool:
-        wanted, seconds = pool.nearest(anchors[0], k)[0], []
+        expected, seconds = pool.nearest(anchors[0], k)[0], []
         for _ in range(3):
             os.kill(pool.whereabouts()[0].pid, signal.SIGKILL)
-            seconds.append(_until_answered(pool, anchors[0], wanted))
+            seconds.append(_until_answered(pool, anchors[0], expected))
     print(f"\nfirst answer after kill -9 of a shard: {_listed(seconds)} s")
     with second_node(address) as node, RayArmPool.open(path, shards=2, deadline=120) as pool:
         pool.nearest(anchors[0], k)
         kill(node.pid)
-        lost = _until_answered(pool, anchors[0], wanted)
-    print(f"first answer after kill -9 of a node, Ray's health checks as they are: {lost:.1f} s")
+        lost = _until_answered(pool, anchors[0], expected)
+    print(f"first answer after kill -9 of a node, with Ray's default health checks: {lost:.1f} s")
 
 
-def _until_answered(pool: RayArmPool, anchor: Vectors, wanted: Any) -> float:
-    began = time.perf_counter()
-    found = pool.nearest(anchor, len(wanted))
-    assert np.array_equal(found[0], wanted)
+def _until_answered(pool: RayArmPool, anchor: Vectors, expected: Any) -> float:
+    start = time.perf_counter()
+    found = pool.nearest(anchor, len(expected))
+    assert np.array_equal(found[0], expected)
     assert not found.missing
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 def _listed(seconds: list[float]) -> str:
-    return ", ".join(f"{one:.1f}" for one in sorted(seconds))
+    return ", ".join(f"{value:.1f}" for value in sorted(seconds))
 
 
 def fixed_costs(dim: int, anchors: Vectors, k: int, turns: int) -> list[tuple[float, float]]:
-    """Seconds beyond the scan, for one anchor and for all: of one shard, and of each further one.
+    """Return the seconds beyond the scan, for one anchor and all: one shard, and each further one.
 
-    Shards of 300 arms take no time to scan, and yet answer with k arms each. A first shard costs
-    the way there and back. Further ones work at the same time on machines of their own, so what
-    they add is the asking process's own time: sending, receiving, merging.
+    Shards of 300 arms take no time to scan, but still answer with k arms each. The first shard
+    costs a round trip. Further shards work in parallel on other machines, so they add only the
+    caller's time: sending, receiving, merging.
     """
     print("\nwhat a query costs beyond the scan, from shards of 300 arms:")
     counts, costs = (1, 2, 4, 8), []
-    asked = {"one anchor": anchors[0], f"{len(anchors)} anchors": anchors}
-    waits: dict[str, list[float]] = {what: [] for what in asked}
-    works: dict[str, list[float]] = {what: [] for what in asked}
+    queries = {"one anchor": anchors[0], f"{len(anchors)} anchors": anchors}
+    waits: dict[str, list[float]] = {what: [] for what in queries}
+    works: dict[str, list[float]] = {what: [] for what in queries}
     for m in counts:
         rows = np.random.default_rng(2).standard_normal((300 * m, dim), np.float32)
         with RayArmPool.from_vectors([str(i) for i in range(len(rows))], rows, shards=m) as pool:
-            for what, vectors in asked.items():
+            for what, vectors in queries.items():
                 wait, work = _spent(pool, vectors, k, 5 * turns)
                 waits[what].append(wait)
                 works[what].append(work)
-    for what in asked:
+    for what in queries:
         slope = float(np.polyfit(counts, works[what], 1)[0])
         costs.append((waits[what][0], slope))
-        said = ", ".join(f"{m}: {1e3 * s:.1f}" for m, s in zip(counts, works[what], strict=True))
+        pairs = zip(counts, works[what], strict=True)
+        by_shards = ", ".join(f"{m}: {1e3 * s:.1f}" for m, s in pairs)
         print(
-            f"  {what}: there and back with one shard {1e3 * waits[what][0]:.1f} ms; the asking "
-            f"process's own ms by shards {said}: {1e3 * slope:.2f} for each"
+            f"  {what}: round trip with one shard {1e3 * waits[what][0]:.1f} ms; the caller's "
+            f"ms by number of shards {by_shards}: {1e3 * slope:.2f} each"
         )
     return costs
 
 
 def _spent(pool: RayArmPool, anchors: Vectors, k: int, turns: int) -> tuple[float, float]:
-    """The best time that a query takes, and the least processor time that it takes here."""
+    """Return the best time of a query, and the least processor time in this process."""
     wait = work = float("inf")
     for _ in range(turns):
-        began, before = time.perf_counter(), time.process_time()
+        start, before = time.perf_counter(), time.process_time()
         pool.nearest(anchors, k)
-        wait = min(wait, time.perf_counter() - began)
+        wait = min(wait, time.perf_counter() - start)
         work = min(work, time.process_time() - before)
     return wait, work
 

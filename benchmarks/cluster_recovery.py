@@ -1,7 +1,7 @@
-"""What a death costs a replay on Ray: a worker, then a machine, killed in the middle of a piece.
+"""How a replay on Ray recovers when a worker, then a machine, is killed in the middle of a piece.
 
-Two nodes on this machine. Every piece of the grid takes a second longer than it must, so that a
-kill surely cuts one short; the results are compared with those of this process alone.
+Two nodes on this machine. Every piece of the grid takes an extra second, so that a kill always
+interrupts one. The results are compared with those of a single process.
 """
 
 import argparse
@@ -31,7 +31,7 @@ World = tuple[ArmPool, Sessions]
 
 
 class Watched:
-    """Pieces on Ray that write down when, by whom and where they were begun, and take a second."""
+    """Pieces on Ray that record when and where they start, and take an extra second."""
 
     def __init__(self, folder: Path, own_node: str) -> None:
         self.folder, self.own, self.tasks = folder, own_node, TasksOnRay(folder)
@@ -41,38 +41,38 @@ class Watched:
         """Run the pieces of a replay."""
         folder = self.folder
 
-        def begin(value: Any) -> None:
+        def start(value: Any) -> None:
             node = ray.get_runtime_context().get_node_id()
-            said = {"piece": str(value), "pid": os.getpid(), "node": node, "at": time.time()}
-            (folder / f"{time.time_ns()}-{os.getpid()}.json").write_text(json.dumps(said))
+            record = {"piece": str(value), "pid": os.getpid(), "node": node, "at": time.time()}
+            (folder / f"{time.time_ns()}-{os.getpid()}.json").write_text(json.dumps(record))
             time.sleep(1)
             function(value)
 
-        yield from self.tasks(begin, values)
+        yield from self.tasks(start, values)
 
-    def begun(self) -> list[dict[str, Any]]:
-        """What was written down, in order of time."""
+    def started(self) -> list[dict[str, Any]]:
+        """Return the recorded starts, in order of time."""
         return [json.loads(path.read_text()) for path in sorted(self.folder.glob("*.json"))]
 
     def in_work(self, *, elsewhere: bool) -> dict[str, Any] | None:
-        """A piece begun less than half a second ago, on the other node if asked."""
-        young = [one for one in self.begun() if time.time() - one["at"] < 0.5]
-        mine = [one for one in young if not elsewhere or one["node"] != self.own]
-        return mine[0] if mine else None
+        """Return a piece started less than half a second ago; on the other node if `elsewhere`."""
+        recent = [start for start in self.started() if time.time() - start["at"] < 0.5]
+        matching = [start for start in recent if not elsewhere or start["node"] != self.own]
+        return matching[0] if matching else None
 
     def recovered(self) -> float:
-        """Seconds from the kill until the piece it cut short was begun again."""
-        again = [one["at"] for one in self.begun() if one["piece"] == self.cut]
-        return float(max(again) - self.killed_at)
+        """Return the seconds from the kill until the interrupted piece started again."""
+        starts = [start["at"] for start in self.started() if start["piece"] == self.cut]
+        return float(max(starts) - self.killed_at)
 
 
 def world(arms: int = 2000, sessions: int = 300) -> World:
     rng = np.random.default_rng(0)
     texts = [f"query {i}" for i in range(arms)]
     pool = ArmPool.from_vectors(texts, rng.normal(size=(arms, 32)))
-    asked = rng.integers(arms, size=(sessions, 5))
+    queries = rng.integers(arms, size=(sessions, 5))
     offsets = np.arange(sessions + 1) * 5
-    return pool, Sessions(asked.ravel(), offsets, np.arange(sessions, dtype=np.float64) * 60)
+    return pool, Sessions(queries.ravel(), offsets, np.arange(sessions, dtype=np.float64) * 60)
 
 
 def one_run(folder: Path, data: World, grid: replay.Options, whom: str, node_pid: int) -> Watched:
@@ -94,7 +94,7 @@ def one_run(folder: Path, data: World, grid: replay.Options, whom: str, node_pid
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--times", type=int, default=3, help="workers killed, in a run each")
+    parser.add_argument("--times", type=int, default=3, help="workers to kill, one per run")
     args = parser.parse_args()
     policies = ("lin-ucb", "lin-ts", "most-similar")
     grid = replay.Options(anchors=20, rounds=50, k=(5, 10), policies=policies, seeds=(0, 1, 2))
@@ -106,19 +106,19 @@ def main() -> None:
         here = replay.run_grid(*data, root / "here", grid, processes=1) / "results.csv"
         address = connect("local", cpus=2)
         with nodes.second_node(address, cpus=2) as node:
-            check_reach(root)  # a worker stands ready on either node
+            check_reach(root)  # starts a worker on both nodes
             for number, whom in enumerate(["worker"] * args.times + ["machine"]):
                 watched = one_run(root / str(number), data, grid, whom, node.pid)
                 there = watched.folder / "run" / "results.csv"
                 same = there.read_bytes() == here.read_bytes()
                 print(
-                    f"{whom} killed: its piece was begun again after {watched.recovered():.2f} s; "
+                    f"{whom} killed: its piece restarted after {watched.recovered():.2f} s; "
                     f"results {'equal' if same else 'DIFFERENT'}"
                 )
             while nodes.nodes_alive() > 1:
                 time.sleep(0.1)
         noticed = time.time() - watched.killed_at
-        print(f"the cluster itself called the machine dead within {noticed:.1f} s")
+        print(f"Ray marked the machine as dead within {noticed:.1f} s")
         ray.shutdown()
 
 

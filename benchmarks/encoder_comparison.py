@@ -1,15 +1,15 @@
-"""Every encoder beside every other: floors, CORE inside the full pool, speed, size, training.
+"""Compare all encoders: floors, CORE inside the full pool, speed, size, training.
 
 Splits, anchors and intervals are those of encoder_floors.py. Two steps, because the machine with
-the GPU may hold nothing but torch, transformers, tokenizers and onnxruntime:
+the GPU may have only torch, transformers, tokenizers and onnxruntime:
 
     python -m benchmarks.encoder_data LOG --sessions CORE --strings STRINGS --data DIR
     python -m benchmarks.encoder_comparison --data DIR --start MODEL --out ROWS.jsonl
     python -m benchmarks.encoder_tables ROWS.jsonl
 
-It writes one line per encoder and split as soon as it is known, with the rank of the best later
-query for every anchor, so that encoders can be compared anchor by anchor. It leaves out those that
-the file has, and with --work also goes on inside an interrupted training.
+It writes one line per encoder and split as soon as it is done, with the rank of the best later
+query for every anchor, so that encoders can be compared anchor by anchor. It skips those already in
+the file, and with --work also resumes an interrupted training.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from nextquery.encode.recall import Validation
 from nextquery.encode.train import TrainOptions
 
 SPLITS = ("plain", "leak-free")
-CPU = ("static", "projected", "tuned", "lsa")  # no torch; wordllama's vectors must be there
+CPU = ("static", "projected", "tuned", "lsa")  # no torch; needs wordllama's vectors
 MODEL = "pretrained"
 TRAINED: dict[str, dict[str, Any]] = {
     MODEL: {},
@@ -43,26 +43,26 @@ TRAINED: dict[str, dict[str, Any]] = {
 
 
 class Rows:
-    """Vectors by position, all made before."""
+    """Precomputed vectors by position."""
 
     def __init__(self, vectors: NDArray[np.float32]) -> None:
         self.vectors = vectors
 
     def of(self, positions: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Those of `positions`."""
+        """Return the vectors at `positions`."""
         return self.vectors[positions]
 
 
 def ranks(vectors: NDArray[np.float32], sessions: Sessions) -> NDArray[np.int64]:
-    """How many arms are nearer to each anchor than the nearest of its later queries."""
-    rng, everything = np.random.default_rng(0), np.arange(len(vectors))
-    asked = Validation(everything, sessions.distinct(), rng, at_most=len(vectors))
-    return asked.ranks(Rows(vectors))
+    """Return how many arms are nearer to each anchor than the nearest of its later queries."""
+    rng, arms = np.random.default_rng(0), np.arange(len(vectors))
+    validation = Validation(arms, sessions.distinct(), rng, at_most=len(vectors))
+    return validation.ranks(Rows(vectors))
 
 
 @contextlib.contextmanager
 def one_core() -> Iterator[None]:
-    """On one core, where the system can do that: threads then cost nothing but their own work."""
+    """Run on one core, if the system supports it, so that extra threads gain nothing."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -75,7 +75,7 @@ def one_core() -> Iterator[None]:
 
 
 class OnGPU:
-    """A torch model over the first texts; their tokens are kept for the next model like it."""
+    """Encodes texts with torch models; keeps the tokens for the next model that shares them."""
 
     def __init__(self, texts: list[str]) -> None:
         self._texts = texts
@@ -85,7 +85,7 @@ class OnGPU:
     def vectors(
         self, model: Any, tokenizer: bytes, max_tokens: int, count: int
     ) -> NDArray[np.float32]:
-        """The model's vectors of the first `count` texts."""
+        """Return the model's vectors of the first `count` texts."""
         from nextquery.encode.train.data import Tokenised, tokenise
         from nextquery.encode.train.model import Reader
 
@@ -101,7 +101,7 @@ class OnGPU:
 
 
 class Made(NamedTuple):
-    """Vectors of the texts, what is said of their making, and how to get the encoder itself."""
+    """The vectors of the texts, facts about the training, and a function that loads the encoder."""
 
     vectors: NDArray[np.float32]
     facts: dict[str, Any]
@@ -111,7 +111,7 @@ class Made(NamedTuple):
 def made(
     name: str, kind: str, data: Data, train: Sessions, gpu: OnGPU, args: argparse.Namespace
 ) -> Made:
-    """An encoder fitted on training sessions and their texts alone, and every text's vector."""
+    """Fit an encoder on training sessions and their texts only, and encode every text."""
     seen, arms = np.unique(train.arms, return_inverse=True)
     texts = [data.log.texts[i] for i in seen]
     sessions = Sessions(arms.astype(np.int64), train.offsets)
@@ -170,50 +170,52 @@ def run(args: argparse.Namespace) -> None:
             if time.perf_counter() - began > args.until_s:
                 print(f"{name} {kind}: no time left", flush=True)
                 continue
-            one = made(name, kind, data, train, gpu, args)
-            best = ranks(one.vectors[: len(data.log.texts)], test)
+            result = made(name, kind, data, train, gpu, args)
+            best = ranks(result.vectors[: len(data.log.texts)], test)
             row: dict[str, Any] = {
                 "encoder": name,
                 "split": kind,
                 "seed": args.seed,
                 "anchors": test.size,
                 "arms": len(data.log.texts),
-                "dim": one.vectors.shape[1],
+                "dim": result.vectors.shape[1],
                 "training_sessions": train.size,
                 "all": floors(best),
                 "unseen_anchors": int(unseen.sum()),
                 "unseen": floors(best[unseen]),
                 "ranks": best.tolist(),
-                **one.facts,
+                **result.facts,
             }
             if kind == "plain":
-                asked = ranks(one.vectors, data.other)
+                other = ranks(result.vectors, data.other)
                 row["other"] = {
-                    "anchors": len(asked),
-                    "arms": len(one.vectors),
-                    "all": floors(asked),
-                    "ranks": asked.tolist(),
+                    "anchors": len(other),
+                    "arms": len(result.vectors),
+                    "all": floors(other),
+                    "ranks": other.tolist(),
                 }
                 with one_core():
-                    row |= cost(one.encoder(), sample[: None if name in CPU else args.timed_slow])
+                    row |= cost(
+                        result.encoder(), sample[: None if name in CPU else args.timed_slow]
+                    )
             with open(args.out, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
             print(name, kind, row["all"], row.get("other", {}).get("all"), flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Every encoder beside every other.")
-    parser.add_argument("--data", type=Path, required=True, help="what encoder_data.py wrote")
+    parser = argparse.ArgumentParser(description="Compare all encoders.")
+    parser.add_argument("--data", type=Path, required=True, help="output of encoder_data.py")
     parser.add_argument("--encoders", nargs="+", default=list(TRAINED))
     parser.add_argument("--splits", nargs="+", default=list(SPLITS), choices=SPLITS)
     parser.add_argument("--start", help="folder of the pretrained sentence model")
-    parser.add_argument("--options", default="{}", help="JSON: encoder (or all) to its options")
+    parser.add_argument("--options", default="{}", help="JSON object: options by encoder, or all")
     parser.add_argument("--anchors", type=int, default=1_000)
-    parser.add_argument("--timed", type=int, default=20_000, help="texts encoded for queries/s")
-    parser.add_argument("--timed-slow", type=int, default=2_000, help="the same for models")
+    parser.add_argument("--timed", type=int, default=20_000, help="texts to encode for queries/s")
+    parser.add_argument("--timed-slow", type=int, default=2_000, help="the same, for models")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--work", type=Path, default=Path("encoder-work"), help="checkpoints")
-    parser.add_argument("--until-s", type=float, default=float("inf"), help="begin none later")
+    parser.add_argument("--until-s", type=float, default=float("inf"), help="start none later")
     parser.add_argument("--out", type=Path, default=Path("ROWS.jsonl"))
     run(parser.parse_args())
 

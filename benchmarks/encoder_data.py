@@ -1,8 +1,8 @@
-"""What encoder_comparison.py reads: the logs cleaned once, in two small files.
+"""Clean the logs once, into the two small files that encoder_comparison.py reads.
 
     python -m benchmarks.encoder_data LOG --sessions CORE --strings STRINGS --data DIR
 
-Made where DuckDB is; read where it may be missing.
+Only this step needs DuckDB.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from nextquery.encode import Sessions
 
 
 class Data:
-    """The log's texts first, then the other sessions' and the further strings."""
+    """Texts of the log first, then of the other sessions, then further strings."""
 
     def __init__(self, folder: Path) -> None:
         with lzma.open(folder / "texts.xz", "rt", encoding="utf-8") as lines:
@@ -28,7 +28,7 @@ class Data:
 
 
 def prepare(args: argparse.Namespace) -> None:
-    """Clean once, where DuckDB is, and keep what `run` needs in two small files."""
+    """Clean the logs and write what `run` needs to two small files."""
     log = read_log(args.log)
     other = read_log(args.sessions, shortest=2, longest=10_000)
     wide = list(dict.fromkeys(log.texts + other.texts + read_strings(args.strings)))
@@ -36,12 +36,12 @@ def prepare(args: argparse.Namespace) -> None:
     args.data.mkdir(parents=True, exist_ok=True)
     with lzma.open(args.data / "texts.xz", "wt", encoding="utf-8", preset=6) as file:
         file.write("\n".join(wide))
-    there = np.array([place[text] for text in other.texts])[other.sessions.arms]
+    other_arms = np.array([place[text] for text in other.texts])[other.sessions.arms]
     np.savez_compressed(
         args.data / "sessions.npz",
         arms=log.sessions.arms,
         offsets=log.sessions.offsets,
-        other_arms=there,
+        other_arms=other_arms,
         other_offsets=other.sessions.offsets,
         texts=len(log.texts),
     )
@@ -52,7 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Clean the logs into two small files.")
     parser.add_argument("log", help="session_id, time, query (TSV)")
     parser.add_argument("--sessions", required=True, help="other sessions, never trained on")
-    parser.add_argument("--strings", required=True, help="one further arm a line")
+    parser.add_argument("--strings", required=True, help="further arms, one per line")
     parser.add_argument("--data", type=Path, required=True)
     prepare(parser.parse_args())
 

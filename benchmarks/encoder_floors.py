@@ -1,9 +1,9 @@
-"""Floors 1 − coverage@k: how often no policy could have been right. What the comparisons share.
+"""Floors 1 − coverage@k: how often no policy could have been right. Shared by the comparisons.
 
-The anchor is the first query of a held-out session; it is covered at k when any other query of its
-session is among the k nearest arms of the whole pool (its own arm left out). Two splits of the
-log's sessions: plain, and leak-free, which trains only on sessions that share no query with a test
-session.
+The anchor is the first query of a held-out session. It is covered at k if any other query of its
+session is among the k nearest arms of the whole pool (excluding its own arm). There are two splits
+of the log's sessions: plain, and leak-free, which trains only on sessions that share no query with
+a test session.
 """
 
 import tempfile
@@ -33,15 +33,15 @@ class Log(NamedTuple):
 
 
 def read_log(path: str, *, shortest: int = 4, longest: int = 50) -> Log:
-    """Basic cleaning: lower case, punctuation to spaces, repeats in a row once, lengths kept."""
-    import duckdb  # read where it is; encoder_comparison.py runs where it is not
+    """Read and clean a log: lower case, no punctuation, no repeats in a row, by session length."""
+    import duckdb  # imported here, because encoder_comparison.py may run without it
 
     rows = duckdb.execute(
         f"select session_id, time, {CLEAN.format('query')} from read_csv(?, delim='\t', quote='', "
         "header=true, all_varchar=true)",
         [path],
     ).fetchall()
-    rows.sort(key=lambda row: row[:2])  # stable: queries of one moment stay in the file's order
+    rows.sort(key=lambda row: row[:2])  # stable: queries with equal times keep the file's order
     place: dict[str, int] = {}
     sessions = []
     for _, group in groupby(rows, key=lambda row: row[0]):
@@ -63,21 +63,21 @@ def read_strings(path: str) -> list[str]:
 
 
 def ranks(pool: ArmPool, sessions: Sessions, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The place of the best other query of each session among the anchor's nearest arms."""
+    """Return the rank of the best other query of each session among the anchor's nearest arms."""
     arms = positions[sessions.arms]
     anchors = arms[sessions.offsets[:-1]]
     best = np.full(sessions.size, max(KS))
-    asked = np.flatnonzero(anchors >= 0)  # an anchor without a vector is never covered
-    own = anchors[asked]
+    known = np.flatnonzero(anchors >= 0)  # an anchor without a vector is never covered
+    own = anchors[known]
     found, _ = pool.nearest(pool.rows(own), max(KS), exclude=list(own[:, None]))
-    for s, near in zip(asked, found, strict=True):
+    for s, near in zip(known, found, strict=True):
         hits = np.flatnonzero(np.isin(near, arms[sessions.offsets[s] : sessions.offsets[s + 1]]))
         best[s] = hits[0] if len(hits) else max(KS)
     return best
 
 
 def floors(best: NDArray[np.int64]) -> dict[str, list[float]]:
-    """Floor at each k with the 95% bootstrap interval over anchors."""
+    """Return the floor at each k with the 95% bootstrap interval over anchors."""
     draws = np.random.default_rng(0).integers(len(best), size=(RESAMPLES, len(best)))
     answer = {}
     for k in KS:
@@ -90,7 +90,7 @@ def floors(best: NDArray[np.int64]) -> dict[str, list[float]]:
 def pool_of(
     encoder: Encoder, texts: list[str], kept: NDArray[np.int64] | None = None
 ) -> tuple[ArmPool, NDArray[np.int64]]:
-    """The pool of the texts that have a vector (of those `kept`), and each text's id there."""
+    """Return the pool of the (`kept`) texts that have a vector, and each text's id in it."""
     places = np.arange(len(texts)) if kept is None else kept
     rows = encoder.encode([texts[i] for i in places])
     placed = np.flatnonzero(rows.any(axis=1))
@@ -100,7 +100,7 @@ def pool_of(
 
 
 def some_arms(log: Log, test: Sessions, arms: int, seed: int) -> NDArray[np.int64]:
-    """The arms of the test sessions, filled up to `arms` with others."""
+    """Return the arms of the test sessions, filled up to `arms` with others."""
     inside = np.unique(test.arms)
     order = np.random.default_rng(seed).permutation(len(log.texts))
     others = order[~np.isin(order, inside)][: max(0, arms - len(inside))]
@@ -108,7 +108,7 @@ def some_arms(log: Log, test: Sessions, arms: int, seed: int) -> NDArray[np.int6
 
 
 def split(log: Log, anchors: int, seed: int) -> dict[str, tuple[Sessions, Sessions]]:
-    """Per split the training and the test sessions; the test sessions are the same."""
+    """Return training and test sessions per split; the test sessions are the same in both."""
     order = np.random.default_rng(seed).permutation(log.sessions.size)
     test, train = log.sessions.take(order[:anchors]), log.sessions.take(order[anchors:])
     tested = np.zeros(len(log.texts), bool)
@@ -118,7 +118,7 @@ def split(log: Log, anchors: int, seed: int) -> dict[str, tuple[Sessions, Sessio
 
 
 def fit(name: str, log: Log, train: Sessions, options: dict[str, Any]) -> tuple[Encoder, float]:
-    """The encoder fitted on training sessions and their texts alone."""
+    """Fit an encoder on training sessions and their texts only. Returns it with the seconds."""
     seen, arms = np.unique(train.arms, return_inverse=True)
     texts = [log.texts[i] for i in seen]
     start = time.perf_counter()
@@ -127,10 +127,10 @@ def fit(name: str, log: Log, train: Sessions, options: dict[str, Any]) -> tuple[
 
 
 def cost(encoder: Encoder, texts: list[str]) -> dict[str, float]:
-    """Queries a second of one core's time, tokenising included, and size on disk.
+    """Measure queries per second of one core, including tokenising, and size on disk.
 
-    Processor time, not the clock's: other work on the machine does not count. The encoder is
-    loaded anew, so that its tokenizer remembers no word.
+    Uses processor time, so other work on the machine does not count. The encoder is reloaded, so
+    that its tokenizer has no cached words.
     """
     with tempfile.TemporaryDirectory() as folder:
         encoder.save(folder)

@@ -1,15 +1,15 @@
-"""What an encoder does to the replay: the paper's Figure 2 with several encoders side by side.
+"""The effect of the encoder on replay: the paper's Figure 2 with several encoders.
 
-On the newest sessions of a log, because a sentence model reads hundreds of texts a second on a
-CPU, not tens of thousands. The anchors are drawn from the very newest, which no encoder learnt
-from; all encoders get the same ones, so differences are paired.
+Uses the newest sessions of a log, because a sentence model encodes hundreds of texts per second on
+a CPU, not tens of thousands. The anchors come from the newest sessions of these, which no encoder
+learnt from. All encoders get the same anchors, so differences are paired.
 
     python -m benchmarks.encoder_replay LOG --out DIR --encoders mine=FOLDER static tuned
 
-NAME alone is fitted on the part itself, without its held-out sessions. LABEL=FOLDER is an encoder
-that `nextquery train` saved, or that of a pool that `nextquery ingest` wrote: either made with the
-same --hold-out. LABEL=LABEL2/static is the token table that imitates an encoder named before. What
-is finished is not done again; the first encoder is compared with the others.
+NAME alone is fitted on this part, without its held-out sessions. LABEL=FOLDER is an encoder that
+`nextquery train` saved, or the encoder of a pool that `nextquery ingest` wrote; both must use the
+same --hold-out. LABEL=LABEL2/static is a token table distilled from an earlier encoder. Finished
+encoders are skipped. The first encoder is compared with the others.
 """
 
 import argparse
@@ -44,7 +44,7 @@ Floats = NDArray[np.float64]
 
 
 def newest_part(log: str, sessions: int, out: Path) -> None:
-    """The rows of the sessions that began last, in the order of the file."""
+    """Write the rows of the sessions that started last, in the order of the file."""
     import duckdb
 
     rows = duckdb.execute(
@@ -52,41 +52,41 @@ def newest_part(log: str, sessions: int, out: Path) -> None:
         "all_varchar=true)",
         [log],
     ).fetchall()
-    began: dict[str, tuple[str, int]] = {}
+    starts: dict[str, tuple[str, int]] = {}
     for at, (session, moment, _) in enumerate(rows):
-        earliest, first = began.get(session, (moment, at))
-        began[session] = min(earliest, moment), first
-    kept = set(sorted(began, key=lambda session: began[session])[-sessions:])
+        earliest, first = starts.get(session, (moment, at))
+        starts[session] = min(earliest, moment), first
+    kept = set(sorted(starts, key=lambda session: starts[session])[-sessions:])
     lines = ["\t".join(row) for row in rows if row[0] in kept]
     out.write_text("\n".join(["session_id\ttime\tquery", *lines, ""]), encoding="utf-8")
 
 
 def saved_encoder(folder: Path, copy: Path) -> str:
-    """The folder of an encoder; of a pool, a copy of its encoder."""
+    """Return the folder of an encoder; for a pool, of a copy of its encoder."""
     kind = json.loads((folder / folders.MANIFEST).read_text(encoding="utf-8"))["kind"]
     if kind != KIND:
         return str(folder)
     encoder = ArmPool.open(folder).encoder
-    assert isinstance(encoder, Encoder), f"{folder} holds no encoder"
+    assert isinstance(encoder, Encoder), f"{folder} has no encoder"
     encoder.save(copy)
     return str(copy)
 
 
 def distilled(teacher: str, out: Path, hold_out: int) -> Path:
-    """The token table that comes nearest to a pool's vectors of what was asked before."""
+    """Save the token table that best approximates a pool's vectors, without held-out sessions."""
     pool = ArmPool.open(out / f"{teacher}-pool")
     sessions, encoder = replay.sessions_of(pool), pool.encoder
-    assert isinstance(encoder, TrainedEncoder), f"{teacher} is no trained encoder"
-    asked = np.unique(sessions.arms[: sessions.offsets[-1 - hold_out]])
+    assert isinstance(encoder, TrainedEncoder), f"{teacher} is not a trained encoder"
+    arms = np.unique(sessions.arms[: sessions.offsets[-1 - hold_out]])
     tokens = Tokens(bytes(encoder.parts()["encoder_tokenizer.json"]))  # type: ignore[arg-type]
-    texts = [pool.texts[i] for i in asked]
-    table = table_of(pool.rows(asked), tokens, texts, single_tokens(encoder, tokens))
+    texts = [pool.texts[i] for i in arms]
+    table = table_of(pool.rows(arms), tokens, texts, single_tokens(encoder, tokens))
     table.save(out / f"{teacher}-static")
     return out / f"{teacher}-static"
 
 
 def replayed(label: str, folder: str, part: Path, args: argparse.Namespace) -> None:
-    """The part with one encoder's vectors, and the algorithms replayed on it."""
+    """Ingest the part with one encoder and replay the algorithms on it."""
     encoder, teacher = label, folder.removesuffix("/static")
     if (args.out / f"{teacher}-pool").exists():
         encoder = str(distilled(teacher, args.out, args.hold_out))
@@ -109,7 +109,7 @@ def replayed(label: str, folder: str, part: Path, args: argparse.Namespace) -> N
 
 
 class Result(NamedTuple):
-    """R(t)/t by anchor, and which anchors' next queries are not among the candidates."""
+    """R(t)/t by anchor, and which anchors' next queries are not candidates."""
 
     sessions: list[int]
     missed: Floats
@@ -117,7 +117,7 @@ class Result(NamedTuple):
 
 
 def read(run: Path, policy: str) -> Result:
-    """One policy's anchors from the result file."""
+    """Read one policy's anchors from the result file."""
     import pyarrow.parquet as pq
 
     rows = pq.read_table(run / "anchors.parquet", filters=[("policy", "=", policy)]).to_pylist()
@@ -132,23 +132,23 @@ def read(run: Path, policy: str) -> Result:
 
 
 def table(labels: list[str], out: Path) -> None:
-    """Markdown: every encoder, then the first against the others on the same anchors."""
+    """Print Markdown: every encoder, then the first against the others on the same anchors."""
     results = {(label, p): read(out / label, p) for label in labels for p in POLICIES}
-    assert len({tuple(one.sessions) for one in results.values()}) == 1, "not the same anchors"
+    assert len({tuple(r.sessions) for r in results.values()}) == 1, "not the same anchors"
     head = " | ".join(f"t = {t}" for t in ROUNDS)
     print(f"\n| encoder | policy | {head} |\n|---|---|" + "---|" * len(ROUNDS))
     for label in labels:
         low = interval(results[label, OURS].missed)
         print(f"| {label} | floor | | | {low.mean:.3f} [{low.low:.3f}, {low.high:.3f}] |")
         for policy, name in POLICIES.items():
-            got = [interval(results[label, policy].regret[t]) for t in ROUNDS]
-            cells = " | ".join(f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" for one in got)
+            intervals = [interval(results[label, policy].regret[t]) for t in ROUNDS]
+            cells = " | ".join(f"{i.mean:.3f} [{i.low:.3f}, {i.high:.3f}]" for i in intervals)
             print(f"| {label} | {name} | {cells} |")
     best = labels[0]
     print(f"\n| {best} − | floor | published, t = 1000 | ours, t = 1000 |\n|---|---|---|---|")
     for label in labels[1:]:
-        mine, other = results[best, OURS], results[label, OURS]
-        pairs = [difference(mine.missed, other.missed)]
+        first, other = results[best, OURS], results[label, OURS]
+        pairs = [difference(first.missed, other.missed)]
         for policy in (PUBLISHED, OURS):
             pair = results[best, policy].regret[1000], results[label, policy].regret[1000]
             pairs.append(difference(*pair))
@@ -157,7 +157,7 @@ def table(labels: list[str], out: Path) -> None:
 
 
 def figure(labels: list[str], out: Path) -> None:
-    """One panel per policy, one line per encoder, floors as marks at the right edge."""
+    """Draw one panel per policy, one line per encoder, and floors as marks at the right edge."""
     picture, panels = drawing.new_figure(2, width=9.4, height=3.8)
     for axes, policy in zip(panels, (PUBLISHED, OURS), strict=True):
         drawing.regret_axes(axes, max(ROUNDS), title=POLICIES[policy])
@@ -179,8 +179,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Figure 2 with several encoders.")
     parser.add_argument("log", help="session_id, time, query (TSV)")
     parser.add_argument("--encoders", nargs="+", required=True, metavar="NAME|LABEL=FOLDER")
-    parser.add_argument("--newest", type=int, default=6_000, help="sessions of the part")
-    parser.add_argument("--hold-out", type=int, default=2_000, help="newest, for the anchors")
+    parser.add_argument("--newest", type=int, default=6_000, help="sessions to use")
+    parser.add_argument("--hold-out", type=int, default=2_000, help="newest sessions, for anchors")
     parser.add_argument("--anchors", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)

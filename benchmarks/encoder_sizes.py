@@ -2,8 +2,8 @@
 
     python -m benchmarks.encoder_sizes --data DIR --arms 100000
 
-Sessions are drawn from the leak-free split of encoder_floors.py, so that no encoder remembers the
-answer. Differences from `static` are paired over the anchors. DIR is what encoder_data.py wrote.
+Sessions are drawn from the leak-free split of encoder_floors.py, so that no encoder has seen the
+answer. Differences from `static` are paired over the anchors. DIR is the output of encoder_data.py.
 """
 
 import argparse
@@ -21,10 +21,10 @@ K = 250
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Floors by the number of training sessions.")
-    parser.add_argument("--data", type=Path, required=True, help="what encoder_data.py wrote")
+    parser.add_argument("--data", type=Path, required=True, help="output of encoder_data.py")
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 300, 1_000, 3_000, 10_000])
     parser.add_argument("--anchors", type=int, default=1_000)
-    parser.add_argument("--arms", type=int, default=100_000, help="test sessions and a sample")
+    parser.add_argument("--arms", type=int, default=100_000, help="test sessions, then a sample")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     log = Data(args.data).log

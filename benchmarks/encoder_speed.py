@@ -1,11 +1,11 @@
-"""Queries per second on one core, of every encoder that docs/encoders.md compares.
+"""Queries per second on one core for every encoder that docs/encoders.md compares.
 
     python -m benchmarks.encoder_speed --data DIR --start MODEL --out SPEED.jsonl
 
-Speed depends on the shape of a model, not on what its weights have learnt: those that a GPU trains
-are measured at random weights, with the vocabulary of the log, served as `nextquery train` would
-serve them. The tables of token vectors are fitted on a few sessions. DIR is what encoder_data.py
-wrote.
+Speed depends on the shape of a model, not on its weights. Models that need a GPU for training are
+measured with random weights, with the vocabulary of the log, served as `nextquery train` serves
+them. The tables of token vectors are fitted on a few sessions. DIR is the output of
+encoder_data.py.
 """
 
 import argparse
@@ -25,11 +25,11 @@ from nextquery.encode import Encoder, Sessions, encoder_by_name
 from nextquery.encode.train import TrainOptions
 
 TABLES = ("static", "projected", "tuned", "lsa")
-FEW = 2_000  # sessions that the tables are fitted on
+FEW = 2_000  # sessions to fit the tables on
 
 
 def tables(data: Data) -> Iterator[tuple[str, Encoder]]:
-    """The encoders that need no torch."""
+    """Yield the encoders that do not need torch."""
     few = data.log.sessions.take(np.arange(FEW))
     seen, arms = np.unique(few.arms, return_inverse=True)
     texts, sessions = [data.log.texts[i] for i in seen], Sessions(arms, few.offsets)
@@ -39,7 +39,7 @@ def tables(data: Data) -> Iterator[tuple[str, Encoder]]:
 
 
 def models(data: Data, start: str) -> Iterator[tuple[str, Encoder]]:
-    """The transformers, as they are served."""
+    """Yield the transformers, as they are served."""
     from nextquery.encode.train import model as shapes
     from nextquery.encode.train import vocabulary
     from nextquery.encode.train.export import served
@@ -60,19 +60,19 @@ def models(data: Data, start: str) -> Iterator[tuple[str, Encoder]]:
 
 
 def with_projection(model: Any, dim: int) -> None:
-    """A projection of the right shape."""
+    """Add a projection of the right shape."""
     matrix = np.random.default_rng(0).normal(size=(model.dim, dim))
     model.project(matrix, np.zeros(len(matrix)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Queries per second on one core.")
-    parser.add_argument("--data", type=Path, required=True, help="what encoder_data.py wrote")
+    parser.add_argument("--data", type=Path, required=True, help="output of encoder_data.py")
     parser.add_argument("--start", required=True, help="folder of the pretrained sentence model")
     parser.add_argument(
-        "--timed", type=int, default=600, help="texts; tables read fifty times more"
+        "--timed", type=int, default=600, help="texts to encode; fifty times more for tables"
     )
-    parser.add_argument("--times", type=int, default=3, help="the median of so many is told")
+    parser.add_argument("--times", type=int, default=3, help="runs, of which the median counts")
     parser.add_argument("--out", type=Path, default=Path("SPEED.jsonl"))
     args = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

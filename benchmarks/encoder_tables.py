@@ -1,9 +1,8 @@
-"""The tables of docs/encoders.md from the rows that encoder_comparison.py wrote.
+"""Print the tables of docs/encoders.md from the rows of encoder_comparison.py.
 
     python -m benchmarks.encoder_tables docs/figures/encoders.jsonl
 
-prints every table that docs/encoders.md takes from these rows. Further lines may say how fast an
-encoder is (those of encoder_speed.py): where both do, these count.
+Further lines may contain speeds (from encoder_speed.py); they override those of the rows.
 """
 
 import argparse
@@ -41,7 +40,7 @@ def paired(rows: Sequence[Row], ours: str) -> Iterator[str]:
 
 
 def other_sessions(rows: Sequence[Row]) -> Iterator[str]:
-    """Floors of the sessions that no encoder learnt from, in the pool of everything."""
+    """Floors of the sessions that no encoder learnt from, in the full pool."""
     yield from _head("encoder", *(f"@{k}" for k in KS))
     for row in rows:
         if row["split"] == "plain":
@@ -55,8 +54,8 @@ def costs(rows: Sequence[Row], speeds: dict[str, float]) -> Iterator[str]:
     for row in rows:
         if row["split"] != "plain":
             continue
-        same = [one for one in rows if one["encoder"] == row["encoder"]]
-        spent = {one["split"]: f"{one['fit_s']:,.0f}" for one in same}
+        same = [other for other in rows if other["encoder"] == row["encoder"]]
+        spent = {other["split"]: f"{other['fit_s']:,.0f}" for other in same}
         trained = f"{spent['plain']}; {spent.get('leak-free', '–')}" if row["fit_s"] else "–"
         speed = speeds.get(row["encoder"], row["queries_per_s"])
         yield (
@@ -66,7 +65,7 @@ def costs(rows: Sequence[Row], speeds: dict[str, float]) -> Iterator[str]:
 
 
 def trainings(rows: Sequence[Row]) -> Iterator[str]:
-    """What each training on the GPU did; `contrastive` begins with what `bert` did."""
+    """The trainings on the GPU; `contrastive` starts from the result of `bert`."""
     titles = ("tokens/s", "GPU memory, MB", "held-out perplexity", "floor@250, validation")
     yield from _head("encoder", "split", "stage", "steps", *titles)
     for row in rows:
@@ -102,18 +101,18 @@ def _head(*titles: str) -> Iterator[str]:
     yield "|" + "---|" * len(titles)
 
 
-def _floor(look: dict[str, Any]) -> float:
-    return float(look["floor"])
+def _floor(check: dict[str, Any]) -> float:
+    return float(check["floor"])
 
 
 def _cells(part: dict[str, list[float]], ks: Sequence[int]) -> str:
     return " | ".join("{:.3f} ({:.3f}–{:.3f})".format(*part[str(k)]) for k in ks)
 
 
-def _difference(ours: Sequence[int], theirs: Sequence[int], k: int) -> str:
-    missed, also = ((np.array(ranks) >= k).astype(np.float64) for ranks in (ours, theirs))
-    said = "{:+.3f} [{:+.3f}, {:+.3f}]".format(*difference(missed, also))
-    return said.replace("-", "−")
+def _difference(first: Sequence[int], second: Sequence[int], k: int) -> str:
+    a, b = ((np.array(ranks) >= k).astype(np.float64) for ranks in (first, second))
+    cell = "{:+.3f} [{:+.3f}, {:+.3f}]".format(*difference(a, b))
+    return cell.replace("-", "−")
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
-"""What the parts cost: GreeDi's value against central lazy greedy's as the parts grow from 1 to 64.
+"""The cost of partitioning: GreeDi's value against central lazy greedy's for 1 to 64 parts.
 
-``nextquery ingest sample --out POOL``, then ``python -m benchmarks.greedi_quality POOL``: for every
-anchor, random partitions and the worst we can find on real arms, beside the instances of
-`benchmarks.greedi_traps`; writes docs/figures/greedi-quality.csv, and from that alone the figure
-and the table (``--draw`` does only this).
+Run ``nextquery ingest sample --out POOL``, then ``python -m benchmarks.greedi_quality POOL``. For
+every anchor it tries random partitions and the worst it can find on real arms, and also the
+instances of `benchmarks.greedi_traps`. It writes docs/figures/greedi-quality.csv, and from that the
+figure and the table (``--draw`` does only this).
 """
 
 import argparse
@@ -37,7 +37,7 @@ REACH = 1 - 1 / math.e
 
 
 class World(NamedTuple):
-    """The arms that one anchor's GreeDi chooses from, and what central greedy makes of them."""
+    """The arms that GreeDi chooses from for one anchor, and central greedy's choice."""
 
     utility: Utility
     vectors: NDArray[Any]
@@ -46,17 +46,17 @@ class World(NamedTuple):
     value: float
 
     def ratio(self, parts: int | list[list[int]], seed: int = 0) -> float:
-        """The value of GreeDi's answer over that of central greedy's."""
+        """Return the value of GreeDi's answer divided by central greedy's."""
         return self.utility.value(self.answer(parts, seed)) / self.value
 
     def answer(self, parts: int | list[list[int]], seed: int = 0) -> list[int]:
-        """What GreeDi chooses."""
+        """Return GreeDi's choice."""
         return greedi(self.utility, range(self.utility.n), self.k, parts, seed)
 
     def best_is_at_most(self) -> float:
-        """An upper bound of the optimum over central greedy's value.
+        """Return an upper bound of the optimum divided by central greedy's value.
 
-        No k arms are worth more than any set and the k largest gains after it (Nemhauser, Wolsey
+        No k arms are worth more than any set plus the k largest gains after it (Nemhauser, Wolsey
         and Fisher 1978).
         """
         bounds = []
@@ -78,13 +78,13 @@ def worlds(pool: nq.ArmPool, kind: str, options: argparse.Namespace) -> Iterator
 
 
 def worst_parts(world: World, m: int, rounds: int) -> float:
-    """The lowest ratio of three partitions made to hurt, and of hill climbing from the worst."""
+    """Return the lowest ratio of three adversarial partitions and of hill climbing from there."""
     n = world.utility.n
-    likest = np.argmax(world.vectors @ world.vectors[world.central].T, axis=1)
+    nearest = np.argmax(world.vectors @ world.vectors[world.central].T, axis=1)
     by_preference = np.argsort(-world.utility.preferences, kind="stable")
     labels = [
         _labels(by_likeness(world.vectors, np.arange(n), m), n),  # near-copies together
-        likest % m,  # every arm with the one of central's choice that it resembles most
+        nearest % m,  # every arm with the arm of central's choice most similar to it
         _labels(np.array_split(by_preference, m), n),
     ]
     ratios = [world.ratio(_parts(label, m)) for label in labels]
@@ -103,7 +103,7 @@ def worst_parts(world: World, m: int, rounds: int) -> float:
 
 
 def by_likeness(vectors: NDArray[Any], arms: NDArray[np.int64], m: int) -> list[NDArray[np.int64]]:
-    """Halved again and again along the direction in which the arms differ most."""
+    """Split the arms recursively in half along the direction of greatest variance."""
     if m == 1:
         return [arms]
     centred = vectors[arms] - vectors[arms].mean(axis=0)
@@ -138,8 +138,8 @@ def measure(pool: nq.ArmPool, options: argparse.Namespace) -> Iterator[dict[str,
 
 
 def _trapped(kind: str, m: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """The worst of the traps with m parts, and the same instance with random ones."""
-    found = []
+    """Yield the worst trap with m parts, and the same instance with random parts."""
+    results = []
     for share in SHARES:
         utility, arms, parts = TRAPS[kind](options.k, m, share)
         central = utility.value(lazy_greedy(utility, arms, options.k))
@@ -148,8 +148,8 @@ def _trapped(kind: str, m: int, options: argparse.Namespace) -> Iterator[dict[st
             utility.value(greedi(utility, arms, options.k, m, seed)) / central
             for seed in range(options.draws)
         ]
-        found.append((fooled, float(np.mean(drawn))))
-    fooled, at_random = min(found)
+        results.append((fooled, float(np.mean(drawn))))
+    fooled, at_random = min(results)
     yield _row(kind, "trap", "adversarial", m, 0, fooled, math.nan)
     yield _row(kind, "trap", "random", m, 0, at_random, math.nan)
 
@@ -157,23 +157,23 @@ def _trapped(kind: str, m: int, options: argparse.Namespace) -> Iterator[dict[st
 def _row(
     kind: str, world: str, partition: str, m: int, anchor: int, ratio: Any, at_most: float
 ) -> dict[str, Any]:
-    said = {"utility": kind, "world": world, "partition": partition, "m": m, "anchor": anchor}
-    return {**said, "ratio": f"{ratio:.6f}", "optimum_at_most": f"{at_most:.6f}"}
+    row = {"utility": kind, "world": world, "partition": partition, "m": m, "anchor": anchor}
+    return {**row, "ratio": f"{ratio:.6f}", "optimum_at_most": f"{at_most:.6f}"}
 
 
 def interval(ratios: NDArray[np.float64]) -> tuple[float, float, float]:
-    """The mean over the anchors, and its 95% interval from 2,000 samples of whole anchors."""
+    """Return the mean over anchors and its 95% interval from 2,000 bootstrap samples."""
     draws = np.random.default_rng(0).integers(len(ratios), size=(2000, len(ratios)))
     low, high = np.quantile(ratios[draws].mean(axis=1), [0.025, 0.975])
     return float(ratios.mean()), float(low), float(high)
 
 
 def curve(rows: list[dict[str, str]], kind: str, world: str, partition: str) -> NDArray[Any]:
-    """For every m: mean, low, high."""
-    mine = [
+    """Return mean, low and high for every m."""
+    selected = [
         r for r in rows if (r["utility"], r["world"], r["partition"]) == (kind, world, partition)
     ]
-    at = [np.array([float(r["ratio"]) for r in mine if int(r["m"]) == m]) for m in PARTS]
+    at = [np.array([float(r["ratio"]) for r in selected if int(r["m"]) == m]) for m in PARTS]
     return np.array([interval(ratios) for ratios in at])
 
 
@@ -222,13 +222,13 @@ def draw(rows: list[dict[str, str]], k: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pool", nargs="?", help="a pool of the sample")
-    parser.add_argument("--draw", action="store_true", help="from the CSV alone")
+    parser.add_argument("--draw", action="store_true", help="only draw, from the CSV")
     parser.add_argument("--k", type=int, default=32)
-    parser.add_argument("--arms", type=int, default=3000, help="the most preferred of each anchor")
+    parser.add_argument("--arms", type=int, default=3000, help="most preferred arms per anchor")
     parser.add_argument("--anchors", type=int, default=24)
     parser.add_argument("--draws", type=int, default=5, help="random partitions per anchor and m")
-    parser.add_argument("--rounds", type=int, default=12, help="of hill climbing per anchor and m")
-    parser.add_argument("--seed", type=int, default=0, help="of the anchors")
+    parser.add_argument("--rounds", type=int, default=12, help="hill-climbing rounds per m")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the anchors")
     options = parser.parse_args()
     table = FIGURES / "greedi-quality.csv"
     if not options.draw:

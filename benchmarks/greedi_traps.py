@@ -1,15 +1,15 @@
 """Instances made to fool GreeDi: the partition hides what central greedy finds at once.
 
-Central greedy takes k hidden arms, each worth 1 and in a direction of its own. They are dealt out
-to the m parts, and every part gets k decoys, made so that its greedy takes these instead: a decoy
-takes a `share` of the part's least covered hidden arm, and the rest of its gain, just enough to
-beat that arm, from something that the decoys of *all* parts have in common. So every part holds
-its answer to be good, and together the answers are worth little more than one of them. For
-facility location k picks of the union get some k·share from the hidden arms and k/(2·m·share) from
-what is common, of k in all: with the best share, √(1/2m), that is √(2/m).
+Central greedy chooses k hidden arms, each worth 1 and in its own direction. They are distributed
+over the m parts, and every part gets k decoys that its greedy prefers: a decoy gains a `share` of
+the part's least covered hidden arm, and the rest, just enough to beat that arm, from something that
+the decoys of *all* parts have in common. Each part's answer looks good on its own, but together
+they are worth little more than one of them. For facility location, k picks of the union get about
+k·share from the hidden arms and k/(2·m·share) from the common part, out of k: with the best share,
+√(1/2m), that is √(2/m).
 
-The construction is ours. That parts chosen by an adversary allow no constant factor is known for
-coverage (Mirrokni and Zadimoghaddam 2015, introduction); a coverage is what the first trap is.
+The construction is new here. For coverage it is known that adversarial parts allow no constant
+factor (Mirrokni and Zadimoghaddam 2015, introduction); the first trap is a coverage.
 """
 
 from typing import NamedTuple
@@ -30,9 +30,9 @@ class Trap(NamedTuple):
 
 
 def facility_location_trap(k: int, m: int, share: float) -> Trap:
-    """Arms are orthogonal and weigh nothing; what they cover are clients that mix them.
+    """Arms are orthogonal with weight 0; they cover clients, which are mixtures of arms.
 
-    A client that the arms of a set N resemble has the vector Σ_N e/√|N|, so each has the cosine
+    A client similar to the arms of a set N has the vector Σ_N e/√|N|, so each arm has the cosine
     1/√|N| with it: with weight w·√|N| every weighted coverage is a facility location.
     """
     parts = _dealt(k, m)
@@ -62,10 +62,10 @@ def facility_location_trap(k: int, m: int, share: float) -> Trap:
 
 
 def log_det_trap(k: int, m: int, share: float) -> Trap:
-    """A decoy is √(1 − share) of a direction that all parts know and √share of a hidden arm.
+    """A decoy is √(1 − share) of a direction common to all parts and √share of a hidden arm.
 
-    What n decoys of lengths q leave of a hidden arm is 1/(1 + Σ share·q²/(1 + (1 − share) q²)); a
-    decoy is as long as it must be to beat that.
+    After n decoys of lengths q, 1/(1 + Σ share·q²/(1 + (1 − share) q²)) of a hidden arm remains; a
+    decoy is just long enough to beat that.
     """
     parts = _dealt(k, m)
     rows, lengths = list(np.eye(k, 2 * k)), [1.0] * k
@@ -73,8 +73,8 @@ def log_det_trap(k: int, m: int, share: float) -> Trap:
         precision = dict.fromkeys(part, 1.0)
         for turn in range(k):
             hidden = min(precision, key=precision.__getitem__)
-            left = 1 / precision[hidden]
-            squared = left / (1 - share + share * left) * (1 + EDGE)
+            rest = 1 / precision[hidden]
+            squared = rest / (1 - share + share * rest) * (1 + EDGE)
             precision[hidden] += share * squared / (1 + (1 - share) * squared)
             row = np.zeros(2 * k)
             row[hidden], row[k + turn] = np.sqrt(share), np.sqrt(1 - share)
@@ -85,5 +85,5 @@ def log_det_trap(k: int, m: int, share: float) -> Trap:
 
 
 def _dealt(k: int, m: int) -> list[list[int]]:
-    """The hidden arms 0 … k − 1, dealt out; with m > k the other parts stay empty."""
+    """Distribute the hidden arms 0 … k − 1 over the parts; with m > k only k parts are used."""
     return [list(range(part, k, m)) for part in range(min(k, m))]

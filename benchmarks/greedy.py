@@ -1,9 +1,9 @@
 """Submodular selection: our lazy greedy, apricot's, and one pass over the similarities.
 
-Facility location on the same similarity matrix, with equal weights (apricot's own objective) and
-weighted by preference (apricot is given the weighted matrix). apricot compiles its loops anew in
-every `fit`; so it runs twice, as it is called and with those loops compiled beforehand. It has no
-log-det: there the peers are naive greedy and the usual Cholesky form over the whole matrix.
+Facility location on the same similarity matrix, with equal weights (apricot's objective) and
+weighted by preference (apricot gets the weighted matrix). apricot compiles its loops again in every
+`fit`, so it runs twice: as called, and with those loops compiled beforehand. It has no log-det:
+there the peers are naive greedy and the usual Cholesky form over the whole matrix.
 """
 
 import argparse
@@ -76,8 +76,8 @@ def facility_location(
 
 
 def log_det(name: str, weights: Floats, rows: NDArray[Any], options: argparse.Namespace) -> None:
-    """Nobody has a matrix to begin with, so what each has to prepare is timed with it."""
-    k, everything = options.k, range(len(rows))
+    """No contestant starts with a matrix, so the time to prepare one counts."""
+    k, ground_set = options.k, range(len(rows))
     matrix = identity_plus(weights, rows)
     answers: dict[str, list[int]] = {}
 
@@ -86,9 +86,9 @@ def log_det(name: str, weights: Floats, rows: NDArray[Any], options: argparse.Na
 
     timed: dict[str, Callable[[], object]] = {
         FLOOR: lambda: matrix @ weights,
-        OURS: keeping("lazy", lambda: lazy_greedy(LogDet(weights, rows), everything, k)),
+        OURS: keeping("lazy", lambda: lazy_greedy(LogDet(weights, rows), ground_set, k)),
         "nextquery greedy (naive)": keeping(
-            "naive", lambda: greedy(LogDet(weights, rows), everything, k)
+            "naive", lambda: greedy(LogDet(weights, rows), ground_set, k)
         ),
         "numpy, one Cholesky column per arm": keeping(
             "Cholesky", lambda: cholesky_greedy(identity_plus(weights, rows), k)
@@ -118,13 +118,13 @@ SIGNATURES = (
 
 
 def afresh(optimiser: Callable[..., list[int]], utility: Utility, k: int) -> list[int]:
-    """The optimiser on a utility that remembers nothing of an earlier turn."""
+    """Run the optimiser on a utility without state from an earlier turn."""
     utility._forget()
     return optimiser(utility, range(utility.n), k)
 
 
 def identity_plus(weights: Floats, rows: NDArray[Any]) -> Floats:
-    """I + QKQ, the matrix whose minors log-det is about."""
+    """Return I + QKQ, the matrix of which log-det uses principal minors."""
     x = rows * (weights / weights.max())[:, None]
     matrix: Floats = x @ x.T
     matrix[np.diag_indices(len(x))] += 1.0
@@ -152,7 +152,7 @@ def report(
     first = next(iter(values.values()))
     assert all(abs(value - first) <= 1e-9 * abs(first) for value in values.values()), values
     same = all(arms == next(iter(answers.values())) for arms in answers.values())
-    print(f"\n{title}: every value {first:.12g}, {'same' if same else 'other'} arms\n")
+    print(f"\n{title}: every value {first:.12g}, {'same' if same else 'different'} arms\n")
     print(table(times, FLOOR))
     for name, seconds in times.items():
         if name not in (FLOOR, OURS):

@@ -3,8 +3,8 @@
     python -m benchmarks.growth --out docs/figures     # writes growth.csv and growth.png
     python -m benchmarks.growth --out docs/figures --draw-only
 
-Random unit vectors. Every point is measured in a process of its own, so that its peak of resident
-memory is its own; points already in growth.csv are not measured again. Next to each: the bare
+Uses random unit vectors. Every point is measured in a separate process, to get its peak resident
+memory; points already in growth.csv are skipped. For comparison, each point also times the bare
 product of the same shape in the same process.
 """
 
@@ -33,33 +33,33 @@ COLUMNS = ["axis", "arms", "k", "anchors", "dim", "kind", "seconds", "product", 
 
 
 def points() -> list[dict[str, Any]]:
-    """One anchor along every axis, with and without the codes; and 256 anchors."""
-    wanted = []
+    """Return the points: one anchor along every axis, with and without codes; and 256 anchors."""
+    points = []
     for axis, values in AXES.items():
         for value in values:
             point = {**USUAL, "axis": axis, axis: value}
             if axis == "anchors":
-                wanted.append({**point, "kind": "float32"})
+                points.append({**point, "kind": "float32"})
                 continue
-            wanted += [{**point, "kind": "float32"}, {**point, "kind": "coded"}]
+            points += [{**point, "kind": "float32"}, {**point, "kind": "coded"}]
             if not (axis == "arms" and value > 3_000_000):
-                wanted.append({**point, "anchors": 256, "kind": "float32"})
+                points.append({**point, "anchors": 256, "kind": "float32"})
     for arms in (10_000, 100_000, 1_000_000):
-        wanted.append({**USUAL, "axis": "open", "arms": arms, "kind": "open"})
-    return wanted
+        points.append({**USUAL, "axis": "open", "arms": arms, "kind": "open"})
+    return points
 
 
 def best(task: Callable[[], object], turns: int = 5) -> float:
     times = []
     for _ in range(turns):
-        began = time.perf_counter()
+        start = time.perf_counter()
         task()
-        times.append(time.perf_counter() - began)
+        times.append(time.perf_counter() - start)
     return min(times)
 
 
 def measure(point: dict[str, Any]) -> dict[str, Any]:
-    """One point, in this process."""
+    """Measure one point, in this process."""
     from nextquery.arms.blocks import Blocks
     from nextquery.arms.codes import Codes
     from nextquery.arms.scan import scan
@@ -100,7 +100,7 @@ def measure(point: dict[str, Any]) -> dict[str, Any]:
 
 
 def opened(rows: np.ndarray) -> dict[str, Any]:
-    """How long opening a saved pool takes."""
+    """Measure how long opening a saved pool takes."""
     import nextquery as nq
 
     with tempfile.TemporaryDirectory() as folder:
@@ -123,15 +123,15 @@ def draw(table: list[dict[str, str]], out: Path) -> None:
     ]
     for place, axis in zip(axes.flat, AXES, strict=False):
         for kind, anchors, colour, label in lines:
-            mine = [r for r in table if r["axis"] == axis and r["kind"] == kind]
+            rows = [r for r in table if r["axis"] == axis and r["kind"] == kind]
             if axis != "anchors":
-                mine = [r for r in mine if r["anchors"] == anchors]
+                rows = [r for r in rows if r["anchors"] == anchors]
             elif anchors != "1" or kind == "coded":
                 continue
-            x = [int(r[axis]) for r in mine]
-            each = [int(r["anchors"]) for r in mine]
-            ours = [1e3 * float(r["seconds"]) / b for r, b in zip(mine, each, strict=True)]
-            bare = [1e3 * float(r["product"]) / b for r, b in zip(mine, each, strict=True)]
+            x = [int(r[axis]) for r in rows]
+            each = [int(r["anchors"]) for r in rows]
+            ours = [1e3 * float(r["seconds"]) / b for r, b in zip(rows, each, strict=True)]
+            bare = [1e3 * float(r["product"]) / b for r, b in zip(rows, each, strict=True)]
             place.loglog(x, ours, "o-", color=colour, label=label if axis != "anchors" else None)
             if kind == "float32":
                 place.loglog(x, bare, ":", color=colour, label=None)
@@ -140,13 +140,13 @@ def draw(table: list[dict[str, str]], out: Path) -> None:
         _plain_numbers(place)
     memory, opening = axes.flat[4], axes.flat[5]
     for kind, anchors, colour, label in lines:
-        mine = [r for r in table if (r["axis"], r["kind"], r["anchors"]) == ("arms", kind, anchors)]
-        peaks = [float(r["peak_mib"]) for r in mine]
-        memory.loglog([int(r["arms"]) for r in mine], peaks, "o-", color=colour, label=label)
+        rows = [r for r in table if (r["axis"], r["kind"], r["anchors"]) == ("arms", kind, anchors)]
+        peaks = [float(r["peak_mib"]) for r in rows]
+        memory.loglog([int(r["arms"]) for r in rows], peaks, "o-", color=colour, label=label)
     memory.set(xlabel="arms", ylabel="peak resident memory, MiB")
     _plain_numbers(memory)
-    mine = [r for r in table if r["kind"] == "open"]
-    opening.loglog([int(r["arms"]) for r in mine], [1e3 * float(r["seconds"]) for r in mine], "o-")
+    rows = [r for r in table if r["kind"] == "open"]
+    opening.loglog([int(r["arms"]) for r in rows], [1e3 * float(r["seconds"]) for r in rows], "o-")
     opening.set(xlabel="arms", ylabel="ms to open a pool", ylim=(0.1, 100))
     axes.flat[0].legend(frameon=False, title="dotted: the bare product", loc="upper left")
     figure.savefig(out / "growth.png", dpi=110)
@@ -176,8 +176,8 @@ def main() -> None:
             continue
         command = [sys.executable, "-m", "benchmarks.growth", "--out", str(options.out)]
         command += ["--point", json.dumps(point)]
-        said = subprocess.run(command, check=True, capture_output=True)
-        row = {name: str(value) for name, value in json.loads(said.stdout).items()}
+        result = subprocess.run(command, check=True, capture_output=True)
+        row = {name: str(value) for name, value in json.loads(result.stdout).items()}
         print(" ".join(f"{name}={row[name]}" for name in COLUMNS), flush=True)
         done.append(row)
         with path.open("w", newline="") as stream:

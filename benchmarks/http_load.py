@@ -1,4 +1,4 @@
-"""A lean HTTP client: on two cores the load must not cost more than what it measures."""
+"""A minimal HTTP client: on two cores, the load must not cost more than the service."""
 
 import asyncio
 import json
@@ -13,14 +13,14 @@ import numpy as np
 
 @dataclass
 class Times:
-    """Seconds of every answered call, by path, and calls that were not answered with 200."""
+    """Seconds of every successful call, by path, and the number of calls without a 200."""
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
     refused: int = 0
     fallbacks: int = 0
 
     def line(self, path: str, wall: float) -> str:
-        """Rate and percentiles of one path."""
+        """Return the rate and percentiles of one path."""
         taken = np.array(self.seconds.get(path, [np.nan])) * 1000
         low, middle, high = np.percentile(taken, [50, 95, 99])
         return f"{len(taken) / wall:9.0f} {low:9.1f} {middle:9.1f} {high:9.1f}"
@@ -38,10 +38,10 @@ class Connection:
         return self
 
     async def post(self, path: str, body: dict[str, Any]) -> Any:
-        """The answer's JSON, or None when it was not 200."""
+        """Return the JSON of the response, or None if it was not a 200."""
         sent = json.dumps(body).encode()
         head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        began = time.perf_counter()
+        start = time.perf_counter()
         self._out.write(head.encode() + f"Content-Length: {len(sent)}\r\n\r\n".encode() + sent)
         header = await self._in.readuntil(b"\r\n\r\n")
         length = int(header.lower().split(b"content-length:")[1].split(b"\r\n")[0])
@@ -49,22 +49,22 @@ class Connection:
         if b" 200 " not in header[:20]:
             self._times.refused += 1
             return None
-        self._times.seconds.setdefault(path, []).append(time.perf_counter() - began)
+        self._times.seconds.setdefault(path, []).append(time.perf_counter() - start)
         return json.loads(answer)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._out.close()
 
 
 async def _client(
-    number: int, port: int, texts: Sequence[str], times: Times, end: float, left: list[int]
+    number: int, port: int, texts: Sequence[str], times: Times, end: float, remaining: list[int]
 ) -> None:
     rng = random.Random(number)
     connection = await Connection(port, times).open()
     turn = 0
-    while time.perf_counter() < end and left[0] > 0:
-        left[0] -= 1
+    while time.perf_counter() < end and remaining[0] > 0:
+        remaining[0] -= 1
         turn += 1
         slate = await connection.post(
             "/v1/recommend",
@@ -79,8 +79,8 @@ async def _client(
         times.fallbacks += slate["fallback"]
         shown = slate["recommendations"]
         accepted = rng.choice(shown)["arm_id"] if shown and rng.random() < 0.4 else None
-        told = {"decision_id": slate["decision_id"], "accepted": accepted}
-        await connection.post("/v1/feedback", told)
+        feedback = {"decision_id": slate["decision_id"], "accepted": accepted}
+        await connection.post("/v1/feedback", feedback)
     connection.close()
 
 
@@ -93,14 +93,14 @@ def load(
     requests: int = 10**9,
     seed: int = 0,
 ) -> tuple[Times, float]:
-    """Recommend and send feedback for so long, or so often; the times and the wall time."""
-    times, left = Times(), [requests]
-    began = time.perf_counter()
+    """Send recommendations and feedback for `seconds` or `requests`. Returns times, wall time."""
+    times, remaining = Times(), [requests]
+    start = time.perf_counter()
 
-    async def everybody() -> None:
+    async def run_clients() -> None:
         numbers = range(seed * 1000, seed * 1000 + clients)
-        end = began + seconds
-        await asyncio.gather(*(_client(n, port, texts, times, end, left) for n in numbers))
+        end = start + seconds
+        await asyncio.gather(*(_client(n, port, texts, times, end, remaining) for n in numbers))
 
-    asyncio.run(everybody())
-    return times, time.perf_counter() - began
+    asyncio.run(run_clients())
+    return times, time.perf_counter() - start

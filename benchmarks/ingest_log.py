@@ -1,10 +1,10 @@
-"""How fast, and in how much memory, is a log read, cleaned and protected?
+"""How much time and memory does it take to read, clean and protect a log?
 
     python benchmarks/ingest_log.py --rows 5000000
 
 DuckDB writes a synthetic log (Zipfian queries in several spellings, users, times over three months,
-a little dirt) to a temporary folder; `prepare` runs on it in a process of its own, whose peak
-resident memory is the figure that counts.
+some noise) to a temporary folder. `prepare` runs on it in a separate process, whose peak resident
+memory is reported.
 """
 
 import argparse
@@ -20,10 +20,10 @@ import duckdb
 CHILD = """
 import json, resource, sys, time
 from nextquery.logs import LogOptions, prepare
-stages, begun = {}, {}
+stages, started = {}, {}
 def progress(stage, done):
-    begun.setdefault(stage, time.perf_counter())
-    stages[stage] = time.perf_counter() - begun[stage]
+    started.setdefault(stage, time.perf_counter())
+    stages[stage] = time.perf_counter() - started[stage]
 start = time.perf_counter()
 options = LogOptions(memory_limit=sys.argv[2])
 done = prepare(sys.argv[1], options, workdir=sys.argv[3], progress=progress)
@@ -35,7 +35,7 @@ print(json.dumps({"stages": stages, "seconds": seconds, "peak_bytes": peak,
 
 
 def write_log(path: Path, rows: int) -> None:
-    """A log with about one distinct query per five rows, and eight queries per session."""
+    """Write a log with about one distinct query per five rows and eight queries per session."""
     connection = duckdb.connect()
     words = (
         "['weather', 'cheap', 'flights', 'neural', 'network', 'recipe', 'python', 'history', "
@@ -72,9 +72,9 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log.tsv")
-        begun = time.perf_counter()
+        start = time.perf_counter()
         write_log(log, args.rows)
-        written = time.perf_counter() - begun
+        written = time.perf_counter() - start
         work = Path(folder, "work")
         work.mkdir()
         answer = subprocess.run(
@@ -94,7 +94,7 @@ def main() -> None:
         print(f"{stage:10} {seconds:6.1f} s")
     print(f"{'all':10} {result['seconds']:6.1f} s, {args.rows / result['seconds']:,.0f} rows/s")
     print(
-        f"peak resident memory {result['peak_bytes'] / 2**30:.2f} GiB (limit of DuckDB "
+        f"peak resident memory {result['peak_bytes'] / 2**30:.2f} GiB (DuckDB's limit "
         f"{args.memory_limit})"
     )
     for name, value in result["report"]["table2"].items():

@@ -1,7 +1,7 @@
-"""Exact nearest arms: us, FAISS, and the bare product, on random vectors or on encoded strings.
+"""Exact nearest arms: nextquery, FAISS and the bare product, on random vectors or strings.
 
 python -m benchmarks.nearest
-python -m benchmarks.nearest --strings FILE    # one string per line, encoded as `static` does
+python -m benchmarks.nearest --strings FILE    # one string per line, encoded by `static`
 """
 
 import argparse
@@ -36,13 +36,13 @@ def main() -> None:
     parser.add_argument("--anchors", type=int, default=256)
     parser.add_argument("--k", type=int, default=250)
     parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--strings", help="a file of strings to encode instead of random vectors")
+    parser.add_argument("--strings", help="file of strings to encode, instead of random vectors")
     options = parser.parse_args()
     strings = options.strings
     pool = pool_of_strings(strings) if strings else random_pool(options.arms, options.dim)
     rows = np.ascontiguousarray(pool.vectors)
     rng = np.random.default_rng(1)
-    if strings:  # people ask for what is there
+    if strings:  # users ask for queries of the pool
         anchors = rows[rng.choice(len(rows), options.anchors, replace=False)]
     else:
         anchors = pool.anchors(rng.normal(size=(options.anchors, pool.dim)))
@@ -55,24 +55,24 @@ def compare(pool: nq.ArmPool, rows: Vectors, anchors: Vectors, k: int, turns: in
     flat = faiss.IndexFlatIP(pool.dim)
     flat.add(rows)
     out = np.empty((len(anchors), 65536), np.float32)
-    floats, one, selector = Blocks([rows], NO_IDS), anchors[:1], nq.MaxUtility(k)
+    floats, single, selector = Blocks([rows], NO_IDS), anchors[:1], nq.MaxUtility(k)
 
     def product() -> None:
         for start in range(0, len(rows), 65536):
             block = rows[start : start + 65536]
             np.matmul(anchors, block.T, out=out[:, : len(block)])
 
-    for _ in range(20):  # by then the coded copy is there
-        pool.nearest(one[0], k)
+    for _ in range(20):  # enough calls to build the coded copy
+        pool.nearest(single[0], k)
     agree(pool, flat, anchors, k)
-    single = {
-        "bare matrix–vector product": lambda: rows @ one[0],
-        "nearest, float32": lambda: scan(floats, one, [Band(k)], exclude=[NO_IDS]),
-        "nearest, with the coded copy": lambda: pool.nearest(one[0], k),
-        "MaxUtility.select": lambda: selector.select(pool, one[0]),
-        "FAISS IndexFlatIP": lambda: flat.search(one, k),
+    one_anchor = {
+        "bare matrix–vector product": lambda: rows @ single[0],
+        "nearest, float32": lambda: scan(floats, single, [Band(k)], exclude=[NO_IDS]),
+        "nearest, with the coded copy": lambda: pool.nearest(single[0], k),
+        "MaxUtility.select": lambda: selector.select(pool, single[0]),
+        "FAISS IndexFlatIP": lambda: flat.search(single, k),
     }
-    print("\nOne anchor\n\n" + table(best_of(single, turns), "bare matrix–vector product"))
+    print("\nOne anchor\n\n" + table(best_of(one_anchor, turns), "bare matrix–vector product"))
     batch = {
         "bare sgemm": product,
         "nearest": lambda: pool.nearest(anchors, k),
@@ -84,13 +84,13 @@ def compare(pool: nq.ArmPool, rows: Vectors, anchors: Vectors, k: int, turns: in
 
 
 def agree(pool: nq.ArmPool, flat: faiss.IndexFlatIP, anchors: Vectors, k: int) -> None:
-    """Print how far the answers agree; FAISS may order or cut ties of float32 otherwise."""
-    ours, theirs = pool.nearest(anchors, k)[0], flat.search(anchors, k)[1]
+    """Print how far the answers agree; FAISS may order or cut float32 ties differently."""
+    found, faiss_found = pool.nearest(anchors, k)[0], flat.search(anchors, k)[1]
     alone = np.stack([pool.nearest(anchor, k)[0] for anchor in anchors])
-    same = np.mean([len(np.intersect1d(a, b)) / k for a, b in zip(ours, theirs, strict=True)])
-    print(
-        f"answers shared with FAISS: {same:.4%}; batch and one by one: {np.mean(ours == alone):.4%}"
-    )
+    pairs = zip(found, faiss_found, strict=True)
+    shared = np.mean([len(np.intersect1d(a, b)) / k for a, b in pairs])
+    equal = np.mean(found == alone)
+    print(f"answers shared with FAISS: {shared:.4%}; batch and one by one: {equal:.4%}")
 
 
 if __name__ == "__main__":

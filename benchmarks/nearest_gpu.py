@@ -1,6 +1,6 @@
-"""Every session's query against every arm on one GPU: us beside the bare product.
+"""Every session's query against every arm on one GPU: nextquery and the bare product.
 
-Needs a GPU and torch (`pip install 'nextquery[gpu]'`). Checks its ids against a search in float64.
+Needs a GPU and torch (`pip install 'nextquery[gpu]'`). Checks the ids against a search in float64.
 """
 
 import argparse
@@ -18,10 +18,10 @@ def timed(task: Callable[[], object], turns: int) -> float:
     best = float("inf")
     for _ in range(turns):
         torch.cuda.synchronize()
-        began = time.perf_counter()
+        start = time.perf_counter()
         task()
         torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.perf_counter() - start)
     return best
 
 
@@ -40,7 +40,7 @@ def main() -> None:
     halves = torch.tensor(anchors, device="cuda").half()
 
     def product() -> None:
-        wide = -(-options.arms // 256) * 256  # rows that start where writes are fast
+        wide = -(-options.arms // 256) * 256  # align rows for fast writes
         out = torch.empty((8192, wide), dtype=torch.float16, device="cuda")[:, : options.arms]
         for start in range(0, len(halves), 8192):
             part = halves[start : start + 8192]
@@ -67,12 +67,12 @@ def main() -> None:
 
 
 def check(arms: DeviceArms, rows: np.ndarray, anchors: np.ndarray, k: int) -> None:
-    """The ids and their order against a search in float64, for some anchors."""
+    """Compare ids and order with a search in float64, for some anchors."""
     some = np.linspace(0, len(anchors) - 1, 64).astype(int)
     exact = torch.tensor(anchors[some], device="cuda").double() @ arms.rows.double().T
-    wanted = exact.topk(k, dim=1).indices.cpu().numpy()
+    expected = exact.topk(k, dim=1).indices.cpu().numpy()
     found = np.stack([answer.ids for answer in arms.nearest(anchors[some], k)])
-    print(f"\nids and order equal to a search in float64: {np.mean(found == wanted):.4%}")
+    print(f"\nids and order equal to a search in float64: {np.mean(found == expected):.4%}")
 
 
 if __name__ == "__main__":

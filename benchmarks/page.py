@@ -1,4 +1,4 @@
-"""Pictures of the page for the documentation, and how long its map takes to draw.
+"""Take screenshots of the page for the documentation, and time how long its map takes to draw.
 
 Run: python -m benchmarks.page pools/sample --out docs/screenshots   (make screenshots)
 """
@@ -23,7 +23,7 @@ FRAMES = """async () => {
     let last = 0;
     for (let at = 0; at < 300; at += 1) {
         const now = await new Promise(requestAnimationFrame);
-        view.moved = performance.now(); // always on the move: every point is placed anew
+        view.moved = performance.now(); // always moving: every point is placed again
         const began = performance.now();
         view.draw();
         drawing.push(performance.now() - began);
@@ -31,7 +31,7 @@ FRAMES = """async () => {
         last = now;
     }
     const painted = [];
-    for (let count = 0; count < 60; count += 1) { // reading a pixel waits until all is painted
+    for (let count = 0; count < 60; count += 1) { // reading a pixel waits for painting
         const began = performance.now();
         view.draw();
         view.canvas.getContext("2d").getImageData(0, 0, 1, 1);
@@ -47,14 +47,15 @@ FRAMES = """async () => {
 }"""
 
 
-def opened(browser: Browser, url: str, **how: Any) -> Page:
-    page = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **how}).new_page()
+def opened(browser: Browser, url: str, **options: Any) -> Page:
+    size = {"width": 1440, "height": 900}
+    page = browser.new_context(**{"viewport": size, **options}).new_page()
     page.goto(url)
     return page
 
 
 def explored(page: Page, picks: int) -> None:
-    """A session of a few steps, with its map at rest."""
+    """Play a session of a few steps, and wait until its map is still."""
     page.wait_for_selector(".chip")
     page.locator("#box").fill(QUERY)
     page.locator("#box").press("Enter")
@@ -73,11 +74,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pool")
     parser.add_argument("--out", type=Path, required=True)
-    asked = parser.parse_args()
-    asked.out.mkdir(parents=True, exist_ok=True)
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as folder,
-        ServiceProcess(asked.pool, f"sqlite:///{folder}/events.db") as service,
+        ServiceProcess(args.pool, f"sqlite:///{folder}/events.db") as service,
         sync_playwright() as playwright,
     ):
         browser = playwright.chromium.launch(
@@ -86,16 +87,16 @@ def main() -> None:
         )
         light = opened(browser, service.url, color_scheme="light")
         explored(light, 2)
-        light.screenshot(path=asked.out / "explore-light.png")
+        light.screenshot(path=args.out / "explore-light.png")
         print("map:", light.evaluate(FRAMES))
         dark = opened(browser, service.url, color_scheme="dark")
         explored(dark, 1)
-        dark.screenshot(path=asked.out / "explore-dark.png")
+        dark.screenshot(path=args.out / "explore-dark.png")
         dark.goto(f"{service.url}/#learning")
         dark.locator("#play").click()
         dark.wait_for_selector("#play:not([disabled])", timeout=60_000)
         dark.locator("#play").scroll_into_view_if_needed()
-        dark.locator(".box.wide").screenshot(path=asked.out / "learning-dark.png")
+        dark.locator(".box.wide").screenshot(path=args.out / "learning-dark.png")
         size = {"width": 390, "height": 844}
         phone = opened(
             browser,
@@ -106,9 +107,9 @@ def main() -> None:
             color_scheme="light",
         )
         explored(phone, 0)
-        phone.screenshot(path=asked.out / "phone-light.png")
+        phone.screenshot(path=args.out / "phone-light.png")
         browser.close()
-    for picture in sorted(asked.out.glob("*.png")):
+    for picture in sorted(args.out.glob("*.png")):
         print(f"{picture.stat().st_size / 1000:6.0f} kB  {picture}")
 
 

@@ -1,17 +1,17 @@
-"""One round of shared LinUCB over 250 candidates: score, choose, learn; us and the peers.
+"""One round of shared LinUCB over 250 candidates (score, choose, learn): nextquery and its peers.
 
-Every round has its own anchor and candidates, the same for everybody, and the reward of every
-candidate is drawn beforehand. Who does what in a round:
+Every round has its own anchor and candidates, the same for all contestants, and the reward of every
+candidate is drawn beforehand. What each contestant does in a round:
 
 - nextquery: `LinUCB.choose` over the candidates' interaction features, then `update`.
 - numpy: the same by the book, every candidate scored, the inverse by Sherman and Morrison.
-- MABWiser, river and contextualbandits have one model per arm: 250 models see the anchor as their
-  context, one is chosen and learns. (MABWiser can be led to share a model: one "arm" whose contexts
-  are the candidates' features. That is a peer too, and must agree with our scores.)
+- MABWiser, river and contextualbandits have one model per arm: 250 models get the anchor as their
+  context, one is chosen and learns. (MABWiser can also share a model: one "arm" whose contexts are
+  the candidates' features. That is also a contestant, and must agree with our scores.)
 - Vowpal Wabbit: `--cb_explore_adf --squarecb` on the same features, parsed beforehand; a linear
   model without variances, so less work. Timed: predict alone, and predict with learn.
 
-BLAS has one thread for everybody: on products this small a second one only costs.
+BLAS has one thread for all: for products this small, a second one only adds cost.
 """
 
 import argparse
@@ -39,7 +39,7 @@ RABBIT = "--cb_explore_adf --squarecb --quiet"
 
 
 class Round(NamedTuple):
-    """What everybody sees: the anchor, the candidates, their features, and their rewards."""
+    """What all contestants get: the anchor, the candidates, their features and their rewards."""
 
     context: nq.Context
     candidates: nq.Candidates
@@ -51,7 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--candidates", type=int, default=250)
     parser.add_argument("--dim", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=20, help="timed in one turn")
+    parser.add_argument("--rounds", type=int, default=20, help="rounds per turn")
     parser.add_argument("--learnt", type=int, default=1000, help="examples before the first turn")
     parser.add_argument("--pool", type=int, default=1_120_461, help="the paper's pool")
     parser.add_argument("--turns", type=int, default=7)
@@ -61,7 +61,7 @@ def main() -> None:
     rounds = [drawn(rng, theta, options) for _ in range(options.rounds)]
     with threadpool_limits(1):
         agree(rounds)
-        contestants = everybody(rounds, options)
+        contestants = all_contestants(rounds, options)
         times = best_of(contestants, options.turns)
         again = best_of(one_set_again(rounds[0], options.learnt), options.turns)
     print(f"One round, {options.candidates} candidates × {options.dim}\n")
@@ -80,7 +80,7 @@ OURS = "nextquery, choose and update"
 
 
 def drawn(rng: np.random.Generator, theta: Floats, options: argparse.Namespace) -> Round:
-    """Candidates near an anchor, and clicks whose chance is linear in the features."""
+    """Draw candidates near an anchor, and clicks with probabilities linear in the features."""
     anchor = unit_rows(rng.normal(size=(1, options.dim)))[0]
     noise = rng.normal(size=(options.candidates, options.dim)) / np.sqrt(options.dim)
     rows = unit_rows(anchor + noise)
@@ -93,7 +93,7 @@ def drawn(rng: np.random.Generator, theta: Floats, options: argparse.Namespace) 
     return Round(nq.Context(anchor), candidates, features, (rng.random(len(arms)) < chances) * 1.0)
 
 
-def everybody(
+def all_contestants(
     rounds: Sequence[Round], options: argparse.Namespace
 ) -> dict[str, Callable[[], object]]:
     shared, direct = nq.LinUCB(ALPHA), Direct(options.dim)
@@ -154,7 +154,7 @@ def everybody(
 
 
 def one_set_again(now: Round, learnt: int) -> dict[str, Callable[[], object]]:
-    """The best case of a linear scan, and for us a model that has seen little else."""
+    """The best case of a linear scan; our model has then learnt from little else."""
     policy, rabbit = nq.LinUCB(ALPHA), vowpalwabbit.Workspace(RABBIT)
     parsed = parse(rabbit, now.features, None)
     for _ in range(learnt):
@@ -175,25 +175,25 @@ def play_ours(policy: nq.LinUCB, now: Round) -> nq.Choice:
 
 
 class Direct:
-    """Shared LinUCB as its definition says, in numpy."""
+    """Shared LinUCB by definition, in numpy."""
 
     def __init__(self, dim: int) -> None:
         self.inverse, self.b = np.eye(dim), np.zeros(dim)
 
     def scores(self, x: Floats) -> Floats:
-        """Every row's score."""
+        """Return the score of every row."""
         widths = np.sqrt(np.einsum("ij,ij->i", x @ self.inverse, x))
         scores: Floats = x @ (self.inverse @ self.b) + ALPHA * widths
         return scores
 
     def learn(self, x: Floats, reward: float) -> None:
-        """One example more."""
+        """Learn one example."""
         self.b += reward * x
         direction = self.inverse @ x
         self.inverse -= np.outer(direction, direction / (1 + x @ direction))
 
     def play(self, now: Round) -> tuple[int, float]:
-        """The first of the best, and its score; learns its reward."""
+        """Choose the first of the best, learn its reward, and return it with its score."""
         scores = self.scores(now.features)
         arm = int(np.argmax(scores))
         self.learn(now.features[arm], now.rewards[arm])
@@ -201,7 +201,7 @@ class Direct:
 
 
 def parse(rabbit: Any, features: Floats, label: float | None) -> Any:
-    """The examples of one round in Vowpal Wabbit's own form; a label goes to the first of them."""
+    """Return the examples of one round in Vowpal Wabbit's format; a label goes to the first."""
     lines = ["|x " + " ".join(f"{i}:{v}" for i, v in enumerate(row)) for row in features]
     if label is not None:
         lines[0] = f"0:{1 - label}:{1 / len(lines)} {lines[0]}"
@@ -209,7 +209,7 @@ def parse(rabbit: Any, features: Floats, label: float | None) -> Any:
 
 
 def agree(rounds: Sequence[Round]) -> None:
-    """The peers that can compute our scores find the same ones, to a millionth."""
+    """Check that the peers that can compute our scores agree with them to a millionth."""
     dim = rounds[0].features.shape[1]
     ours, direct = nq.LinUCB(ALPHA), Direct(dim)
     wiser = MAB([0], LearningPolicy.LinUCB(ALPHA))
@@ -223,8 +223,9 @@ def agree(rounds: Sequence[Round]) -> None:
             wise = [row[0] for row in wiser.predict_expectations(now.features)]
             cython = linear.predict_ucb(now.features, alpha=ALPHA)
             worst = max(worst, np.abs(wise - expected).max(), np.abs(cython - expected).max())
-            one = bayesian.predict_one(dict(enumerate(now.features[0])), with_dist=True)
-            score = one.mu + ALPHA * np.sqrt(one.sigma**2 - 1)  # river adds the noise's variance
+            normal = bayesian.predict_one(dict(enumerate(now.features[0])), with_dist=True)
+            # river adds the variance of the noise
+            score = normal.mu + ALPHA * np.sqrt(normal.sigma**2 - 1)
             worst = max(worst, abs(score - expected[0]))
         choice = play_ours(ours, now)
         arm, score = direct.play(now)
@@ -240,7 +241,7 @@ def agree(rounds: Sequence[Round]) -> None:
 
 
 def memory(options: argparse.Namespace) -> None:
-    """What a policy keeps when every arm of the paper's pool has been played once."""
+    """Print the memory of a policy after every arm of the paper's pool was played once."""
     x = np.ones(options.dim) / np.sqrt(options.dim)
     per_arm = options.pool * options.dim**2 * 8
     print(f"\nMemory with {options.pool:,} arms (a matrix per arm: {per_arm / 1e9:.0f} GB)")

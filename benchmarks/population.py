@@ -1,8 +1,8 @@
-"""A population whose preferences are known: does the service learn them?
+"""Simulated users with known preferences: does the service learn them?
 
-Every query has a few successors that people want next, with known probabilities that no similarity
-suggests. People click what they want if they see it, and type it otherwise. Since the population
-is known, so is the best acceptance any recommender can reach: it shows the likeliest successors.
+Every query has a few successors that users want next, with known probabilities that are unrelated
+to similarity. Users click what they want if they see it, and type it otherwise. Since the
+preferences are known, so is the best possible acceptance: that of the likeliest successors.
 
 ``python -m benchmarks.population`` prints the acceptance by hundreds of rounds and writes
 docs/figures/population.png.
@@ -26,20 +26,20 @@ FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "population.png"
 
 @dataclass(frozen=True)
 class Population:
-    """Who wants what next: successors by query, with probabilities, likeliest first."""
+    """Successors by query, with probabilities, likeliest first."""
 
     successors: NDArray[np.int64]
     shares: NDArray[np.float64]
 
     @classmethod
     def drawn(cls, arms: int, rng: np.random.Generator, *, successors: int = 6) -> "Population":
-        """Successors at random, so that no similarity gives them away."""
+        """Draw successors at random, so that similarity does not reveal them."""
         rows = [rng.permutation(np.delete(np.arange(arms), a))[:successors] for a in range(arms)]
         shares = np.array([0.40, 0.22, 0.15, 0.10, 0.08, 0.05][:successors])
         return cls(np.array(rows), np.tile(shares / shares.sum(), (arms, 1)))
 
     def wish(self, session: list[int], rng: np.random.Generator, m: int) -> tuple[int, float]:
-        """What comes next in a session, and how often the best slate of m would hold it."""
+        """Draw the next query of a session. Returns it with the best slate's hit rate."""
         now = session[-1]
         free = ~np.isin(self.successors[now], session)
         shares = self.shares[now] * free / (self.shares[now] * free).sum()
@@ -61,7 +61,7 @@ def live(
     seed: int = 0,
     **changes: Any,
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Whether each round's slate was accepted, and the best possible acceptance of that round."""
+    """Return whether each round's slate was accepted, and its best possible acceptance."""
     rng = np.random.default_rng(seed)
     population = Population.drawn(arms, rng)
     pool = nq.ArmPool.from_vectors(texts(arms), rng.normal(size=(arms, 16)))
@@ -73,7 +73,7 @@ def live(
         store = Store.open(str(Path(folder) / "store.db"))
         with Engine.start(pool, store, options) as engine:
             number = 0
-            while len(accepted) < rounds:  # all people ask at once, four queries each
+            while len(accepted) < rounds:  # all users ask at once, four queries each
                 sessions = [[int(rng.integers(arms))] for _ in range(people)]
                 for _ in range(4):
                     _step(engine, population, sessions, f"s{number}", m, rng, accepted, best)
@@ -92,35 +92,35 @@ def _step(
     accepted: list[bool],
     best: list[float],
 ) -> None:
-    """Everybody asks, sees a slate, and clicks or types."""
-    asked = [
+    """Every user asks, gets a slate, and clicks or types."""
+    decisions = [
         engine.submit_recommend(
             session_id=f"{name}-{person}", query=engine.catalogue.pool.texts[session[-1]], m=m
         )
         for person, session in enumerate(sessions)
     ]
-    said = []
-    for session, future in zip(sessions, asked, strict=True):
+    feedback = []
+    for session, future in zip(sessions, decisions, strict=True):
         decision = future.result()
         wanted, possible = population.wish(session, rng, m)
-        seen = wanted in [one.arm_id for one in decision.recommendations]
+        seen = wanted in [entry.arm_id for entry in decision.recommendations]
         accepted.append(seen)
         best.append(possible)
         session.append(wanted)
-        said.append(
+        feedback.append(
             engine.submit_feedback(
                 decision_id=decision.decision_id,
                 accepted=wanted if seen else None,
                 issued=None if seen else engine.catalogue.pool.texts[wanted],
             )
         )
-    for told in said:
-        told.result()
+    for status in feedback:
+        status.result()
     engine.learner.catch_up()
 
 
 def windows(values: NDArray[np.generic], size: int) -> NDArray[np.float64]:
-    """Means of consecutive windows."""
+    """Return the means of consecutive windows."""
     whole = len(values) // size * size
     means: NDArray[np.float64] = values[:whole].astype(float).reshape(-1, size).mean(axis=1)
     return means

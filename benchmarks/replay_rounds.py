@@ -1,15 +1,15 @@
 """Rounds per second of the anchored experiment: the array engine and two loops in Python.
 
-Everybody plays the published disjoint LinUCB, whose context is the arm's own vector, on the same
-anchors and candidate sets, and ties go to the more preferred arm, so that all must play the same
-arms in the same rounds:
+All contestants play the published disjoint LinUCB, whose context is the arm's vector, on the same
+anchors and candidate sets. Ties go to the more preferred arm, so that all must play the same arms
+in the same rounds:
 
 - nextquery: `replay.engine.play`, the closed form in compiled loops.
 - numpy: one A⁻¹ and b per arm as published; all widths in one product per round.
-- MABWiser: one model per arm. It scores all models on one context, and here every arm has its own,
-  so its models are asked one by one, as its own `predict` does.
+- MABWiser: one model per arm. It scores all models on one context, but here every arm has its own,
+  so its models are called one by one, as its `predict` does.
 
-The floor is what no engine can avoid: a look at every candidate's score in every round.
+The floor is what no engine can avoid: reading every candidate's score in every round.
 """
 
 import argparse
@@ -36,8 +36,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arms", type=int, default=20_000)
     parser.add_argument("--dim", type=int, default=128)
-    parser.add_argument("--anchors", type=int, default=100, help="of the published experiment")
-    parser.add_argument("--rounds", type=int, default=1000, help="of the published experiment")
+    parser.add_argument("--anchors", type=int, default=100, help="as in the published experiment")
+    parser.add_argument("--rounds", type=int, default=1000, help="as in the published experiment")
     parser.add_argument("--k", type=int, default=250)
     parser.add_argument(
         "--short", type=int, default=100, help="rounds of one anchor, for the loops"
@@ -85,7 +85,7 @@ OURS = "nextquery engine"
 
 
 def game(options: argparse.Namespace, anchors: int, rounds: int) -> Game:
-    """Anchors in a random pool; the targets stand at random among the 25 best candidates."""
+    """Return anchors in a random pool, with random targets among the 25 best candidates."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(options.arms, options.dim))
     pool = nq.ArmPool.from_vectors([str(i) for i in range(options.arms)], rows)

@@ -1,8 +1,8 @@
-"""The service under load on loopback, learning all the while, beside the floors of its work.
+"""The service under load on loopback, while learning, compared with the floors of its work.
 
-The pool is made of random unit vectors (selection costs the same whatever they mean) and kept in
-``--pool``. Queries are drawn uniformly from its arms, so the cache hardly ever helps; every
-recommendation is followed by feedback. The load is made by this process, on the same cores.
+The pool consists of random unit vectors (selection costs the same for any vectors) and is kept in
+``--pool``. Queries are drawn uniformly from its arms, so the cache hardly ever helps. Feedback
+follows every recommendation. This process generates the load, on the same cores.
 
     python -m benchmarks.service_load --pool pools/random [--arms 1120461] [--workers 1 2]
 """
@@ -33,7 +33,7 @@ def random_pool(folder: Path, arms: int, dim: int) -> nq.ArmPool:
 
 
 def word(number: int) -> str:
-    """A number in letters: the cleaning rules take digits for something else."""
+    """Spell a number in letters, because the cleaning rules treat digits specially."""
     letters = ""
     while number or not letters:
         number, digit = divmod(number, 20)
@@ -42,7 +42,7 @@ def word(number: int) -> str:
 
 
 def floors(pool: nq.ArmPool, anchors: int, turns: int) -> dict[str, float]:
-    """Seconds for one anchor: FAISS one at a time, and the bare product of a batch."""
+    """Return the seconds per anchor of FAISS one at a time, and of the bare product of a batch."""
     rows = np.ascontiguousarray(pool.vectors)
     some = rows[np.random.default_rng(1).integers(len(rows), size=anchors)]
     flat = faiss.IndexFlatIP(pool.dim)
@@ -63,17 +63,17 @@ def floors(pool: nq.ArmPool, anchors: int, turns: int) -> dict[str, float]:
 
 
 def resident(service: ServiceProcess) -> float:
-    """MiB of memory that the service and its workers have for themselves."""
+    """Return the private memory of the service and its workers, in MiB."""
     assert service.process is not None
     main = psutil.Process(service.process.pid)
-    every = [main, *main.children(recursive=True)]
-    return float(sum(process.memory_full_info().uss for process in every) / 2**20)
+    processes = [main, *main.children(recursive=True)]
+    return float(sum(process.memory_full_info().uss for process in processes) / 2**20)
 
 
 def measure(
     options: argparse.Namespace, pool: nq.ArmPool, workers: int, floor: dict[str, float]
 ) -> None:
-    """One table: rate and percentiles for each number of clients."""
+    """Print a table: rate and percentiles for each number of clients."""
     rng = random.Random(0)
     texts = [pool.texts[i] for i in rng.sample(range(len(pool)), min(len(pool), 50_000))]
     with tempfile.TemporaryDirectory(prefix="nextquery-load-") as folder:
@@ -82,21 +82,19 @@ def measure(
         log = Path(folder) / "service.log"
         with ServiceProcess(options.pool, store, settings=settings, log=log) as service:
             load(service.port, texts, clients=4, seconds=3)
-            print(
-                f"\n{workers} worker{'s' * (workers > 1)}, {resident(service):.0f} MiB of its own"
-            )
+            print(f"\n{workers} worker{'s' * (workers > 1)}, {resident(service):.0f} MiB private")
             print("clients   recommend/s   p50 ms    p95 ms    p99 ms  fallback  refused"
                   "  × FAISS one by one  × bare product")  # fmt: skip
             for seed, clients in enumerate(options.clients, start=1):
                 times, wall = load(
                     service.port, texts, clients=clients, seconds=options.seconds, seed=seed
                 )
-                each = wall / max(1, len(times.seconds.get("/v1/recommend", [])))
+                seconds = wall / max(1, len(times.seconds.get("/v1/recommend", [])))
                 print(f"{clients:7d} {times.line('/v1/recommend', wall)} {times.fallbacks:9d}"
-                      f" {times.refused:8d} {each / floor['faiss']:15.2f}"
-                      f" {each / floor['product']:15.2f}", flush=True)  # fmt: skip
+                      f" {times.refused:8d} {seconds / floor['faiss']:15.2f}"
+                      f" {seconds / floor['product']:15.2f}", flush=True)  # fmt: skip
             if options.requests:
-                print("\nrequests   MiB of its own (recommend and feedback each count as one)")
+                print("\nrequests   private MiB (recommend and feedback each count as one)")
                 step = max(1, options.requests // 20)
                 for done in range(0, options.requests, 2 * step):
                     load(service.port, texts, clients=32, requests=step, seed=1000 + done)
@@ -105,15 +103,15 @@ def measure(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pool", type=Path, required=True, help="made there when it is not there")
+    parser.add_argument("--pool", type=Path, required=True, help="created if it does not exist")
     parser.add_argument("--arms", type=int, default=1_120_461, help="the paper's pool")
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 64])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--seconds", type=float, default=15, help="for each number of clients")
-    parser.add_argument("--requests", type=int, default=0, help="then so many, watching memory")
+    parser.add_argument("--requests", type=int, default=0, help="then this many, watching memory")
     parser.add_argument("--cache", type=int, default=4096)
-    parser.add_argument("--store", default="", help="a PostgreSQL URL; else a fresh SQLite file")
+    parser.add_argument("--store", default="", help="a PostgreSQL URL; else a new SQLite file")
     options = parser.parse_args()
     pool = random_pool(options.pool, options.arms, options.dim)
     floor = floors(pool, anchors=64, turns=3)

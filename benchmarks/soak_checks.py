@@ -1,4 +1,4 @@
-"""What must hold of an event log, whatever happened to the processes that wrote it."""
+"""What must be true of an event log, whatever happened to the processes that wrote it."""
 
 import json
 import subprocess
@@ -13,17 +13,17 @@ from nextquery.service.log.store import Store
 
 @dataclass
 class Seen:
-    """What the clients were told; only that can be held against the log."""
+    """What the clients received; the log must agree with it."""
 
     lock: Lock = field(default_factory=Lock)
     answered: dict[str, list[int]] = field(default_factory=dict)  #: decision -> arms, in order
     acknowledged: dict[str, int | None] = field(default_factory=dict)  #: decision -> accepted
-    failures: list[str] = field(default_factory=list)  #: what a client itself found wrong
-    refused: int = 0  #: calls that ended without an answer
+    failures: list[str] = field(default_factory=list)  #: errors that a client got
+    refused: int = 0  #: calls without an answer
 
 
 def check_log(store: Store, seen: Seen) -> list[str]:
-    """Every way in which the log contradicts what clients were told; empty: none."""
+    """Return every contradiction between the log and what clients received."""
     wrong = list(seen.failures)
     slates: dict[str, list[int]] = {}
     clicks: dict[str, list[int]] = {}
@@ -37,7 +37,7 @@ def check_log(store: Store, seen: Seen) -> list[str]:
             name = event.decision_id or ""
             if event.kind == "decision":
                 if name in slates:
-                    wrong.append(f"decision {name} stands in the log twice")
+                    wrong.append(f"decision {name} is in the log twice")
                 slates[name] = [entry["arm"] for entry in event.body["slate"]]
             elif event.kind == "feedback" and event.body["accepted"] is not None:
                 clicks.setdefault(name, []).append(event.body["accepted"])
@@ -56,7 +56,7 @@ def check_log(store: Store, seen: Seen) -> list[str]:
 
 
 def check_model(pool: Path, store: str) -> tuple[float, list[str]]:
-    """Whether the model that the service left equals one made from the log alone."""
+    """Compare the service's model with one rebuilt from the log."""
     command = [sys.executable, "-m", "nextquery", "rebuild", str(pool), "--store", store, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if done.returncode != 0:

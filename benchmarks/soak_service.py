@@ -1,8 +1,8 @@
 """Kill the service in the middle of its work, many times, and see that nothing was lost.
 
-Several clients recommend and send feedback (clicks, nulls, late ones, repeated ones) without pause
-while SIGKILL hits the service, and with ``--store postgres`` also the database, at random moments.
-Afterwards the log is held against everything the clients were told.
+Several clients send recommendations and feedback (clicks, nulls, late ones, repeated ones) without
+pause while SIGKILL hits the service, and with ``--store postgres`` also the database, at random
+moments. Afterwards the log is compared with everything the clients received.
 
     python -m benchmarks.soak_service POOL --store sqlite|postgres [--seconds 60] [--workers 1]
 """
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Enough:
-    """When a soak ends: after so many seconds, or after so many kills of each kind."""
+    """When a soak stops: after `seconds`, or after `kills` of each kind."""
 
     seconds: float = math.inf
     kills: float = math.inf
@@ -41,15 +41,15 @@ class Enough:
 
 @dataclass
 class Driver:
-    """One client that never rests.
+    """One client that sends requests without pause.
 
     Parameters
     ----------
-    number : its name, and the seed of what it does.
-    client : without retries: this class tries again itself and counts.
+    number : its name and seed.
+    client : a client without retries: this class retries and counts.
     texts : queries to issue.
-    seen : where everything it was told is kept.
-    over : set when to stop.
+    seen : records everything it received.
+    over : set to stop.
     """
 
     number: int
@@ -59,7 +59,7 @@ class Driver:
     over: threading.Event
 
     def run(self) -> None:
-        """Recommend and send feedback until told to stop."""
+        """Send recommendations and feedback until `over` is set."""
         rng = random.Random(self.number)
         late: deque[tuple[float, str, int | None]] = deque()
         request = 0
@@ -71,11 +71,11 @@ class Driver:
                 late.append((time.monotonic() + delay, decision, rng.choice([None, *arms])))
             while late and late[0][0] <= time.monotonic():
                 _, decision, accepted = late.popleft()
-                for _ in range(rng.choice([1, 1, 1, 2])):  # some say it twice
+                for _ in range(rng.choice([1, 1, 1, 2])):  # some send it twice
                     self.feedback(decision, accepted)
 
     def recommend(self, name: str, query: str) -> tuple[list[int], str | None]:
-        """One request; a repeated one must get the same decision."""
+        """Send one request; a repeated one must get the same decision."""
         session = name.rpartition("-")[0] + f"-{int(name.rpartition('-')[2]) // 5}"
         slate = self._until(
             lambda: self.client.recommend(query, session_id=session, m=4, request_id=name)
@@ -88,13 +88,13 @@ class Driver:
         return arms, slate.decision_id
 
     def feedback(self, decision: str, accepted: int | None) -> None:
-        """One word on a slate."""
+        """Send feedback on one slate."""
         if self._until(lambda: self.client.feedback(decision, accepted=accepted)) is not None:
             with self.seen.lock:
                 self.seen.acknowledged[decision] = accepted
 
     def _until(self, call: Callable[[], _T]) -> _T | None:
-        """The answer of a call, repeated while the service is away; None: there was none."""
+        """Repeat a call while the service is unavailable. Returns None if there is no answer."""
         while not self.over.is_set():
             try:
                 return call()
@@ -119,7 +119,7 @@ def soak(
     clients: int = 6,
     seed: int = 0,
 ) -> dict[str, object]:
-    """Drive, kill and restart until it is enough; then what was done and what was wrong."""
+    """Drive, kill and restart until `enough`. Returns what was done and what was wrong."""
     postgres = Postgres(folder / "postgres") if database == "postgres" else None
     settings = {"timeout_s": TIMEOUT_S, "workers": workers, "log_level": "warning"}
     settings |= {"snapshot_every": 500, "warm_sessions": 200}
@@ -159,7 +159,7 @@ def _drive(
     clients: int,
     rng: random.Random,
 ) -> tuple[Seen, dict[str, int]]:
-    """The load and the kills: what the clients were told, and how many there were of each."""
+    """Run the load and the kills. Returns what the clients received, and the kills by kind."""
     arms = nq.ArmPool.open(pool)
     texts = [arms.texts[i] for i in rng.sample(range(len(arms)), min(500, len(arms)))]
     seen, over = Seen(), threading.Event()
@@ -169,16 +169,16 @@ def _drive(
     ]
     threads = [threading.Thread(target=driver.run, daemon=True) for driver in drivers]
     kills = {"service": 0, "database": 0} if postgres else {"service": 0}
-    began = time.monotonic()
+    start = time.monotonic()
     for thread in threads:
         thread.start()
     try:
         while True:
             before = len(seen.answered)
             time.sleep(rng.uniform(0.3, 1.5))
-            while len(seen.answered) < before + 10 and time.monotonic() < began + enough.seconds:
+            while len(seen.answered) < before + 10 and time.monotonic() < start + enough.seconds:
                 time.sleep(0.05)  # a kill must hit work, not an idle process
-            spent = time.monotonic() - began
+            spent = time.monotonic() - start
             if min(kills.values()) >= enough.kills or spent >= enough.seconds - 1:
                 break
             _kill_one(service, postgres, kills, rng)
@@ -209,7 +209,7 @@ def _kill_one(
 
 
 def main() -> None:
-    """Soak, say what happened, and fail when anything was wrong."""
+    """Run a soak, print the result, and fail if anything was wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pool", type=Path, help="a pool folder that ingest wrote")
     parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
@@ -219,7 +219,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="nextquery-soak-") as folder:
-        said = soak(
+        result = soak(
             options.pool,
             Path(folder),
             database=options.store,
@@ -228,9 +228,9 @@ def main() -> None:
             clients=options.clients,
             seed=options.seed,
         )
-        for name, value in said.items():
+        for name, value in result.items():
             print(f"{name}: {value}")
-        if said["wrong"]:
+        if result["wrong"]:
             print((Path(folder) / "service.log").read_text()[-3000:], file=sys.stderr)
             sys.exit(1)
 

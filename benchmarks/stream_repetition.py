@@ -1,12 +1,12 @@
-"""What a step of the stream costs where queries repeat: it must not grow with the log.
+"""The cost of a stream step when queries repeat: it must not grow with the log.
 
-In real logs head queries stand very often: whoever looks at every place where a query stood before
-pays more with every session. Here is a made-up log of that kind: 3,900 queries, asked by Zipf's
-law, in sessions of two to sixteen. The served recommender goes through the last half of it.
+In real logs, head queries occur very often: looking at every earlier place of a query costs more
+with every session. This benchmark uses a synthetic log of that kind: 3,900 queries by Zipf's law,
+in sessions of two to sixteen. The served recommender goes through the last half of it.
 
-``python -m benchmarks.stream_repetition`` prints the seconds of a run, one process, for growing
-logs, the time of a step beside the physical floor (one scan of the pool's vectors, which selection
-cannot do without), and the memory that the largest run added; it writes
+``python -m benchmarks.stream_repetition`` prints, for growing logs, the seconds of a run in one
+process, the time per step next to the physical floor (one scan of the pool's vectors, which
+selection needs), and the memory that the largest run added. It writes
 docs/figures/stream-repetition.png.
 """
 
@@ -27,7 +27,7 @@ QUERIES, DIM = 3_900, 128
 
 
 def log(sessions: int, seed: int = 0) -> Sessions:
-    """Sessions of two to sixteen queries, drawn by Zipf's law, none twice in a row."""
+    """Draw sessions of two to sixteen queries by Zipf's law, without repeats in a row."""
     rng = np.random.default_rng(seed)
     shares = 1.0 / np.arange(1, QUERIES + 1)
     lengths = rng.integers(2, 17, size=sessions)
@@ -39,18 +39,18 @@ def log(sessions: int, seed: int = 0) -> Sessions:
 
 
 def vectors(seed: int = 1) -> nq.ArmPool:
-    """A pool for the log."""
+    """Return a pool for the log."""
     rows = np.random.default_rng(seed).normal(size=(QUERIES, DIM))
     return nq.ArmPool.from_vectors([f"query {number}" for number in range(QUERIES)], rows)
 
 
 def run(pool: nq.ArmPool, sessions: Sessions, policy: str, scored: int) -> tuple[float, int, float]:
-    """Seconds and steps of one stream, and its hit@10."""
+    """Run one stream. Returns its seconds, steps and hit@10."""
     options = replay.StreamOptions(sessions=scored, policies=(policy,))
-    began = time.perf_counter()
+    start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         out = replay.run_stream(pool, sessions, folder, options, processes=1)
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start
         lines = (out / "stream.csv").read_text().splitlines()
     rows = [dict(zip(lines[0].split(","), line.split(","), strict=True)) for line in lines[1:]]
     last = max(rows, key=lambda row: (int(row["step"]), row["m"] == "10"))
@@ -59,12 +59,12 @@ def run(pool: nq.ArmPool, sessions: Sessions, policy: str, scored: int) -> tuple
 
 
 def floor(pool: nq.ArmPool, times: int = 200) -> float:
-    """Seconds that one bare product of the pool's vectors with an anchor takes."""
+    """Return the seconds of one bare product of the pool's vectors with an anchor."""
     anchor = pool.vectors[0].copy()
-    began = time.perf_counter()
+    start = time.perf_counter()
     for _ in range(times):
         pool.vectors @ anchor
-    return (time.perf_counter() - began) / times
+    return (time.perf_counter() - start) / times
 
 
 def main() -> None:
@@ -90,7 +90,7 @@ def main() -> None:
             f"{1e3 * bare:8.3f}  {hits:6.3f}"
         )
     more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    print(f"most memory at any moment, above the smallest run's: {more / 1024:.0f} MiB")
+    print(f"peak memory above that of the smallest run: {more / 1024:.0f} MiB")
     figure, axes = plt.subplots(figsize=(6, 4))
     axes.plot(args.sizes, took, marker="o", label="measured")
     axes.plot([0, args.sizes[-1]], [0, took[-1]], color="grey", linestyle="--", label="linear")

@@ -1,4 +1,4 @@
-"""Fair timing on a noisy machine: contestants take turns, and best is compared with best."""
+"""Fair timing on a noisy machine: contestants take turns, and their best times are compared."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 def best_of(
     contestants: Mapping[str, Callable[[], object]], turns: int = 7, *, rest: float = 0.0
 ) -> dict[str, float]:
-    """Run all contestants in turn, `turns` times; the best time of each, in seconds.
+    """Run all contestants in turn, `turns` times. Returns the best time of each, in seconds.
 
-    `rest` seconds pass before each: contestants in several processes need them, because the threads
-    of one's BLAS still spin for a while and would cost the next one a core.
+    It waits `rest` seconds before each run. Contestants in several processes need that, because
+    the BLAS threads of the last one spin for a while and would take a core from the next one.
     """
     best = dict.fromkeys(contestants, float("inf"))
     for contestant in contestants.values():
@@ -18,14 +18,14 @@ def best_of(
     for _ in range(turns):
         for name, contestant in contestants.items():
             time.sleep(rest)
-            began = time.perf_counter()
+            start = time.perf_counter()
             contestant()
-            best[name] = min(best[name], time.perf_counter() - began)
+            best[name] = min(best[name], time.perf_counter() - start)
     return best
 
 
 def table(times: Mapping[str, float], floor: str, *, each: int = 1) -> str:
-    """A Markdown table of times and their ratio to the physical floor."""
+    """Return a Markdown table of times and their ratio to the physical floor."""
     lines = ["| contestant | ms | ms each | × floor |", "|---|---:|---:|---:|"]
     for name, seconds in times.items():
         ratio = seconds / times[floor]

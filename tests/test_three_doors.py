@@ -453,8 +453,8 @@ def test_a_click_after_a_typed_query_takes_its_lesson_back(pool: nq.ArmPool, pol
         service.click("s", 1)
         for door in (library, service):
             for name in ("A", "b"):
-                states = [d.learnt().policy.state()[name] for d in (door, expected)]
-                np.testing.assert_allclose(*states, rtol=0, atol=1e-12)
+                a, b = (d.learnt().policy.state()[name] for d in (door, expected))
+                np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
 
 
 def test_an_arm_blocked_after_the_slate_teaches_the_same_when_it_is_typed(

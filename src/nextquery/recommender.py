@@ -80,9 +80,9 @@ class Recommender(Loop):
                 f"a schedule sets the number of candidates, but {type(selector).__name__} has "
                 "no k to set. Use a selector with k, or no schedule."
             )
-        for name, given, kind in (("memory", memory, Memory), ("learning", learning, Learning)):
-            if given is not None and not isinstance(given, kind):
-                raise InvalidInput(f"{name} must be a {kind.__name__} object; received {given!r}.")
+        for name, given, type_ in (("memory", memory, Memory), ("learning", learning, Learning)):
+            if given is not None and not isinstance(given, type_):
+                raise InvalidInput(f"{name} must be a {type_.__name__} object; received {given!r}.")
         if memory is not None and memory.past.arms > pool.rows_in_all:
             raise InvalidInput(
                 f"the memory's sessions contain arm {memory.past.arms - 1}; this pool has ids up "
