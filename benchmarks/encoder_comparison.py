@@ -160,14 +160,14 @@ def run(args: argparse.Namespace) -> None:
     ]
     known = args.out.read_text(encoding="utf-8").splitlines() if args.out.exists() else []
     have = {(row["encoder"], row["split"], row["seed"]) for row in map(json.loads, known)}
-    began = time.perf_counter()
+    started = time.perf_counter()
     for kind in args.splits:
         train, test = split(data.log, args.anchors, args.seed)[kind]
         unseen: NDArray[np.bool_] = ~np.isin(test.arms[test.offsets[:-1]], train.arms)
         for name in args.encoders:
             if (name, kind, args.seed) in have:
                 continue
-            if time.perf_counter() - began > args.until_s:
+            if time.perf_counter() - started > args.until_s:
                 print(f"{name} {kind}: no time left", flush=True)
                 continue
             result = made(name, kind, data, train, gpu, args)

@@ -78,7 +78,7 @@ def main() -> None:
     run(pool, log(200), args.policy, 50)  # compiles
     bare, before = floor(pool), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     took, each = [], []
-    print("sessions  scored  head query stands  seconds  ms a step  floor ms  hit@10")
+    print("sessions  scored  head query occurs  seconds  ms / step  floor ms  hit@10")
     for size in args.sizes:
         sessions = log(size)
         head = int(np.bincount(sessions.arms).max())

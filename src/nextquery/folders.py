@@ -68,7 +68,7 @@ class Folder:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
             if digest != entry["sha256"]:
                 raise Damaged(
-                    f"{self.file(name)} is damaged: its SHA-256 is {digest}, the manifest says "
+                    f"{self.file(name)} is damaged: its SHA-256 is {digest}, the manifest has "
                     f"{entry['sha256']}. Restore the folder from a backup or build it again."
                 )
 

@@ -8,13 +8,13 @@ from nextquery.select.race import Race, not_behind
 
 
 @given(st.integers(0, 2000), st.integers(1, 12))
-def test_who_may_be_early_is_not_left_out(seed: int, wanted: int) -> None:
+def test_who_may_be_early_is_not_left_out(seed: int, size: int) -> None:
     """For any arrivals within the bounds, with many ties and arms that never arrive."""
     rng = np.random.default_rng(seed)
     times = rng.permutation(12).astype(np.float64)
     low, arrivals, high = np.sort(rng.choice([1.0, 2, 3, 4, np.inf], size=(3, 12)), axis=0)
-    may = not_behind(low, high, times, wanted)
-    assert may[np.lexsort((times, arrivals))[:wanted]].all()
+    may = not_behind(low, high, times, size)
+    assert may[np.lexsort((times, arrivals))[:size]].all()
 
 
 @given(st.integers(0, 40), st.integers(0, 40))

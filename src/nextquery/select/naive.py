@@ -122,7 +122,7 @@ class PreferenceSample(Selector):
         arms, times, similarities = columns
         with np.errstate(divide="ignore"):
             arrivals = times / self._preferences(similarities, mass)
-        first = np.lexsort((times, arrivals))[: race.wanted]
+        first = np.lexsort((times, arrivals))[: race.size]
         return Found(arms[first], similarities[first])
 
 

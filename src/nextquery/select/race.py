@@ -21,7 +21,7 @@ class Race(NamedTuple):
     anchor: Vectors
     seed: int
     taken: Ids  # sorted; excluded from the race
-    wanted: int
+    size: int
     epsilon: float
     above: float  # P per unit of similarity from ε on
     under: float  # and below
@@ -70,24 +70,24 @@ def _runners(part: Part, race: Race) -> tuple[Ids, Floats]:
     takes_part[part.removed], takes_part[race.taken[slice(*ends)] - part.first] = False, False
     rows = np.flatnonzero(takes_part)
     times = race.times(part.first, len(part.rows))[rows]
-    if race.wanted < len(rows):
+    if race.size < len(rows):
         with np.errstate(divide="ignore"):
             latest, earliest = (times / bound[rows] for bound in race.bounds(part))
-        may = not_behind(earliest, latest, times, race.wanted)
+        may = not_behind(earliest, latest, times, race.size)
         rows, times = rows[may], times[may]
     return rows, times
 
 
-def not_behind(earliest: Floats, latest: Floats, times: Floats, wanted: int) -> NDArray[np.bool_]:
-    """Return which arms may be among the first `wanted`; among arms with P = 0, times decide."""
-    if wanted == 0:
+def not_behind(earliest: Floats, latest: Floats, times: Floats, size: int) -> NDArray[np.bool_]:
+    """Return which arms may be among the first `size`; among arms with P = 0, times decide."""
+    if size == 0:
         return np.zeros(len(times), bool)
     never = np.isinf(latest)
     arriving = len(times) - int(never.sum())
     may: NDArray[np.bool_]
-    if wanted <= arriving:
-        may = earliest <= np.partition(latest, wanted - 1)[wanted - 1]
+    if size <= arriving:
+        may = earliest <= np.partition(latest, size - 1)[size - 1]
     else:
-        rest = wanted - arriving
+        rest = size - arriving
         may = np.isfinite(earliest) | (times <= np.partition(times[never], rest - 1)[rest - 1])
     return may
