@@ -87,7 +87,7 @@ def test_stats_of_a_log_and_of_its_pool(pool: Path) -> None:
         (["ingest", "{log}", "--out", "{tmp}"], 4, "other files"),
         (["ingest", "{log}"], 2, "--out"),
         (["recommend", "{tmp}/nowhere", "cat"], 4, "no such folder"),
-        (["recommend", "{pool}", ""], 3, "not empty"),
+        (["recommend", "{pool}", ""], 3, "non-empty"),
         (["recommend", "{pool}", "cat", "-m", "0"], 3, "m must be"),
         (["recommend", "{pool}", "cat", "--reading", "x"], 3, "example, defined, joint"),
         (["stats", "{tmp}"], 4, "not a nextquery pool"),
