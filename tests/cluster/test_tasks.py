@@ -207,7 +207,7 @@ def test_on_the_command_line(
     assert sorted(os.listdir(tmp_path)) == ["here", "log.tsv", "pool", "there"]
     app(["report", "there"], standalone_mode=False)
     assert "on a cluster" in (tmp_path / "there" / "report.md").read_text()
-    with pytest.raises(InvalidInput, match="Give one of the two"):
+    with pytest.raises(InvalidInput, match="Pass only one of them"):
         replay.run_grid(
             *small_world(), tmp_path / "x", GRID, processes=2, each=TasksOnRay(tmp_path)
         )

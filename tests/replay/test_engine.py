@@ -1,4 +1,4 @@
-"""The engine against the library's own policies: same seed, same choices, step by step."""
+"""The engine against the library's policies: same seed, same choices, step by step."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tests.replay.worlds import small_world
 
 VARIANTS = [
     *(name for name in POLICIES if not policy_named(name).needs_memory),
-    "lin-ts@draws=7",  # no kernel plays this: it plays itself
+    "lin-ts@draws=7",  # no kernel for this one: it plays in Python
     "lin-ucb-published@alpha=0.0",
     "lin-ucb-published@alpha=2.5",
     "lin-ucb@alpha=1.0,ridge=0.5",
@@ -25,7 +25,7 @@ VARIANTS = [
 
 
 def by_the_library(game: Game, name: str, seed: int) -> list[list[int]]:
-    """The arms that the policy itself chooses, one anchor after the other."""
+    """Return the arms that the policy itself chooses, anchor by anchor."""
     everything = []
     for i, anchor in enumerate(game.anchors.tolist()):
         arms = game.sets.arms[game.sets.offsets[i] : game.sets.offsets[i + 1]]
@@ -39,8 +39,8 @@ def by_the_library(game: Game, name: str, seed: int) -> list[list[int]]:
         policy, rng, chosen = policy_named(name), generator(seed, name, i), []
         sizes = allowed_sizes(len(arms), game)
         for trial in range(1, game.rounds + 1):
-            open_now = candidates.take(np.arange(sizes[trial - 1]))
-            choice = policy.choose(open_now, nq.Context(vector, trial=trial), rng)
+            allowed = candidates.take(np.arange(sizes[trial - 1]))
+            choice = policy.choose(allowed, nq.Context(vector, trial=trial), rng)
             if choice is not None:
                 policy.update(choice, float(targets[choice.arm]))
                 chosen.append(choice.arm)
@@ -78,7 +78,7 @@ def test_long_games_stay_equal_though_the_library_refreshes_its_inverse() -> Non
 
 
 def test_a_growing_set_is_algorithm_2() -> None:
-    """The first places of the whole set are what the selector adds while C grows."""
+    """The selector adds the first arms of the whole set while C grows."""
     pool, _ = small_world()
     schedule, selector = nq.Bump(peak=12, start=2), nq.MaxUtility(k=12)
     vector = pool.rows([0])[0]

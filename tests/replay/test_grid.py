@@ -1,4 +1,4 @@
-"""Grids: the same bytes whatever the way there, and nothing done twice."""
+"""Grids: the same bytes however they are run, and no cell runs twice."""
 
 import itertools
 import json
@@ -46,7 +46,7 @@ def test_processes_and_the_order_of_cells_change_nothing(
 
 
 def pickled_and_backwards(function: Any, values: Any) -> Any:
-    """Elsewhere, as far as one process can be: only bytes reach it, and the last come first."""
+    """Imitate other machines in one process: send only bytes, and run the last value first."""
     sent = pickle.dumps((function, values))
     function, values = pickle.loads(sent)
     for value in values[::-1]:
@@ -58,14 +58,14 @@ def test_elsewhere_and_in_another_order_the_results_are_the_same(
     uninterrupted: Path, tmp_path: Path
 ) -> None:
     pool, past = small_world()
-    of_memory = replay.run_grid(pool, past, tmp_path / "a", GRID, each=pickled_and_backwards)
-    assert files(of_memory) == files(uninterrupted)
+    in_memory = replay.run_grid(pool, past, tmp_path / "a", GRID, each=pickled_and_backwards)
+    assert files(in_memory) == files(uninterrupted)
     pool.save(tmp_path / "pool")
     saved = nq.ArmPool.open(tmp_path / "pool")
-    of_disk = replay.run_grid(saved, past, tmp_path / "b", GRID, each=pickled_and_backwards)
-    assert files(of_disk) == files(uninterrupted)
+    on_disk = replay.run_grid(saved, past, tmp_path / "b", GRID, each=pickled_and_backwards)
+    assert files(on_disk) == files(uninterrupted)
     assert (tmp_path / "a" / "pools").exists()
-    assert not (tmp_path / "b" / "pools").exists()  # mapped where it lies
+    assert not (tmp_path / "b" / "pools").exists()  # mapped in place
 
 
 def test_elsewhere_a_pool_changed_in_memory_is_not_taken_for_its_files(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_elsewhere_a_pool_replaced_meanwhile_is_noticed(tmp_path: Path) -> None:
 
 
 def test_processes_here_and_work_elsewhere_are_two_answers(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="one of the two"):
+    with pytest.raises(InvalidInput, match="only one of them"):
         replay.run_grid(*small_world(), tmp_path, GRID, processes=2, each=pickled_and_backwards)
 
 
@@ -130,7 +130,7 @@ def test_a_killed_run_goes_on_and_repeats_nothing(
 def test_a_finished_run_started_again_does_nothing(uninterrupted: Path) -> None:
     calls: list[object] = []
     before = files(uninterrupted)
-    replay.run_grid(*small_world(), uninterrupted, GRID, lambda *told: calls.append(told))
+    replay.run_grid(*small_world(), uninterrupted, GRID, lambda *call: calls.append(call))
     assert calls == []
     assert files(uninterrupted) == before
 
@@ -155,17 +155,17 @@ def test_anchors_average_to_the_results(uninterrupted: Path) -> None:
     for *key, regret in zip(*(table[name] for name in names), table["regret"], strict=True):
         sums.setdefault(tuple(str("" if v is None else v) for v in key), []).append(regret)
     for row in read_rows(uninterrupted / "results.csv"):
-        mine = sums[tuple(row[name] for name in names)]
-        assert np.mean(mine) == pytest.approx(float(row["regret"]), abs=1e-6)
-        assert len(mine) == int(row["anchors"])
+        regrets = sums[tuple(row[name] for name in names)]
+        assert np.mean(regrets) == pytest.approx(float(row["regret"]), abs=1e-6)
+        assert len(regrets) == int(row["anchors"])
 
 
 def test_run_json_says_what_was_run(uninterrupted: Path) -> None:
-    said = json.loads((uninterrupted / "run.json").read_text())
-    assert said["anchored"]["options"][0]["rounds"] == 30
-    assert said["data"]["arms"] == 60
-    assert said["anchored"]["peak_bytes_main"] > 1 << 20
-    assert "numpy" in said["versions"]
+    info = json.loads((uninterrupted / "run.json").read_text())
+    assert info["anchored"]["options"][0]["rounds"] == 30
+    assert info["data"]["arms"] == 60
+    assert info["anchored"]["peak_bytes_main"] > 1 << 20
+    assert "numpy" in info["versions"]
 
 
 def test_other_data_in_the_same_folder_is_never_mixed_up(tmp_path: Path) -> None:

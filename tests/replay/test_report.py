@@ -1,4 +1,4 @@
-"""The report: everything is there, from files alone, and needs nothing from outside."""
+"""The report: complete, made from files alone, and self-contained."""
 
 import re
 import shutil

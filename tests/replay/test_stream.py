@@ -1,4 +1,4 @@
-"""The stream: what may be recommended, what is learnt, and the same bytes whatever the way."""
+"""The stream: what may be recommended, what is learnt, and the same bytes however it is run."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ OPTIONS = replay.StreamOptions(sessions=20, warm=8, k=15)
 
 
 def circles(sessions: int = 80, topics: int = 12) -> tuple[nq.ArmPool, Sessions]:
-    """After query i everyone asks i + 1; all queries are equally far from each other."""
+    """After query i always comes i + 1; all queries are equally far from each other."""
     pool = nq.ArmPool.from_vectors([f"q{i}" for i in range(topics)], np.eye(topics) + 0.1)
     starts = np.random.default_rng(0).integers(topics, size=sessions)
     arms = (starts[:, None] + np.arange(4)).ravel() % topics
@@ -39,13 +39,13 @@ def hits(out: Path) -> dict[str, float]:
 
 def test_what_follows_what_is_learnt(tmp_path: Path) -> None:
     pool, past = circles()
-    found = hits(
+    hit_rates = hits(
         replay.run_stream(pool, past, tmp_path, replay.StreamOptions(40, 40, k=12, repeat=True))
     )
-    assert found["n-gram"] == 1.0
-    assert found["lin-ucb-memory"] > 0.95
-    assert found["most-similar-first"] < 0.3
-    assert found["popularity"] < 0.4
+    assert hit_rates["n-gram"] == 1.0
+    assert hit_rates["lin-ucb-memory"] > 0.95
+    assert hit_rates["most-similar-first"] < 0.3
+    assert hit_rates["popularity"] < 0.4
 
 
 def test_frozen_models_stop_where_scoring_begins(tmp_path: Path) -> None:
@@ -53,9 +53,11 @@ def test_frozen_models_stop_where_scoring_begins(tmp_path: Path) -> None:
     fixed = "lin-ucb-memory@weights=off"
     names = ("lin-ucb-memory", "lin-ucb-memory@learning=off", fixed)
     options = replay.StreamOptions(75, 0, policies=names, k=12, repeat=True, exploration=0)
-    found = hits(replay.run_stream(pool, past, tmp_path, options))
-    assert found["lin-ucb-memory"] > found["lin-ucb-memory@learning=off"] + 0.2
-    assert found["lin-ucb-memory"] >= found[fixed] > found["lin-ucb-memory@learning=off"]
+    hit_rates = hits(replay.run_stream(pool, past, tmp_path, options))
+    assert hit_rates["lin-ucb-memory"] > hit_rates["lin-ucb-memory@learning=off"] + 0.2
+    assert (
+        hit_rates["lin-ucb-memory"] >= hit_rates[fixed] > hit_rates["lin-ucb-memory@learning=off"]
+    )
 
 
 @pytest.mark.parametrize("pool_kind", ["seen", "all"])
@@ -82,9 +84,9 @@ def test_processes_change_nothing_and_a_second_start_repeats_nothing(tmp_path: P
     two = replay.run_stream(pool, past, tmp_path / "two", OPTIONS, processes=2)
     for name in ("stream.csv", "stream_steps.parquet"):
         assert (one / name).read_bytes() == (two / name).read_bytes()
-    told: list[object] = []
-    replay.run_stream(pool, past, two, OPTIONS, lambda *said: told.append(said))
-    assert told == []
+    calls: list[object] = []
+    replay.run_stream(pool, past, two, OPTIONS, lambda *call: calls.append(call))
+    assert calls == []
 
 
 def test_the_files_say_what_was_measured(tmp_path: Path) -> None:
@@ -174,9 +176,9 @@ def test_variants_of_the_memory_bandit_differ(tmp_path: Path) -> None:
     pool, past = small_world(sessions=60)
     names = ("lin-ucb-memory", "lin-ucb-memory@alpha=50")
     options = replay.StreamOptions(40, 10, policies=names, k=12)
-    found = replay.run_stream(pool, past, tmp_path, options, processes=1)
+    out = replay.run_stream(pool, past, tmp_path, options, processes=1)
     table = pq.read_table(tmp_path / "stream_steps.parquet").to_pydict()
     ranks = [r for r, name in zip(table["rank"], table["policy"], strict=True) if name == names[0]]
     other = [r for r, name in zip(table["rank"], table["policy"], strict=True) if name == names[1]]
-    assert found.exists()
+    assert out.exists()
     assert ranks != other

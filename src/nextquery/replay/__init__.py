@@ -1,4 +1,4 @@
-"""Replay: the experiments of the paper on past sessions, and the report they end in."""
+"""Replay: the paper's experiments on past sessions, and the report on them."""
 
 from nextquery.replay.cells import Options
 from nextquery.replay.grid import run_grid

@@ -1,4 +1,4 @@
-"""What a grid consists of: one cell per setting and policy, each with a name of its own."""
+"""The cells of a grid: one per setting and policy."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -17,20 +17,21 @@ _ROUNDS = (1, 2, 3, 5, 7, 10, 15, 20, 25, 35, 50, 75, 100, 150, 200, 250)
 
 @dataclass(frozen=True)
 class Options:
-    """A grid of anchored experiments: every combination of what is listed.
+    """A grid of anchored experiments: every combination of the listed values.
 
     Parameters
     ----------
-    anchors : how many sessions are sampled, at least 1 (100 in the paper).
-    rounds : T, at least 1 (1000 in the paper).
-    selections, policies : names, see `nextquery.policies.names`; variants like ``lin-ucb@ridge=2``.
-    k, epsilon, reading : of the selection.
-    alpha : of the policies that have one; None: each policy's own.
+    anchors : number of sessions to sample, at least 1 (100 in the paper).
+    rounds : number of rounds T, at least 1 (1000 in the paper).
+    selections, policies : names (see `nextquery.policies.names`) or variants, such as
+        ``lin-ucb@ridge=2``.
+    k, epsilon, reading : options of the selection.
+    alpha : α of the policies that have one; None uses each policy's default.
     schedule : ``none``, or ``bump``: C starts with ten arms and grows to k (Algorithm 2).
-    seeds : each draws its own anchors.
-    encoder : the name written beside the results.
-    held_out : draw anchors only from so many sessions at the end of the log, which the encoder
-        has not seen (`ingest` with ``hold_out``); 0: from all.
+    seeds : random seeds; each one draws its own anchors.
+    encoder : the encoder's name, written to the results.
+    held_out : draw anchors only from this many sessions at the end of the log, which the encoder
+        has not seen (`ingest` with ``hold_out``); 0 draws from all sessions.
 
     >>> len(Options(k=(10, 250), policies=("lin-ucb", "random")).cells())
     4
@@ -57,28 +58,28 @@ class Options:
             whole_number(k, "k", at_least=1)
         for name, values in asdict(self).items():
             if isinstance(values, Sequence) and not isinstance(values, str) and not values:
-                raise InvalidInput(f"{name} is empty: a grid needs at least one value of each.")
+                raise InvalidInput(f"{name} is empty. Pass at least one value.")
         self.cells()
 
     def cells(self) -> list["Cell"]:
-        """The cells in a fixed order, none twice."""
-        found: dict[Cell, None] = {}
+        """Return the distinct cells in a fixed order."""
+        cells: dict[Cell, None] = {}
         axes = (self.selections, self.reading, self.k, self.epsilon, self.schedule, self.seeds)
         for selection, reading, k, epsilon, schedule, seed in product(*axes):
             size = k if has_size(selection) else None
-            drawn = (seed, self.anchors, self.held_out)
-            setting = Setting(selection, reading, size, epsilon, *drawn).checked()
+            sampling = (seed, self.anchors, self.held_out)
+            setting = Setting(selection, reading, size, epsilon, *sampling).checked()
             for policy, alpha in product(self.policies, self.alpha):
                 if alpha is not None:
                     number(alpha, "alpha", low=0)
                 name = policy if alpha is None else with_alpha(policy, alpha)
                 cell = Cell(setting, name, one_of(schedule, "schedule", SCHEDULES), self.rounds)
-                found[cell.checked()] = None
-        return list(found)
+                cells[cell.checked()] = None
+        return list(cells)
 
 
 class Setting(NamedTuple):
-    """What decides the candidate sets."""
+    """The options that determine the candidate sets."""
 
     selection: str
     reading: str
@@ -89,7 +90,7 @@ class Setting(NamedTuple):
     held_out: int
 
     def checked(self) -> "Setting":
-        """Itself, or an error that says which value cannot be."""
+        """Return self, or raise an error that names the invalid value."""
         one_of(self.reading, "reading", READINGS)
         whole_number(self.seed, "seed", at_least=0)
         selector_named(self.selection, k=self.k or 1, epsilon=self.epsilon, reading=self.reading)
@@ -97,7 +98,7 @@ class Setting(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One curve: a setting, the policy that plays in it, and for how long."""
+    """One curve: a setting, a policy and a number of rounds."""
 
     setting: Setting
     policy: str
@@ -105,33 +106,33 @@ class Cell(NamedTuple):
     rounds: int
 
     def checked(self) -> "Cell":
-        """Itself, or an error that says which value cannot be."""
+        """Return self, or raise an error that names the invalid value."""
         if policy_named(self.policy).needs_memory:
             raise InvalidInput(
-                f"{self.policy!r} ranks by a memory of sessions, and an anchored experiment has "
-                "none: every anchor starts anew. Use --protocol stream, or another policy."
+                f"{self.policy!r} needs a memory of sessions, and an anchored experiment has none: "
+                "every anchor starts from scratch. Use --protocol stream, or another policy."
             )
         best_first = self.setting.selection.partition("@")[0] == "max-utility"
         if self.schedule != "none" and not best_first:
             raise InvalidInput(
-                f"schedule {self.schedule!r} adds the best arms (Algorithm 2), so it needs the "
-                f"selection max-utility; received {self.setting.selection!r}."
+                f"schedule {self.schedule!r} adds the best arms first (Algorithm 2), so it "
+                f"needs the selection max-utility; received {self.setting.selection!r}."
             )
         return self
 
     def growth(self) -> Bump | None:
-        """How C grows; None: it is whole from the start."""
+        """Return how C grows; None if it is complete from the start."""
         return Bump(peak=self.setting.k) if self.schedule == "bump" else None
 
     @property
     def alpha(self) -> float | None:
-        """α of the policy, if it has one."""
+        """The policy's α, if it has one."""
         value: float | None = policy_named(self.policy).get_params().get("alpha")
         return value
 
 
 def recorded_rounds(rounds: int) -> list[int]:
-    """The rounds at which regret is written down: dense at the start, then every fifty.
+    """Return the rounds at which regret is recorded: dense at first, then every fifty.
 
     >>> recorded_rounds(12)
     [1, 2, 3, 5, 7, 10, 12]

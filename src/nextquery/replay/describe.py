@@ -1,4 +1,4 @@
-"""What a report says of the data: arms above thresholds (Table 1), and sessions as examples."""
+"""Describe the data for the report: arms above thresholds (Table 1), and example sessions."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -33,7 +33,7 @@ def describe(work: Work, *, anchors: int, seed: int, held_out: int = 0) -> None:
 
 
 def arms_above(pool: ArmPool, anchors: Ids) -> "np.ndarray[Any, np.dtype[np.int64]]":
-    """How many arms lie at or above each threshold of similarity, for each anchor; not itself.
+    """Count, for each anchor, the other arms at or above each similarity threshold.
 
     >>> pool = ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [1, 1], [0, 1]])
     >>> arms_above(pool, np.array([0])).tolist()
@@ -43,17 +43,17 @@ def arms_above(pool: ArmPool, anchors: Ids) -> "np.ndarray[Any, np.dtype[np.int6
     vectors = pool.vectors
     for start in range(0, len(vectors), _BLOCK):
         products = vectors[start : start + _BLOCK] @ rows.T
-        gone = pool.removed[(pool.removed >= start) & (pool.removed < start + _BLOCK)] - start
-        products[gone] = -1.0
-        mine = np.flatnonzero((anchors >= start) & (anchors < start + _BLOCK))
-        products[anchors[mine] - start, mine] = -1.0
+        removed = pool.removed[(pool.removed >= start) & (pool.removed < start + _BLOCK)] - start
+        products[removed] = -1.0
+        own = np.flatnonzero((anchors >= start) & (anchors < start + _BLOCK))
+        products[anchors[own] - start, own] = -1.0
         for column, threshold in enumerate(THRESHOLDS):
             counts[:, column] += np.count_nonzero(products >= threshold, axis=0)
     return counts
 
 
 def _examples(work: Work, seed: int) -> Iterator[dict[str, Any]]:
-    """Five sessions of at least four queries, in the plane of their two main directions."""
+    """Yield five sessions of at least four queries, projected on their two main directions."""
     chosen = _typical(work.sessions, seed)
     queries = [work.sessions.of_number(session) for session in chosen]
     vectors = work.pool.rows(np.concatenate(queries)).astype(np.float64)
@@ -61,13 +61,13 @@ def _examples(work: Work, seed: int) -> Iterator[dict[str, Any]]:
     _, _, directions = np.linalg.svd(centred, full_matrices=False)
     plane = centred @ directions[:2].T
     plane = np.pad(plane, ((0, 0), (0, 2 - plane.shape[1])))
-    place = 0
+    row = 0
     for number, session in enumerate(queries, start=1):
         for position, arm in enumerate(session.tolist(), start=1):
-            x, y = plane[place]
+            x, y = plane[row]
             query = work.pool.texts[arm]
             yield {"session": number, "position": position, "x": x, "y": y, "query": query}
-            place += 1
+            row += 1
 
 
 def _typical(sessions: Sessions, seed: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""`run_grid`: one experiment grid, from data to result files."""
+"""`run_grid`: run an experiment grid and write its result files."""
 
 import json
 import os
@@ -39,12 +39,11 @@ def run_grid(
 ) -> Path:
     """Run one grid, or several together, and write the result files into the folder `out`.
 
-    Finished cells stay in ``out/cells``: a run that was stopped goes on where it stood. The files
-    are ``results.csv``, ``anchors.parquet``, ``run.json`` and, for the report, ``sessions.csv`` and
-    ``similar_arms.csv``. `progress` is called with the
-    number of tasks done, their total, and the name of the last one. Cells are run in `processes` of
-    this machine, or by `each`, such as `nextquery.cluster.tasks.TasksOnRay`; no byte of the results
-    depends on that.
+    Finished cells are kept in ``out/cells``, so an interrupted run resumes where it stopped. The
+    files are ``results.csv``, ``anchors.parquet``, ``run.json`` and, for the report,
+    ``sessions.csv`` and ``similar_arms.csv``. `progress` is called with the number of tasks done,
+    their total, and the name of the last one. Cells run in `processes` on this machine, or through
+    `each`, such as `nextquery.cluster.tasks.TasksOnRay`. The results are the same, byte for byte.
     """
     installed("replay", "pyarrow")
     began, run = time.perf_counter(), runner(processes, each)
@@ -58,13 +57,13 @@ def run_grid(
     rows = (row for result in results for row in rows_of(result, encoder))
     write_rows(work.out / "results.csv", COLUMNS, rows)
     write_anchors(work.out / "anchors.parquet", results, encoder)
-    said = {"options": [asdict(grid) for grid in grids], "cells": len(cells)}
-    update_run(work, {"anchored": {**said, **cost(began, processes, each)}})
+    summary = {"options": [asdict(grid) for grid in grids], "cells": len(cells)}
+    update_run(work, {"anchored": {**summary, **cost(began, processes, each)}})
     return work.out
 
 
 def update_run(work: Work, entries: dict[str, Any]) -> None:
-    """Add entries to ``run.json``; those of other parts of the same run stay."""
+    """Add entries to ``run.json``, and keep those of other parts of the same run."""
     path = work.out / "run.json"
     old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     base = {
@@ -80,7 +79,7 @@ def update_run(work: Work, entries: dict[str, Any]) -> None:
 
 
 def facts(work: Work) -> dict[str, Any]:
-    """What Table 2 says of the data."""
+    """Return the figures of Table 2 for the data."""
     lengths = np.diff(work.sessions.offsets)
     return {
         "arms": len(work.pool),
@@ -93,11 +92,11 @@ def facts(work: Work) -> dict[str, Any]:
 
 
 def cost(began: float, processes: int | None, each: Each | None) -> dict[str, Any]:
-    """What a part of a run took: time, processes, and the most memory at any moment.
+    """Return what a part of a run took: time, processes, and peak memory.
 
-    Elsewhere, processes and their memory are not counted.
+    On other machines, processes and their memory are not counted.
     """
-    # Linux counts in kibibytes, macOS in bytes.
+    # Linux reports kibibytes, macOS bytes.
     unit = 1 if sys.platform == "darwin" else 1024
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     seconds = round(time.perf_counter() - began, 1)
@@ -121,5 +120,5 @@ def _distinct(grids: Sequence[Options]) -> list[Cell]:
 def _version(name: str) -> str:
     try:
         return version(name)
-    except ModuleNotFoundError:  # run from a source tree that was not installed
+    except ModuleNotFoundError:  # run from a source tree, not installed
         return "not installed"

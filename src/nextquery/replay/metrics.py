@@ -1,4 +1,4 @@
-"""Means with honest intervals: anchors are resampled, and algorithms compared on the same ones."""
+"""Means with bootstrap intervals over anchors, and paired comparisons on the same anchors."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ class Interval(NamedTuple):
 
 
 def bands(values: Floats, seed: int = 0) -> tuple[Floats, Floats, Floats]:
-    """The mean of every column over the rows (anchors), with 95% percentile bootstrap bounds.
+    """Return the mean of each column over the rows (anchors), with 95% percentile bootstrap bounds.
 
     >>> mean, low, high = bands(np.array([[0.0, 1.0], [1.0, 1.0]]))
     >>> mean.tolist(), low.tolist(), high.tolist()
@@ -39,19 +39,19 @@ def bands(values: Floats, seed: int = 0) -> tuple[Floats, Floats, Floats]:
     return values.mean(axis=0), low, high
 
 
-def difference(ours: Floats, theirs: Floats, seed: int = 0) -> Interval:
-    """The mean of ours − theirs over the same anchors, with its 95% bootstrap interval.
+def difference(first: Floats, second: Floats, seed: int = 0) -> Interval:
+    """Return the mean of first − second over the same anchors, with its 95% bootstrap interval.
 
-    Anchors differ far more than algorithms, so only the paired interval can tell two good ones
-    apart.
+    Anchors differ far more than algorithms, so only the paired interval can separate two good
+    algorithms.
 
     >>> difference(np.array([0.1, 0.8, 0.3]), np.array([0.2, 0.9, 0.4])).high < 0
     True
     """
-    mean, low, high = bands((ours - theirs)[:, None], seed)
+    mean, low, high = bands((first - second)[:, None], seed)
     return Interval(float(mean[0]), float(low[0]), float(high[0]))
 
 
 def interval(values: Floats, seed: int = 0) -> Interval:
-    """The mean of some values, with its 95% bootstrap interval."""
+    """Return the mean of the values, with its 95% bootstrap interval."""
     return difference(values, np.zeros_like(values), seed)

@@ -1,4 +1,4 @@
-"""`reproduce`: every figure and table of the paper, on any log, in one call."""
+"""`reproduce`: make every figure and table of the paper, on any log, in one call."""
 
 import os
 from pathlib import Path
@@ -34,18 +34,19 @@ def reproduce(
     each: Each | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Run the paper's whole evaluation and write the report; returns the HTML page.
+    """Run the paper's whole evaluation, write the report, and return the path of the HTML page.
 
     Parameters
     ----------
-    anchors : sessions sampled for the protocol `anchored` (100 in the paper).
-    rounds : T (1000 in the paper).
-    stream_sessions : the last sessions of the log, scored in the protocol `stream`. 0 leaves the
-        stream out.
-    encoder : the name of the vectors, written beside the results.
-    processes, each : who runs the cells, as in `run_grid`.
-    held_out : how many sessions at the end of the log the encoder has not seen; anchors are drawn
-        from them alone. 0: from all sessions, right only for an encoder that learns from none.
+    anchors : number of sessions to sample for the protocol `anchored` (100 in the paper).
+    rounds : number of rounds T (1000 in the paper).
+    stream_sessions : number of sessions at the end of the log to score in the protocol `stream`;
+        0 skips the stream.
+    encoder : the encoder's name, written to the results.
+    processes, each : how to run the cells, as in `run_grid`.
+    held_out : number of sessions at the end of the log that the encoder has not seen; anchors are
+        drawn only from them. 0 draws from all sessions, which is valid only for an encoder that
+        does not learn from sessions.
     """
     common = {"anchors": anchors, "rounds": rounds, "held_out": held_out}
     grids = paper_grids(**common, encoder=encoder, seed=seed)
@@ -59,7 +60,7 @@ def reproduce(
 def paper_grids(
     *, anchors: int, rounds: int, encoder: str = "", held_out: int = 0, seed: int = 0
 ) -> list[Options]:
-    """The grids behind Figures 2, 3 and 4, and Algorithm 2's growing set.
+    """Return the grids for Figures 2, 3 and 4, and for the growing set of Algorithm 2.
 
     >>> len({cell for grid in paper_grids(anchors=100, rounds=1000) for cell in grid.cells()})
     34

@@ -35,7 +35,7 @@ COLUMNS = [
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file in one step: a reader sees the old one or the new one, whole."""
+    """Replace a file in one step: a reader sees either the old file or the new one."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         temporary.write_bytes(content)
@@ -45,7 +45,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a CSV file; numbers keep six digits after the point, None is empty."""
+    """Write a CSV file; floats have six decimals, and None is an empty field."""
     stream = io.StringIO(newline="")
     writer = csv.DictWriter(stream, columns, lineterminator="\n")
     writer.writeheader()
@@ -55,19 +55,19 @@ def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, A
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file."""
+    """Return the rows of a CSV file."""
     with open(path, encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file for people and machines."""
+    """Write a readable JSON file."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     write_atomically(path, text.encode())
 
 
 def described(result: Finished, encoder: str) -> dict[str, Any]:
-    """The columns that say which cell a row belongs to."""
+    """Return the columns that identify the cell of a row."""
     cell, setting = result.cell, result.cell.setting
     return {
         "protocol": "anchored",
@@ -84,7 +84,7 @@ def described(result: Finished, encoder: str) -> dict[str, Any]:
 
 
 def rows_of(result: Finished, encoder: str) -> Iterator[dict[str, Any]]:
-    """The rows of `results.csv` for one cell: R(t) and R(t)/t with its band, and the floor."""
+    """Yield the rows of `results.csv` for one cell: R(t), R(t)/t with its band, and the floor."""
     regrets = result.regrets
     mean, low, high = bands(regrets / result.recorded, result.cell.setting.seed)
     for at, t in enumerate(result.recorded.tolist()):
@@ -101,7 +101,7 @@ def rows_of(result: Finished, encoder: str) -> Iterator[dict[str, Any]]:
 
 
 def write_anchors(path: Path, results: Iterable[Finished], encoder: str) -> None:
-    """`anchors.parquet`: every anchor's regret, for paired comparisons."""
+    """Write `anchors.parquet`: every anchor's regret, for paired comparisons."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -116,9 +116,9 @@ def write_anchors(path: Path, results: Iterable[Finished], encoder: str) -> None
             "per_round_regret": (result.regrets / result.recorded).ravel(),
             "floor": np.repeat(1.0 - result.covered, rounds),
         }
-        said = described(result, encoder)
-        said = {**said, "epsilon": float(said["epsilon"])}
-        said["alpha"] = None if said["alpha"] is None else float(said["alpha"])
+        fields = described(result, encoder)
+        fields = {**fields, "epsilon": float(fields["epsilon"])}
+        fields["alpha"] = None if fields["alpha"] is None else float(fields["alpha"])
         kinds = {
             "k": pa.int64(),
             "epsilon": pa.float64(),
@@ -129,7 +129,7 @@ def write_anchors(path: Path, results: Iterable[Finished], encoder: str) -> None
             name: pa.array([value], kinds.get(name, pa.string())).take(
                 pa.array(np.zeros(anchors * rounds, np.int64))
             )
-            for name, value in said.items()
+            for name, value in fields.items()
         }
         tables.append(pa.table({**repeated, **columns}))
     buffer = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Who makes the pieces of a run: this process, several of this machine, or others elsewhere."""
+"""How to run the pieces: in this process, in several processes, or on other machines."""
 
 import multiprocessing
 import os
@@ -22,37 +22,37 @@ from nextquery.replay.work import Piece, Run, Task, Work, default_processes
 from nextquery.sessions import Sessions
 
 Each = Callable[[Callable[[Any], None], Sequence[Any]], Iterator[Any]]
-"""Calls a function with each of some values, elsewhere, and yields a value when its call ended.
+"""Calls a function with each value, on other machines, and yields a value when its call is done.
 
-Function and values are sent over by pickle. An error of a call is raised and ends the rest.
+Function and values are sent by pickle. An error in a call is raised and cancels the rest.
 """
 
 
 def runner(processes: int | None = None, each: Each | None = None) -> Run:
-    """How pieces are made: in parallel processes of this machine, or by `each`, elsewhere."""
+    """Return how to run pieces: in parallel processes on this machine, or through `each`."""
     if each is None:
         return partial(in_processes, processes=processes or default_processes())
     if processes is not None:
         raise InvalidInput(
-            f"received {processes} processes and a place elsewhere: processes are those of this "
-            "machine, and a cluster has its own number of CPUs. Give one of the two."
+            f"received both processes={processes} and each: processes run on this machine, and a "
+            "cluster has its own number of CPUs. Pass only one of them."
         )
-    return partial(elsewhere, each=each)
+    return partial(on_other_machines, each=each)
 
 
 def in_processes(
     work: Work, pieces: Sequence[Piece], task: Task, *, processes: int
 ) -> Iterator[Piece]:
-    """The pieces as they end; an error in any of them stops the run."""
+    """Yield the pieces as they finish; an error in any of them stops the run."""
     if processes == 1 or len(pieces) < 2:
         for piece in pieces:
             with threadpool_limits(1):
                 task(work, piece)
             yield piece
         return
-    # A forked child shares the pool's memory; where forking is not safe the pool is sent over.
-    how = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-    with ProcessPoolExecutor(min(processes, len(pieces)), how, _start, (work,)) as executor:
+    # A forked child shares the pool's memory. If forking is not safe, the pool is sent instead.
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    with ProcessPoolExecutor(min(processes, len(pieces)), context, _start, (work,)) as executor:
         futures = {executor.submit(_run, task, piece): piece for piece in pieces}
         try:
             for future in as_completed(futures):
@@ -62,34 +62,34 @@ def in_processes(
             workers = list(executor._processes.values())
             executor.shutdown(wait=False, cancel_futures=True)
             for worker in workers:
-                worker.kill()  # a piece is written in one step: what is half done was never there
+                worker.kill()  # pieces are written in one step, so nothing is left half-written
             raise
 
 
-_here: list[Work] = []  # in a worker process: what it works on
+_current: list[Work] = []  # in a worker process: the work it was started with
 
 
 def _start(work: Work) -> None:
-    _here[:] = [work]
-    for name in (signal.SIGINT, signal.SIGTERM):  # its parent ends it, whatever reaches the group
+    _current[:] = [work]
+    for name in (signal.SIGINT, signal.SIGTERM):  # only the parent stops a worker
         signal.signal(name, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
 
 
-def _end_with(parent: int) -> None:
-    """A worker whose parent was killed would wait for work for ever."""
+def _exit_with_parent(parent: int) -> None:
+    """Exit when the parent was killed; otherwise the worker would wait for work forever."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
 
 
 def _run(task: Task, piece: Piece) -> None:
-    with threadpool_limits(1):  # processes share the cores; and sums do not depend on threads
-        task(_here[0], piece)
+    with threadpool_limits(1):  # processes share the cores, and sums must not depend on threads
+        task(_current[0], piece)
 
 
-class Sent(NamedTuple):
-    """A `Work` as it travels: the pool by the path of its vectors, which are mapped there."""
+class RemoteWork(NamedTuple):
+    """A `Work` to send: the pool is the path of its vectors, which are mapped on arrival."""
 
     vectors: Path
     sessions: Sessions
@@ -97,51 +97,53 @@ class Sent(NamedTuple):
     data: str
 
 
-def elsewhere(work: Work, pieces: Sequence[Piece], task: Task, *, each: Each) -> Iterator[Piece]:
-    """The pieces as they end on other machines, which write them into the same folder."""
+def on_other_machines(
+    work: Work, pieces: Sequence[Piece], task: Task, *, each: Each
+) -> Iterator[Piece]:
+    """Yield the pieces as they finish on other machines, which write into the same folder."""
     if pieces:
-        sent = Sent(_vectors_of(work), work.sessions, work.out.absolute(), work.data)
-        yield from each(partial(_there, sent, task), pieces)
+        sent = RemoteWork(_vectors_of(work), work.sessions, work.out.absolute(), work.data)
+        yield from each(partial(_run_there, sent, task), pieces)
 
 
 def _vectors_of(work: Work) -> Path:
-    """Where the pool's vectors lie on disk; a pool that lies nowhere is saved in the run's folder.
+    """Return the file of the pool's vectors; save the pool in the run's folder if it has none.
 
-    Their file is named after their content, so a pool that was replaced meanwhile is noticed.
+    The file is named after its content, so a pool that was replaced meanwhile is noticed.
     """
     copy = work.out / "pools" / work.data[:16]
     if not (copy / MANIFEST).exists():
         stored = work.pool.parts()["vectors.npy"]
-        if isinstance(stored, Path) and _stands(stored, work.pool):
+        if isinstance(stored, Path) and _is_saved_as(stored, work.pool):
             return stored.absolute()
         work.pool.save(copy)
-    return _file(ArmPool.open(copy)).absolute()
+    return _vectors_file(ArmPool.open(copy)).absolute()
 
 
-def _stands(vectors: Path, pool: ArmPool) -> bool:
+def _is_saved_as(vectors: Path, pool: ArmPool) -> bool:
     try:
         return np.array_equal(ArmPool.open(vectors.parent).removed, pool.removed)
-    except NotAFolder:  # a pool inside the folder of something else
+    except NotAFolder:  # a pool inside another kind of folder
         return False
 
 
-def _file(pool: ArmPool) -> Path:
+def _vectors_file(pool: ArmPool) -> Path:
     file = pool.parts()["vectors.npy"]
-    assert isinstance(file, Path)  # of a pool just opened
+    assert isinstance(file, Path)  # the pool was just opened
     return file
 
 
-_opened: dict[tuple[Path, Path, str], Work] = {}  # elsewhere: what was worked on last
+_opened: dict[tuple[Path, Path, str], Work] = {}  # on another machine: the last work opened
 
 
-def _there(sent: Sent, task: Task, piece: Piece) -> None:
+def _run_there(sent: RemoteWork, task: Task, piece: Piece) -> None:
     key = (sent.vectors, sent.out, sent.data)
     if key not in _opened:
         pool = ArmPool.open(sent.vectors.parent)
-        if _file(pool) != sent.vectors:
+        if _vectors_file(pool) != sent.vectors:
             raise StorageError(
-                f"the pool {sent.vectors.parent} was replaced while a run used it. Start the run "
-                "again: it then uses the new pool."
+                f"the pool {sent.vectors.parent} was replaced while a run used it. Start the "
+                "run again to use the new pool."
             )
         _opened.clear()
         _opened[key] = Work(pool, sent.sessions, sent.out, sent.data)

@@ -1,4 +1,4 @@
-"""One generator per purpose, so that what is drawn never depends on what ran before."""
+"""One random generator per purpose, so that draws do not depend on what ran before."""
 
 import zlib
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
-    """The generator of a seed, a purpose in words, and further numbers (an anchor, a batch).
+    """Return the generator for a seed, a named purpose, and further numbers (an anchor, a batch).
 
     >>> generator(0, "anchors").integers(100) == generator(0, "anchors").integers(100)
     np.True_

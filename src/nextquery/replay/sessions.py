@@ -1,4 +1,4 @@
-"""Past sessions as arm ids, and the anchors that an experiment draws from them."""
+"""Past sessions as arm ids, and the anchors that experiments draw from them."""
 
 from typing import NamedTuple
 
@@ -14,14 +14,14 @@ Ids = NDArray[np.int64]
 
 
 class Anchors(NamedTuple):
-    """Where an anchored experiment starts: sampled sessions, and the first query of each."""
+    """The start of an anchored experiment: sampled sessions and the first query of each."""
 
     sessions: Ids
     arms: Ids
 
 
 def sessions_of(pool: ArmPool) -> Sessions:
-    """The sessions of the log that a pool was made from."""
+    """Return the sessions of the log that a pool was made from."""
     if pool.origin is None:
         raise InvalidInput(
             f"{pool!r} was not made from a log, so it has no sessions to replay. Make a pool "
@@ -31,11 +31,11 @@ def sessions_of(pool: ArmPool) -> Sessions:
 
 
 def draw_anchors(sessions: Sessions, count: int, seed: int, last: int = 0) -> Anchors:
-    """`count` sessions at random (all, when there are fewer), and the first query of each.
+    """Draw `count` sessions at random (all, if there are fewer), and the first query of each.
 
-    With `last`, only from so many sessions at the end of the log, in order of time.
+    With `last`, draw only from the last `last` sessions of the log, in order of time.
 
-    A session in which nothing but its first query occurs has no next query, and is never drawn.
+    A session that repeats only its first query has no next query, and is never drawn.
 
     >>> toy = Sessions(np.array([4, 7, 1, 0]), np.array([0, 3, 4]), np.zeros(2))
     >>> draw_anchors(toy, 10, seed=0)
@@ -51,7 +51,7 @@ def draw_anchors(sessions: Sessions, count: int, seed: int, last: int = 0) -> An
     if not len(eligible):
         raise InvalidInput(
             f"none of the {len(lengths)} sessions has a query after its first one: there is "
-            "nothing to foresee. Give sessions of at least two different queries."
+            "nothing to predict. Use sessions with at least two different queries."
         )
     rng = generator(seed, "anchors")
     drawn = rng.choice(eligible, min(count, len(eligible)), replace=False)

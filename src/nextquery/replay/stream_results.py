@@ -1,4 +1,4 @@
-"""`run_stream`'s result files: how well each recommender foresaw the next query, step by step."""
+"""`run_stream`: score how well each recommender predicts the next query, and write the files."""
 
 import io
 import os
@@ -26,7 +26,7 @@ COLUMNS = [
     *("hit_at_m", "mrr", "per_round_regret", "foreseen", "wasted"),
 ]
 SIZES = (1, 2, 3, 5, 10, 20)
-_POINTS = 10  # how many moments of the stream are written down
+_POINTS = 10  # how many points of the stream are recorded
 
 
 def run_stream(
@@ -41,25 +41,25 @@ def run_stream(
 ) -> Path:
     """Run the protocol `stream` and write ``stream.csv`` and ``stream_steps.parquet`` into `out`.
 
-    It resumes like `run_grid`, and gives the same bytes whatever `processes` or `each`.
+    It resumes like `run_grid`, and the files are the same, byte for byte, however it is run.
     """
     installed("replay", "pyarrow")
     began, run = time.perf_counter(), runner(processes, each)
     work = begin(pool, sessions, out)
     stream, ranks = follow(work, options, run, progress)
-    rows = (row for name, found in ranks.items() for row in rows_of(name, found, options))
+    rows = (row for name, own in ranks.items() for row in rows_of(name, own, options))
     write_rows(work.out / "stream.csv", COLUMNS, rows)
     _write_steps(work.out / "stream_steps.parquet", stream, ranks)
-    said = {"options": asdict(options), "steps": int(stream.scored.sum())}
-    update_run(work, {"stream": {**said, **cost(began, processes, each)}})
+    summary = {"options": asdict(options), "steps": int(stream.scored.sum())}
+    update_run(work, {"stream": {**summary, **cost(began, processes, each)}})
     return work.out
 
 
 def rows_of(name: str, ranks: Ids, options: StreamOptions) -> Iterator[dict[str, Any]]:
-    """The rows of one recommender: averages over the steps so far, for every m.
+    """Yield the rows of one recommender: averages over the steps so far, for every m.
 
-    `foreseen` is the share of next queries among the m recommended, `wasted` the share of
-    recommended queries that were not asked next; `per_round_regret` counts the first alone.
+    `foreseen` is the share of next queries among the m recommended, and `wasted` the share of
+    recommended queries that did not run next. `per_round_regret` counts only the first.
     """
     hit = ranks > 0
     reciprocal = np.where(hit, 1.0 / np.maximum(ranks, 1), 0.0)
@@ -83,7 +83,7 @@ def rows_of(name: str, ranks: Ids, options: StreamOptions) -> Iterator[dict[str,
 
 
 def _write_steps(path: Path, stream: Stream, ranks: dict[str, Ids]) -> None:
-    """Every step's rank (0: not among the first 20), for paired comparisons."""
+    """Write the rank at every step (0: not among the first 20), for paired comparisons."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,1 +1,1 @@
-"""Protocol `anchored`, the paper's: fixed anchors, fixed candidate sets, a new policy each."""
+"""The paper's protocol `anchored`: fixed anchors, fixed candidate sets, a new policy for each."""

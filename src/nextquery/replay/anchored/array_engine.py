@@ -1,9 +1,9 @@
-"""The array engine: every anchor's rounds, played in compiled code, step by step as the library.
+"""The array engine: the rounds of every anchor in compiled code, with the library's results.
 
-A policy of the library is only *read* here: its class and parameters say which kernel plays; one
-that no kernel knows plays itself, round by round. Each anchor has its own generator, made from
-(seed, policy, anchor), so that the same anchor plays the same arms wherever and with whomever it
-runs; the tests hold every kernel to `Policy.choose`.
+A policy object is only *read* here: its class and parameters select the kernel. A policy without a
+kernel plays round by round in Python. Each anchor has its own generator, made from (seed, policy,
+anchor), so an anchor plays the same arms wherever it runs. The tests compare every kernel with
+`Policy.choose`.
 """
 
 from typing import NamedTuple
@@ -35,7 +35,7 @@ NO_NORMALS = np.empty((0, 0))
 
 
 class Game(NamedTuple):
-    """What is played: the candidate sets, the anchors' own arms, and how long."""
+    """The candidate sets, the anchors' own arms, and the number of rounds."""
 
     pool: ArmPool
     anchors: Ids
@@ -45,21 +45,21 @@ class Game(NamedTuple):
 
 
 def play(game: Game, policy: Policy, name: str, seed: int) -> NDArray[np.int64]:
-    """The place in its candidate set that each anchor plays in each round; −1 where C is empty.
+    """Return the index in its candidate set that each anchor plays in each round; −1 if C is empty.
 
-    `name` is the policy's name in the results: with the seed and the anchor's number it makes the
-    generator of that anchor.
+    `name` is the policy's name in the results. With the seed and the anchor's number it determines
+    the anchor's generator.
     """
     played = np.full((len(game.anchors), game.rounds), -1, np.int64)
     sizes = np.diff(game.sets.offsets)
     for i in np.flatnonzero(sizes).tolist():
         allowed = allowed_sizes(int(sizes[i]), game)
-        _play_one(game, i, policy, generator(seed, name, i), allowed, played[i])
+        _play_anchor(game, i, policy, generator(seed, name, i), allowed, played[i])
     return played
 
 
 def rewards_at(game: Game, played: NDArray[np.int64], recorded: Ids) -> NDArray[np.int32]:
-    """The sum of rewards of every anchor after each recorded round."""
+    """Return the sum of rewards of each anchor after each recorded round."""
     flat = game.sets.offsets[:-1, None] + played
     last = max(len(game.sets.targets) - 1, 0)
     hits = (played >= 0) & np.append(game.sets.targets, False)[np.minimum(flat, last)]
@@ -67,17 +67,17 @@ def rewards_at(game: Game, played: NDArray[np.int64], recorded: Ids) -> NDArray[
 
 
 def allowed_sizes(size: int, game: Game) -> Ids:
-    """How many of the candidates may be played in each round."""
+    """Return how many of the candidates may be played in each round."""
     if game.schedule is None:
         return np.full(game.rounds, size)
-    grows, now = [], game.schedule.start
+    sizes, now = [], game.schedule.start
     for trial in range(1, game.rounds + 1):
         now = grown(game.schedule, now, trial)
-        grows.append(min(now, size))
-    return np.array(grows)
+        sizes.append(min(now, size))
+    return np.array(sizes)
 
 
-def _play_one(
+def _play_anchor(
     game: Game,
     i: int,
     policy: Policy,
@@ -85,8 +85,8 @@ def _play_one(
     allowed: Ids,
     played: NDArray[np.int64],
 ) -> None:
-    mine = slice(int(game.sets.offsets[i]), int(game.sets.offsets[i + 1]))
-    targets = game.sets.targets[mine]
+    own = slice(int(game.sets.offsets[i]), int(game.sets.offsets[i + 1]))
+    targets = game.sets.targets[own]
     match policy:
         case MostSimilar():
             played[:] = _uniform(np.minimum(allowed, policy.top), rng)
@@ -105,7 +105,7 @@ def _play_one(
             kernel = compiled(kernels.linear)
             kernel(columns, targets, allowed, draws, NO_NORMALS, *options, played)
         case FeedbackUCB():
-            arms, anchor = game.sets.arms[mine], game.pool.rows(game.anchors[i : i + 1])[0]
+            arms, anchor = game.sets.arms[own], game.pool.rows(game.anchors[i : i + 1])[0]
             similarities = game.pool.score(arms, anchor)
             strengths = (policy.alpha, policy.ridge, policy.feedback, TIE)
             kernel = compiled(kernels.feedback)
@@ -117,10 +117,10 @@ def _play_one(
             kernel = compiled(kernels.linear)
             kernel(columns, targets, allowed, np.empty(0), normals, *options, played)
         case _:
-            _play_itself(game, i, policy, rng, allowed, played)
+            _play_in_python(game, i, policy, rng, allowed, played)
 
 
-def _play_itself(
+def _play_in_python(
     game: Game,
     i: int,
     policy: Policy,
@@ -128,10 +128,10 @@ def _play_itself(
     allowed: Ids,
     played: NDArray[np.int64],
 ) -> None:
-    """The rounds of one anchor, played by a policy of the library; it starts knowing nothing."""
+    """Play the rounds of one anchor with a new policy object that has learnt nothing."""
     fresh = type(policy)(**policy.get_params())
-    mine = slice(int(game.sets.offsets[i]), int(game.sets.offsets[i + 1]))
-    arms, targets = game.sets.arms[mine], game.sets.targets[mine]
+    own = slice(int(game.sets.offsets[i]), int(game.sets.offsets[i + 1]))
+    arms, targets = game.sets.arms[own], game.sets.targets[own]
     anchor = game.pool.rows(game.anchors[i : i + 1])[0]
     in_order = np.arange(len(arms), 0, -1).astype(np.float64)
     similarities = game.pool.score(arms, anchor)
@@ -144,16 +144,16 @@ def _play_itself(
         fresh.update(choice, float(targets[played[t]]))
 
 
-def _uniform(among: Ids, rng: np.random.Generator) -> Ids:
-    """A place among the first few in each round; no number is spent where there is no choice."""
-    draws = rng.random(int(np.count_nonzero(among > 1)))
-    places = np.zeros(len(among), np.int64)
-    places[among > 1] = (draws * among[among > 1]).astype(np.int64)
+def _uniform(sizes: Ids, rng: np.random.Generator) -> Ids:
+    """Draw an index below each size; sizes of 1 use no random number."""
+    draws = rng.random(int(np.count_nonzero(sizes > 1)))
+    places = np.zeros(len(sizes), np.int64)
+    places[sizes > 1] = (draws * sizes[sizes > 1]).astype(np.int64)
     return places
 
 
 def _columns(game: Game, i: int, features: str) -> Floats:
-    """What a shared model sees of the candidates of anchor i, one column each."""
+    """Return the features of anchor i's candidates for a shared model, one column each."""
     arms = game.sets.arms[game.sets.offsets[i] : game.sets.offsets[i + 1]]
     rows = game.pool.rows(arms).astype(np.float64)
     if features == "interaction":

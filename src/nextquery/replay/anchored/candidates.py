@@ -11,14 +11,14 @@ from nextquery.replay.sessions import Anchors, Ids
 from nextquery.select import Candidates, Selector
 from nextquery.sessions import Sessions
 
-_BATCH = 128  # anchors selected for at once: fixed, because every batch has its own generator
-_WIDE_BATCH = 8  # the same where a threshold may let half the pool in, and its vectors with it
+_BATCH = 128  # anchors selected at once; fixed, because every batch has its own generator
+_WIDE_BATCH = 8  # the same for thresholds, which may select half the pool with its vectors
 
 
 class CandidateSets(NamedTuple):
     """Set i is ``arms[offsets[i]:offsets[i + 1]]``, best first by (−preference, id).
 
-    `targets` marks the arms that a recommendation would be rewarded for.
+    `targets` marks the arms that earn a reward when recommended.
     """
 
     arms: Ids
@@ -26,25 +26,25 @@ class CandidateSets(NamedTuple):
     targets: NDArray[np.bool_]
 
     def covered(self, at_most: int | None = None) -> NDArray[np.bool_]:
-        """Which anchors have anything to find (among their first `at_most` arms).
+        """Which anchors have a target (among their first `at_most` arms).
 
         The others cost 1 in every round.
         """
         sizes = np.diff(self.offsets)
-        place = np.arange(len(self.arms)) - np.repeat(self.offsets[:-1], sizes)
-        within = self.targets if at_most is None else self.targets & (place < at_most)
-        found = np.concatenate([np.zeros(1, np.int64), np.cumsum(within)])
-        return np.diff(found[self.offsets]) > 0
+        index = np.arange(len(self.arms)) - np.repeat(self.offsets[:-1], sizes)
+        within = self.targets if at_most is None else self.targets & (index < at_most)
+        counts = np.concatenate([np.zeros(1, np.int64), np.cumsum(within)])
+        return np.diff(counts[self.offsets]) > 0
 
     def floor(self) -> float:
-        """1 − coverage: the least per-round regret that any policy can reach."""
+        """1 − coverage: the lowest per-round regret that any policy can reach."""
         return 1.0 - float(np.mean(self.covered()))
 
 
 def select_sets(
     pool: ArmPool, sessions: Sessions, anchors: Anchors, selector: Selector, seed: int
 ) -> CandidateSets:
-    """The candidate set of every anchor, its own arm excluded, in batches over the pool.
+    """Select the candidate set of every anchor, without its own arm, in batches over the pool.
 
     >>> from nextquery import MaxUtility
     >>> pool = ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [3, 1], [0, 1]])
@@ -57,20 +57,20 @@ def select_sets(
     batch = _BATCH if selector.k is not None else _WIDE_BATCH
     chosen: list[Ids] = []
     for start in range(0, len(anchors.arms), batch):
-        mine = anchors.arms[start : start + batch]
+        own = anchors.arms[start : start + batch]
         rng = generator(seed, "selection", start)
-        found = selector.select_many(pool, pool.rows(mine), list(mine[:, None]), rng)
-        chosen += [_arms_of(candidates) for candidates in found]
+        batches = selector.select_many(pool, pool.rows(own), list(own[:, None]), rng)
+        chosen += [_arms_of(candidates) for candidates in batches]
     sizes = [len(arms) for arms in chosen]
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
     arms = np.concatenate([np.empty(0, np.int64), *chosen])
     targets = [
-        np.isin(mine, sessions.of_number(session))
-        for mine, session in zip(chosen, anchors.sessions.tolist(), strict=True)
+        np.isin(arms_of_anchor, sessions.of_number(session))
+        for arms_of_anchor, session in zip(chosen, anchors.sessions.tolist(), strict=True)
     ]
     return CandidateSets(arms, offsets, np.concatenate([np.empty(0, np.bool_), *targets]))
 
 
 def _arms_of(candidates: Candidates) -> Ids:
-    """The arms alone: the vectors of a wide set are looked up when they are needed."""
+    """Copy only the arms; the vectors of a wide set are looked up when they are needed."""
     return candidates.arms.copy()

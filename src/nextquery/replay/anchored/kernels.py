@@ -1,10 +1,10 @@
-"""The rounds themselves, compiled: each function plays all rounds of one anchor.
+"""Compiled kernels: each function plays all rounds of one anchor.
 
-They do, in the same order, what the policies of the library do, and draw the same random numbers:
-`uniforms` and `normals` hold what the anchor's generator would have given. `sizes[t]` is how many
-of the candidates (best first) may be played in round t, so that a set can grow (Algorithm 2).
+They do what the policies do, in the same order and with the same random numbers: `uniforms` and
+`normals` contain the draws of the anchor's generator. `sizes[t]` is the number of candidates (best
+first) that may be played in round t, so a set can grow (Algorithm 2).
 
-They run as `nextquery.compiled` makes them: importing this module costs nothing.
+`nextquery.compiled` compiles them on first use: importing this module costs nothing.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ def disjoint(
     by_preference: bool,
     played: NDArray[np.int64],
 ) -> None:
-    """LinUCB with a model per arm: mean r/(λ+n), width 1/√(λ+n). Fills `played` with places."""
+    """LinUCB with a model per arm: mean r/(λ+n), width 1/√(λ+n). Writes indices to `played`."""
     scores = np.full(len(targets), alpha / np.sqrt(ridge))
     plays, rewards = np.zeros(len(targets)), np.zeros(len(targets))
     spent = 0
@@ -39,14 +39,14 @@ def disjoint(
                     first = j
         place = first
         if ties > 1 and not by_preference:
-            left = int(uniforms[spent] * ties)
+            skip = int(uniforms[spent] * ties)
             spent += 1
             for j in range(first, sizes[t]):
                 if scores[j] >= best - tie:
-                    if left == 0:
+                    if skip == 0:
                         place = j
                         break
-                    left -= 1
+                    skip -= 1
         plays[place] += 1.0
         rewards[place] += 1.0 if targets[place] else 0.0
         weight = ridge + plays[place]
@@ -65,7 +65,7 @@ def feedback(
     tie: float,
     played: NDArray[np.int64],
 ) -> None:
-    """FeedbackUCB: the disjoint model, ties broken by similarity corrected by what was learnt."""
+    """FeedbackUCB: the disjoint model; ties are broken by similarity, corrected by feedback."""
     d, k = columns.shape
     scores = np.full(k, alpha / np.sqrt(ridge))
     plays, rewards = np.zeros(k), np.zeros(k)
@@ -121,11 +121,11 @@ def linear(
     by_preference: bool,
     played: NDArray[np.int64],
 ) -> None:
-    """LinUCB and LinTS with one model for all arms; `columns` holds the features, one per column.
+    """LinUCB and LinTS with one model for all arms; `columns` has one arm's features per column.
 
-    With `normals` it is LinTS: the score is θᵀx + α·xᵀLz, A⁻¹ = LLᵀ. Without, LinUCB:
-    θᵀx + α·√(xᵀA⁻¹x). Means and variances follow each example by Sherman and Morrison, and L by a
-    rank-one downdate, so that a round costs d·k + d² instead of d²·k or d³.
+    With `normals` it is LinTS: the score is θᵀx + α·xᵀLz, A⁻¹ = LLᵀ. Without them it is LinUCB:
+    θᵀx + α·√(xᵀA⁻¹x). Each round updates means and variances by Sherman–Morrison and L by a
+    rank-one downdate, so a round costs d·k + d² instead of d²·k or d³.
     """
     d, k = columns.shape
     upper = np.zeros((d, d))  # Lᵀ: row j is column j of L, so that the inner loops run along memory
@@ -165,14 +165,14 @@ def linear(
                     first = j
         place = first
         if ties > 1 and not by_preference and not thompson:
-            left = int(uniforms[spent] * ties)
+            skip = int(uniforms[spent] * ties)
             spent += 1
             for j in range(first, sizes[t]):
                 if scores[j] >= best - within:
-                    if left == 0:
+                    if skip == 0:
                         place = j
                         break
-                    left -= 1
+                    skip -= 1
         played[t] = place
         scale = 1.0
         for i in range(d):

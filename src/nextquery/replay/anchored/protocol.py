@@ -1,4 +1,4 @@
-"""Protocol `anchored`, the published one: fixed anchors, fixed candidates, a fresh policy each.
+"""The paper's protocol `anchored`: fixed anchors, fixed candidates, a new policy for each.
 
 The anchor is the first query of a sampled session. Its candidate set is selected once; then T
 rounds are played, and the reward is 1 if the arm played is among the session's next queries.
@@ -15,11 +15,11 @@ from nextquery.replay.anchored.array_engine import Game, allowed_sizes, play, re
 from nextquery.replay.anchored.candidates import CandidateSets, select_sets
 from nextquery.replay.cells import Cell, Setting, recorded_rounds
 from nextquery.replay.sessions import draw_anchors
-from nextquery.replay.work import Piece, Progress, Run, Work, do, words_of
+from nextquery.replay.work import Piece, Progress, Run, Work, label_of, run_missing
 
 
 class Finished(NamedTuple):
-    """A cell's result: the rewards each anchor had by each recorded round."""
+    """A cell's result: the reward of each anchor up to each recorded round."""
 
     cell: Cell
     sessions: NDArray[np.int64]
@@ -29,7 +29,7 @@ class Finished(NamedTuple):
 
     @property
     def regrets(self) -> NDArray[np.float64]:
-        """R(t) of every anchor at the recorded rounds."""
+        """R(t) of each anchor at the recorded rounds."""
         return (self.recorded - self.rewards).astype(np.float64)
 
 
@@ -39,24 +39,24 @@ def run_cells(
     run: Run,
     progress: Progress | None = None,
 ) -> list[Finished]:
-    """Every cell's result: the candidate sets are selected once, then all policies play on them."""
+    """Return every cell's result: select candidates once, then play all policies on them."""
     pieces = [cell_piece(cell) for cell in cells]
     missing = [cell for cell in cells if not work.is_done(cell_piece(cell))]
     settings = dict.fromkeys(cell.setting for cell in missing)
-    do(work, [_setting_piece(setting) for setting in settings], _select, run, progress)
-    # The longest first, so that no process is left alone with one at the end.
-    slowest_first = sorted(pieces, key=lambda piece: "lin-" not in piece.words)
-    do(work, slowest_first, _play, run, progress)
+    run_missing(work, [_setting_piece(setting) for setting in settings], _select, run, progress)
+    # Slowest first, so that no process is still busy with one when the others are done.
+    slowest_first = sorted(pieces, key=lambda piece: "lin-" not in piece.label)
+    run_missing(work, slowest_first, _play, run, progress)
     return [Finished(cell, **work.load(piece)) for cell, piece in zip(cells, pieces, strict=True)]
 
 
 def cell_piece(cell: Cell) -> Piece:
-    """The piece of a run that a cell is."""
-    return Piece("cells", words_of([cell.setting.selection, cell.setting.k, cell.policy]), cell)
+    """Return the piece of a cell."""
+    return Piece("cells", label_of([cell.setting.selection, cell.setting.k, cell.policy]), cell)
 
 
 def _setting_piece(setting: Setting) -> Piece:
-    return Piece("candidates", words_of(["select", setting.selection, setting.k]), setting)
+    return Piece("candidates", label_of(["select", setting.selection, setting.k]), setting)
 
 
 def _select(work: Work, piece: Piece) -> None:
@@ -79,6 +79,6 @@ def _play(work: Work, piece: Piece) -> None:
     played = play(game, policy_named(cell.policy), cell.policy, setting.seed)
     rewards = rewards_at(game, played, recorded)
     largest = int(np.diff(sets.offsets).max(initial=0))
-    reached = int(allowed_sizes(largest, game)[-1])  # a growing set may end before k
+    reached = int(allowed_sizes(largest, game)[-1])  # a growing set may not reach k
     result = Finished(cell, anchors.sessions, sets.covered(reached), recorded, rewards)
     work.keep(piece, {name: getattr(result, name) for name in Finished._fields[1:]})

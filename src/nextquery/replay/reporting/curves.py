@@ -1,4 +1,4 @@
-"""Curves of per-round regret as the result files hold them."""
+"""Curves of per-round regret, read from the result files."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -37,12 +37,12 @@ class Curve(NamedTuple):
 
     @property
     def search_cost(self) -> float:
-        """(R(T)/T − floor)/(1 − floor): what was lost although it could have been found."""
+        """(R(T)/T − floor)/(1 − floor): the share of reachable reward that was lost."""
         return (self.last - self.floor) / (1 - self.floor) if self.floor < 1 else float("nan")
 
 
 def read_curves(path: Path) -> list[Curve]:
-    """The curves of a ``results.csv``, in its order."""
+    """Return the curves of a ``results.csv``, in its order."""
     groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
     names = ("selection", "policy", "reading", "k", "epsilon", "schedule", "seed")
     for row in read_rows(path):
@@ -54,13 +54,13 @@ def read_curves(path: Path) -> list[Curve]:
             for column in ("round", "per_round_regret", "ci_low", "ci_high")
         )
         floor, anchors = float(rows[0]["floor"]), int(rows[0]["anchors"])
-        said = (selection, policy, reading, k, float(epsilon), schedule, seed)
-        curves.append(Curve(*said, t, regret, low, high, floor, anchors))
+        described = (selection, policy, reading, k, float(epsilon), schedule, seed)
+        curves.append(Curve(*described, t, regret, low, high, floor, anchors))
     return curves
 
 
 def reference(figure: str) -> dict[str, tuple[Floats, Floats]]:
-    """The paper's own curves of a figure: rounds and per-round regret by series.
+    """Return the paper's own curves of a figure: rounds and per-round regret by series.
 
     >>> float(reference("fig2_algorithms")["lin_ucb"][1][-1])
     0.344
@@ -77,7 +77,7 @@ def reference(figure: str) -> dict[str, tuple[Floats, Floats]]:
 
 
 def pick(curves: Sequence[Curve], accept: Callable[[Curve], bool]) -> list[Curve]:
-    """The curves of the smallest seed that are accepted."""
-    wanted = [curve for curve in curves if accept(curve)]
-    first = min((int(curve.seed) for curve in wanted), default=0)
-    return [curve for curve in wanted if int(curve.seed) == first]
+    """Return the accepted curves of the smallest seed."""
+    accepted = [curve for curve in curves if accept(curve)]
+    first = min((int(curve.seed) for curve in accepted), default=0)
+    return [curve for curve in accepted if int(curve.seed) == first]

@@ -1,4 +1,4 @@
-"""What all figures share: colours that everyone can tell apart, and labels beside their lines."""
+"""Shared by all figures: colour-blind-safe colours, and labels next to their lines."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-# Okabe and Ito (2008): eight colours that the colour-blind can tell apart.
+# Okabe and Ito (2008): eight colours safe for colour-blind readers.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, RED, PINK = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GREY = "#777777"
@@ -26,7 +26,7 @@ _SETTINGS: Any = {
 def new_figure(
     panels: int = 1, *, width: float = 6.6, height: float = 3.6, stacked: bool = False
 ) -> tuple[Any, list[Any]]:
-    """A figure with panels that share their y axis: side by side, or `stacked` for narrow pages."""
+    """Return a figure with panels that share the y axis: side by side, or `stacked`."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -38,7 +38,7 @@ def new_figure(
 
 
 def save(figure: Any, folder: Path, stem: str) -> None:
-    """The figure as PNG and SVG; the same figure gives the same bytes."""
+    """Save the figure as PNG and SVG; the same figure gives the same bytes."""
     import matplotlib as mpl
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def save(figure: Any, folder: Path, stem: str) -> None:
 
 
 def regret_axes(axes: Any, last_round: int, *, title: str = "") -> None:
-    """Rounds on a logarithmic axis from 1, per-round regret from below the lowest curve to 1."""
+    """Set up the axes: rounds on a logarithmic axis from 1, and per-round regret."""
     axes.set_xscale("log")
     axes.set_xlim(1, last_round)
     ticks = [t for t in (1, 10, 100, 1000, 10000) if t <= last_round]
@@ -63,26 +63,26 @@ def regret_axes(axes: Any, last_round: int, *, title: str = "") -> None:
 def label_ends(
     axes: Any, labels: Sequence[tuple[float, str, str]], *, gap: float = 0.045, size: float = 8
 ) -> None:
-    """Write each label at the right edge beside the end of its line, moved apart where crowded.
+    """Write each label at the right edge, next to the end of its line, without overlaps.
 
-    `labels` are (y of the line's end, text, colour); `gap` is the least distance, as a share of
-    the axis. A thin leader joins a label that had to move to its line.
+    `labels` are (y of the line's end, text, colour); `gap` is the smallest distance, as a share of
+    the axis. A thin leader connects a label that had to move with its line.
     """
     low, high = axes.get_ylim()
     order = sorted(labels, key=lambda label: label[0])
     wanted = [(y - low) / (high - low) for y, _, _ in order]
-    here = axes.transAxes
+    transform = axes.transAxes
     for (_, text, colour), own, place in zip(order, wanted, apart(wanted, gap), strict=True):
-        leader = axes.plot([1.01, 1.05], [own, place], transform=here, clip_on=False)
+        leader = axes.plot([1.01, 1.05], [own, place], transform=transform, clip_on=False)
         leader[0].set(color=colour, linewidth=0.5)
-        axes.text(1.06, place, text, transform=here, color=colour, fontsize=size, va="center")
+        axes.text(1.06, place, text, transform=transform, color=colour, fontsize=size, va="center")
 
 
 def apart(wanted: Sequence[float], gap: float) -> list[float]:
-    """Places at least `gap` apart, as near to the wanted ones as their order allows.
+    """Return places at least `gap` apart, as near to the wanted ones as their order allows.
 
-    Least squares under the constraint: neighbours that collide are pooled and share their mean.
-    None lies below 0, the foot of the axis.
+    Least squares under the constraint: neighbours that collide are pooled around their mean.
+    No place is below 0, the bottom of the axis.
 
     >>> [round(place, 3) for place in apart([0.5, 0.5, 0.9], 0.1)]
     [0.45, 0.55, 0.9]

@@ -41,8 +41,8 @@ def figure_1(run: Path, folder: Path) -> bool:
         return False
     figure, (axes,) = new_figure(width=5.2, height=4.0)
     for at, session in enumerate(dict.fromkeys(row["session"] for row in rows)):
-        mine = [row for row in rows if row["session"] == session]
-        x, y = [float(row["x"]) for row in mine], [float(row["y"]) for row in mine]
+        queries = [row for row in rows if row["session"] == session]
+        x, y = [float(row["x"]) for row in queries], [float(row["y"]) for row in queries]
         axes.plot(x, y, color=CYCLE[at], linewidth=0.5, alpha=0.5)
         axes.scatter(x, y, s=28, color=CYCLE[at], marker=_MARKERS[at % 5], label=session, zorder=3)
     axes.legend(title="session", frameon=False, fontsize=8, title_fontsize=8)
@@ -93,8 +93,8 @@ def figure_3(curves: Sequence[Curve], folder: Path) -> bool:
     """Per-round regret for different k: the published policy, and ours."""
     sweep = pick(curves, lambda c: _best_first(c) and c.epsilon == 0.5)
     policies = ("lin-ucb-published", "lin-ucb")
-    wanted = [[c for c in sweep if c.policy == policy] for policy in policies]
-    panels = [sorted(part, key=lambda c: int(c.k)) for part in wanted if len(part) > 1]
+    by_policy = [[c for c in sweep if c.policy == policy] for policy in policies]
+    panels = [sorted(part, key=lambda c: int(c.k)) for part in by_policy if len(part) > 1]
     titles = [LOOKS[part[0].policy][0] for part in panels]
     return _sweep(panels, titles, "k", lambda c: c.k, folder, "figure-3", paper="fig3_k")
 
@@ -133,17 +133,17 @@ def _sweep(
         regret_axes(axes[at], last, title=title)
         axes[at].set_ylim(_bottom(everything, papers=paper is not None), 1.005)
         order = [id(curve) for curve in part]
-        labels, told = [], dict[bytes, list[Curve]]()
+        labels, by_line = [], dict[bytes, list[Curve]]()
         for number, curve in enumerate(part):
             colour, line = CYCLE[number % len(CYCLE)], STYLES[number % len(STYLES)]
             axes[at].plot(curve.rounds, curve.regret, color=colour, linestyle=line)
             axes[at].plot([last], [curve.floor], marker="<", color=colour, clip_on=False, ms=5)
-            told.setdefault(curve.regret.tobytes(), []).append(curve)
+            by_line.setdefault(curve.regret.tobytes(), []).append(curve)
             series = reference(paper).get(curve.k) if paper and at == 0 else None
             if series is not None:
                 t, values = series
                 axes[at].plot(t[t <= last], values[t <= last], color=colour, lw=0.6, alpha=0.8)
-        for same in told.values():  # curves that are one line get one label
+        for same in by_line.values():  # identical curves share one label
             colour = CYCLE[order.index(id(same[-1])) % len(CYCLE)]
             which = f"{symbol} = " + ", ".join(value(curve) for curve in same)
             which = f"every {symbol}" if len(same) == len(part) > 1 else which
@@ -155,7 +155,7 @@ def _sweep(
 
 
 def _default(curve: Curve) -> bool:
-    """A curve of Figure 2: the usual k and ε, plain policies."""
+    """Whether a curve belongs in Figure 2: the default k and ε, and policies without variants."""
     usual = curve.k in ("250", "") and curve.epsilon == 0.5 and curve.schedule == "none"
     return usual and curve.reading == "example" and "@" not in curve.policy
 
@@ -166,7 +166,7 @@ def _best_first(curve: Curve) -> bool:
 
 
 def _bottom(curves: Sequence[Curve], *, papers: bool) -> float:
-    """The lower end of the axis: a little under everything that is drawn."""
+    """Return the lower end of the axis: a little below everything that is drawn."""
     lowest = min(min(curve.floor, float(curve.regret.min())) for curve in curves)
     if papers:
         lowest = min(lowest, *(float(v.min()) for _, v in reference("fig2_algorithms").values()))

@@ -1,4 +1,4 @@
-"""A report as a list of blocks, written as Markdown and as one HTML page with everything in it."""
+"""A report as a list of blocks, written as Markdown and as one self-contained HTML page."""
 
 import html
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Heading(NamedTuple):
-    """A title; level 1 is the report's own."""
+    """A title; level 1 is the title of the report."""
 
     text: str
     level: int = 2
@@ -20,7 +20,7 @@ class Paragraph(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows under a header; all cells are texts."""
+    """Rows under a header; all cells are strings."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -38,7 +38,7 @@ Block = Heading | Paragraph | Table | Picture
 
 
 def markdown(blocks: Sequence[Block]) -> str:
-    """The report as Markdown; figures are links to the PNG files beside it.
+    """Return the report as Markdown; figures link to the PNG files next to it.
 
     >>> print(markdown([Heading("A"), Table(["x", "y"], [["1", "a|b"]])]))
     ## A
@@ -65,7 +65,7 @@ def markdown(blocks: Sequence[Block]) -> str:
 
 
 def page(blocks: Sequence[Block], figures: Path) -> str:
-    """The report as one HTML page that needs nothing from outside: figures are in it, as SVG."""
+    """Return the report as one self-contained HTML page: figures are inline SVG."""
     title = next((block.text for block in blocks if isinstance(block, Heading)), "Report")
     body = "\n".join(_html(block, figures) for block in blocks)
     return (

@@ -16,8 +16,8 @@ CAPTIONS = {
     "figure-1": "Figure 1. Queries of five sessions in the plane of their two main directions; "
     "lines join a session's queries in their order.",
     "figure-2": "Figure 2. Per-round regret of the algorithms with 95% bands over anchors. Dotted "
-    "horizontal lines: the floor, 1 − coverage, below which no policy can come. Thin lines: the "
-    "paper's own curves, on its own log, in the colour of the same algorithm.",
+    "horizontal lines: the floor, 1 − coverage, the lowest regret any policy can reach. Thin "
+    "lines: the paper's own curves, on its own log, in the colour of the same algorithm.",
     "figure-3": "Figure 3. Per-round regret for different k. Triangles: the floor of each k. "
     "Thin lines: the paper's own curves.",
     "figure-4": "Figure 4. Per-round regret of the published LinUCB for different ε, in the three "
@@ -31,11 +31,11 @@ def report(run: str | os.PathLike[str]) -> Path:
     """Write ``report.md``, ``report.html`` and ``figures/`` into the folder of a run."""
     installed("replay", "matplotlib", "pyarrow")
     folder = Path(run)
-    said = _run(folder)
+    run_info = _run(folder)
     blocks: list[Block] = [Heading("Replay of the paper's experiments", 1)]
-    blocks += [Paragraph(line) for line in _cost(said)]
-    blocks += [Heading("The data"), tables.table_2(said["data"])]
-    blocks += [Paragraph(line) for line in _vectors(said)]
+    blocks += [Paragraph(line) for line in _cost(run_info)]
+    blocks += [Heading("The data"), tables.table_2(run_info["data"])]
+    blocks += [Paragraph(line) for line in _vectors(run_info)]
     if (folder / "similar_arms.csv").exists():
         blocks += [Heading("Table 1: arms above a similarity, averaged over anchors", 3)]
         blocks += [tables.table_1(folder)]
@@ -59,22 +59,22 @@ def _anchored(folder: Path) -> list[Block]:
         "figure-3": figures.figure_3(curves, target),
         "figure-4": figures.figure_4(curves, target),
     }
-    blocks += [Picture(stem, CAPTIONS[stem]) for stem, there in drawn.items() if there]
+    blocks += [Picture(stem, CAPTIONS[stem]) for stem, exists in drawn.items() if exists]
     blocks += [
         Heading("Paired differences", 3),
         Paragraph(
             "Max-utility selection, reading “example”, ε = 0.5, no schedule, k = 250 (or the "
             "largest k run), the first seed; all cells are in the table below. "
-            "On the same anchors and candidates; negative means that the first has less regret. "
-            "Anchors differ far more than algorithms, so only these intervals can tell two good "
-            "algorithms apart."
+            "Both policies run on the same anchors and candidates; a negative difference means "
+            "less regret for the first. Anchors differ far more than algorithms, so only these "
+            "intervals can separate two good algorithms."
         ),
         tables.paired(folder),
         Heading("Final regrets", 3),
         Paragraph(
-            "The floor is the cost of the candidates: anchors none of whose next queries is among "
-            "them. Cost of search = (R(T)/T − floor)/(1 − floor): the share that was there to "
-            "be found and was lost while searching."
+            "The floor is the cost of the candidates: the share of anchors with no next query "
+            "among them. Cost of search = (R(T)/T − floor)/(1 − floor): the share of the "
+            "reachable reward that was lost while searching."
         ),
         tables.final_regrets(curves),
     ]
@@ -83,17 +83,17 @@ def _anchored(folder: Path) -> list[Block]:
 
 def _stream(folder: Path) -> list[Block]:
     run = _run(folder)["stream"]
-    said = run["options"]
+    options = run["options"]
     blocks: list[Block] = [
         Heading("Sessions in order of time (protocol “stream”)"),
         Paragraph(
-            f"{run['steps']:,} steps of the last {said['sessions']:,} sessions, after a warm start "
-            f"on {said['warm']:,}; seed {said['seed']}. Every step recommends for the query now "
-            f"running, people see {said['shown']}, and the session's real next query is the answer."
-            f" What a session was shown {'may' if said['repeat'] else 'does not'} come again. The "
-            "regret counts the first recommendation alone; MRR counts ranks up to 20. If the "
-            "vectors were fitted on these sessions, they have seen the answers: make the pool with "
-            "--hold-out."
+            f"{run['steps']:,} steps of the last {options['sessions']:,} sessions, after a warm "
+            f"start on {options['warm']:,}; seed {options['seed']}. Every step recommends for the "
+            f"current query, users see {options['shown']} recommendations, and the session's real "
+            f"next query is the answer. A session {'may' if options['repeat'] else 'does not'} see "
+            "the same recommendation again. The regret counts only the first recommendation; MRR "
+            "counts ranks up to 20. If the vectors were fitted on these sessions, they have seen "
+            "the answers: make the pool with --hold-out."
         ),
         stream_report.stream_table(folder),
         Heading("Paired differences in hit@10", 3),
@@ -106,20 +106,20 @@ def _stream(folder: Path) -> list[Block]:
 
 def _run(folder: Path) -> dict[str, Any]:
     try:
-        said: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        run: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise NotAFolder(
-            f"{folder} is not the folder of a run: it has no run.json. Give the folder that "
+            f"{folder} is not the folder of a run: it has no run.json. Pass a folder that "
             "`nextquery replay` or `nextquery reproduce` wrote."
         ) from None
-    return said
+    return run
 
 
-def _vectors(said: dict[str, Any]) -> list[str]:
-    """Whether the vectors had seen the answers."""
-    if "anchored" not in said:
+def _vectors(run: dict[str, Any]) -> list[str]:
+    """Describe whether the vectors have seen the answers."""
+    if "anchored" not in run:
         return []
-    options = said["anchored"]["options"][0]
+    options = run["anchored"]["options"][0]
     name = options["encoder"] or "of unknown origin"
     if options["held_out"]:
         return [
@@ -132,15 +132,15 @@ def _vectors(said: dict[str, Any]) -> list[str]:
     ]
 
 
-def _cost(said: dict[str, Any]) -> list[str]:
+def _cost(run: dict[str, Any]) -> list[str]:
     lines = []
     for part in ("anchored", "stream"):
-        if part in said:
-            spent = said[part]
+        if part in run:
+            spent = run[part]
             if spent["processes"] is None:
                 lines.append(
-                    f"Protocol “{part}”: {spent['seconds']:,} s on a cluster, led by a process "
-                    f"that used {spent['peak_bytes_main'] / 2**30:.2f} GiB of memory."
+                    f"Protocol “{part}”: {spent['seconds']:,} s on a cluster; the driver "
+                    f"process used {spent['peak_bytes_main'] / 2**30:.2f} GiB of memory."
                 )
                 continue
             lines.append(

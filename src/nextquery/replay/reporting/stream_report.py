@@ -1,4 +1,4 @@
-"""What a report says of the stream: its table, its paired differences, the prefetch figure."""
+"""The stream in the report: its table, paired differences, and the prefetch figure."""
 
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,12 @@ OURS = "lin-ucb-memory"
 
 
 def stream_table(run: Path) -> Table:
-    """Hits, reciprocal rank and regret of every recommender over the whole stream."""
+    """Return hits, reciprocal rank and regret of every recommender over the whole stream."""
     rows = []
-    for name, mine in _last(run).items():
-        by_m = {row["m"]: row for row in mine}
+    for name, own in _last(run).items():
+        by_m = {row["m"]: row for row in own}
         hits = [f"{float(by_m[m]['hit_at_m']):.3f}" for m in ("1", "5", "10") if m in by_m]
-        any_row = mine[0]
+        any_row = own[0]
         ends = [f"{float(any_row[column]):.3f}" for column in ("mrr", "per_round_regret")]
         rows.append([name, any_row["selection"], any_row["pool"], *hits, *ends])
     rows.sort(key=lambda row: -float(row[5]))
@@ -29,7 +29,7 @@ def stream_table(run: Path) -> Table:
 
 
 def stream_differences(run: Path) -> Table:
-    """hit@10 of ours less that of each other, on the same steps; sessions are resampled."""
+    """Return our hit@10 minus each other's, on the same steps; sessions are resampled."""
     import pyarrow.parquet as pq
 
     table = pq.read_table(run / "stream_steps.parquet")
@@ -38,17 +38,17 @@ def stream_differences(run: Path) -> Table:
     hits = {name: _hits(ranks[names == name]) for name in dict.fromkeys(names.tolist())}
     rows = []
     if OURS in hits:
-        mine = sessions[names == OURS]
+        of_step = sessions[names == OURS]
         for other in hits:
             if other != OURS:
-                gap, low, high = _by_session(hits[OURS] - hits[other], mine)
+                gap, low, high = _by_session(hits[OURS] - hits[other], of_step)
                 clear = "yes" if low > 0 or high < 0 else "no"
                 rows.append([other, f"{gap:+.4f}", f"[{low:+.4f}, {high:+.4f}]", clear])
     return Table([f"{OURS} less", "hit@10", "95% interval", "excludes 0"], rows)
 
 
 def prefetch(run: Path, folder: Path) -> bool:
-    """The share foreseen against the share wasted, as m grows."""
+    """Draw the share foreseen against the share wasted, as m grows."""
     groups = _last(run)
     if not groups:
         return False
@@ -87,7 +87,7 @@ def prefetch(run: Path, folder: Path) -> bool:
 
 
 def _last(run: Path) -> dict[str, list[dict[str, str]]]:
-    """The rows at the end of the stream, by policy, in order of m."""
+    """Return the rows at the end of the stream, by policy, in order of m."""
     rows = read_rows(run / "stream.csv")
     end = max((int(row["step"]) for row in rows), default=0)
     groups: dict[str, list[dict[str, str]]] = {}
@@ -102,9 +102,9 @@ def _hits(ranks: Any) -> Any:
 
 
 def _by_session(values: Any, sessions: Any) -> tuple[float, float, float]:
-    """The mean over steps; sessions are resampled, because their steps depend on each other.
+    """Return the mean over steps; sessions are resampled, because their steps are dependent.
 
-    The bootstrap of a ratio of sums is linearised around the mean, so that it is one of means.
+    The bootstrap of a ratio of sums is linearised around the mean, so it becomes one of means.
     """
     own, which = np.unique(sessions, return_inverse=True)
     mean = float(values.mean())

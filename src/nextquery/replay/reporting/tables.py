@@ -20,17 +20,17 @@ CHAIN = ("lin-ucb", "lin-ucb-published", "lin-ts", "most-similar", "random")
 
 
 def table_1(run: Path) -> Table:
-    """Arms above thresholds of similarity, averaged over anchors."""
+    """Return the arms above each similarity threshold, averaged over anchors."""
     rows = []
     for row in read_rows(run / "similar_arms.csv"):
         paper = PAPER_TABLE_1.get(row["threshold"])
-        theirs = "" if paper is None else f"{paper:,}"
-        rows.append([row["threshold"], f"{float(row['arms']):,.1f}", theirs])
+        published = "" if paper is None else f"{paper:,}"
+        rows.append([row["threshold"], f"{float(row['arms']):,.1f}", published])
     return Table(["similarity at least", "arms", "the paper's log"], rows)
 
 
 def table_2(data: dict[str, Any]) -> Table:
-    """The data set."""
+    """Return the figures of the data set."""
     ours = {
         "distinct queries (arms)": f"{data['arms']:,}",
         "queries": f"{data['queries']:,}",
@@ -43,16 +43,17 @@ def table_2(data: dict[str, Any]) -> Table:
 
 
 def examples(run: Path, shown: int = 3) -> Table:
-    """The queries of a few sessions."""
+    """Return the queries of a few sessions."""
     rows = read_rows(run / "sessions.csv")
     names = list(dict.fromkeys(row["session"] for row in rows))[:shown]
-    wanted = [row for row in rows if row["session"] in names]
-    cells = [[row["session"], row["position"], row["query"]] for row in wanted]
+    cells = [
+        [row["session"], row["position"], row["query"]] for row in rows if row["session"] in names
+    ]
     return Table(["session", "position", "query"], cells)
 
 
 def final_regrets(curves: Sequence[Curve]) -> Table:
-    """Every curve's end: R(T)/T with its interval, the floor, and the cost of search."""
+    """Return every curve's end: R(T)/T with its interval, the floor, and the cost of search."""
     rows = []
     for c in curves:
         early = [f"{_at(c, t):.3f}" if t <= c.rounds[-1] else "" for t in (10, 100)]
@@ -70,10 +71,10 @@ def final_regrets(curves: Sequence[Curve]) -> Table:
 
 
 def paired(run: Path) -> Table:
-    """Differences on the same anchors, selection max-utility, k = 250, ε = 0.5.
+    """Return differences on the same anchors: selection max-utility, k = 250, ε = 0.5.
 
-    Each policy against its successor in the order the issue is about, and every other policy
-    against the published one.
+    Each policy of `CHAIN` is compared with its successor, and every other policy with the published
+    and the default LinUCB.
     """
     regrets = _by_anchor(run)
     others = [name for name, _ in regrets if name not in CHAIN]
@@ -81,13 +82,13 @@ def paired(run: Path) -> Table:
     pairs += [(name, "lin-ucb-published") for name in dict.fromkeys(others)]
     pairs += [(name, "lin-ucb") for name in dict.fromkeys(others)]
     rows = []
-    for one, other in pairs:
-        for t in sorted({t for name, t in regrets if name == one}):
+    for policy, other in pairs:
+        for t in sorted({t for name, t in regrets if name == policy}):
             if (other, t) in regrets:
-                gap = difference(regrets[one, t], regrets[other, t])
+                gap = difference(regrets[policy, t], regrets[other, t])
                 clear = "yes" if gap.high < 0 or gap.low > 0 else "no"
                 interval = f"[{gap.low:+.4f}, {gap.high:+.4f}]"
-                rows.append([f"{one} − {other}", str(t), f"{gap.mean:+.4f}", interval, clear])
+                rows.append([f"{policy} − {other}", str(t), f"{gap.mean:+.4f}", interval, clear])
     return Table(["policies", "t", "difference", "95% interval", "excludes 0"], rows)
 
 
@@ -96,7 +97,7 @@ def _at(curve: Curve, t: int) -> float:
 
 
 def _by_anchor(run: Path) -> dict[tuple[str, int], Floats]:
-    """Per-round regret of every anchor in the usual setting, by policy and round."""
+    """Return the per-round regret of every anchor in the default setting, by policy and round."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -119,5 +120,5 @@ def _groups(table: Any) -> Iterator[tuple[tuple[str, int], Floats]]:
     last = int(rounds.max()) if len(rounds) else 0
     for policy in dict.fromkeys(policies.tolist()):
         for t in sorted({10, 100, last} & set(rounds.tolist())):
-            mine = np.flatnonzero((policies == policy) & (rounds == t))
-            yield (policy, t), regrets[mine[np.argsort(anchors[mine], kind="stable")]]
+            rows = np.flatnonzero((policies == policy) & (rounds == t))
+            yield (policy, t), regrets[rows[np.argsort(anchors[rows], kind="stable")]]

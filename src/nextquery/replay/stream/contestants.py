@@ -1,7 +1,7 @@
-"""Who runs in a stream, by name: the recommender with any policy of the registry, and rivals.
+"""The contestants of a stream, by name: the recommender with any registered policy, and rivals.
 
-A recommender called ``…@learning=off`` stops learning where scoring begins; one called
-``…@weights=off`` keeps its model there, but still remembers the sessions it sees.
+A recommender named ``…@learning=off`` stops learning when scoring starts. One named
+``…@weights=off`` keeps its model from then on, but still remembers the sessions it sees.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ LEARNING_OFF, WEIGHTS_OFF = "learning=off", "weights=off"
 
 
 class Contestant(NamedTuple):
-    """What a name stands for: a rival, or a policy and what it may learn while it is scored."""
+    """A rival, or a policy and what it may learn while it is scored."""
 
     rival: str | None
     policy: Policy | None = None
@@ -30,22 +30,22 @@ class Contestant(NamedTuple):
 
     @property
     def explores(self) -> bool:
-        """Whether its policy learns, so that exploring may pay."""
+        """Whether its policy learns, so that exploration can help."""
         return not isinstance(self.policy, MostSimilar | RandomPolicy)
 
 
 def contestant(name: str, seed: int = 0) -> Contestant:
-    """The contestant of a name, or an error that says what is allowed.
+    """Return the contestant with a name, or raise an error that lists the valid names.
 
     >>> contestant("lin-ucb-memory@weights=off").memory, contestant("n-gram").rival
     (True, 'n-gram')
     """
-    plain, given = split(name)
+    plain, parameters = split(name)
     one_of(plain, "policy", (*POLICIES, *RIVALS))
     if plain in RIVALS:
-        if given:
-            raise InvalidInput(f"{name!r}: in the stream {plain} has no variants. Use {plain!r}.")
+        if parameters:
+            raise InvalidInput(f"{name!r}: {plain} has no variants in the stream. Use {plain!r}.")
         return Contestant(plain)
-    off = [key for key in ("learning", "weights") if given.pop(key, None) == "off"]
-    policy = policy_named(joined(plain, given), seed=seed)
+    off = [key for key in ("learning", "weights") if parameters.pop(key, None) == "off"]
+    policy = policy_named(joined(plain, parameters), seed=seed)
     return Contestant(None, policy, weights=not off, memory="learning" not in off)

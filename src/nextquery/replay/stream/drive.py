@@ -1,4 +1,4 @@
-"""The recommender driven by past sessions: every step is recommended for, answered and learnt."""
+"""Drive the recommender with past sessions: recommend, take the answer and learn at every step."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -10,17 +10,17 @@ from nextquery.select.base import Candidates
 
 
 class Driver:
-    """Plays past sessions before a loop, as people would have lived through them.
+    """Plays past sessions to a loop as live users would.
 
-    An answer that stands in the slate is a click, any other is typed; what that teaches is the rule
-    of `nextquery.outcomes`, so nothing here differs from a library session or the service.
+    An answer that is in the slate counts as a click, any other as typed. The loop learns from it
+    by the rule of `nextquery.outcomes`, exactly as in a library session or the service.
 
     Parameters
     ----------
-    loop : what recommends and learns.
+    loop : recommends and learns.
     learning : the options of the rule.
-    shown : how many entries of a ranking people see, at least 1.
-    ranked : how many are ranked, for measuring; at least `shown`.
+    shown : number of entries of a ranking that users see, at least 1.
+    ranked : number of entries to rank, for scoring; at least `shown`.
     weights, memory : whether the policy learns from outcomes, and the memory from sessions.
     """
 
@@ -41,9 +41,9 @@ class Driver:
     def session(
         self, name: str, queries: Sequence[int], selections: Iterator[Candidates]
     ) -> Iterator[Slate]:
-        """One session: the ranking of every step, before its answer is learnt.
+        """Play one session; yields the ranking of every step before learning from its answer.
 
-        `selections` gives what was selected for each query but the last.
+        `selections` yields the candidates for each query except the last.
         """
         visit = Visit()
         for now, following in pairwise(queries):
@@ -52,14 +52,14 @@ class Driver:
             slate = self.loop.rank(place, visit, selected, self.ranked, rng)
             yield slate
             seen = slate._replace(choices=slate.choices[: self.shown])
-            self._asked(now, visit)
+            self._remember(now, visit)
             if self.weights:
                 self._learn(seen, following, place, visit, selected)
             visit = visit.after(now, [choice.arm for choice in seen.choices])
         if queries:
-            self._asked(queries[-1], visit)
+            self._remember(queries[-1], visit)
 
-    def _asked(self, arm: int, visit: Visit) -> None:
+    def _remember(self, arm: int, visit: Visit) -> None:
         if self.memory:
             self.loop.learnt.asked(arm, visit.history)
 
@@ -72,9 +72,9 @@ class Driver:
             OPEN, arms, accepted=accepted, typed=following, learning=self.learning
         )
         self.loop.learnt.correct(slate.choices, OPEN.rewards, outcome.rewards)
-        real = None
+        choice = None
         if typed:
-            real = self.loop.offered(following, slate)
-            real = real or self.loop.as_choice(following, place, visit, selected)
-        if real is not None:
-            self.loop.policy.update(real, 1.0)
+            choice = self.loop.offered(following, slate)
+            choice = choice or self.loop.as_choice(following, place, visit, selected)
+        if choice is not None:
+            self.loop.policy.update(choice, 1.0)

@@ -1,11 +1,10 @@
-"""Protocol `stream`, what a live system meets: sessions in order of time, one model that learns on.
+"""Protocol `stream`, as in a live system: sessions in order of time, one model that keeps learning.
 
-The recommender is the one that is served, with the policies of the registry: warm-started on the
-sessions before, then driven by those that are scored. At each step the query now running is the
-anchor, queries are recommended, and the session's real next query is the answer. Accepted or
-typed, it runs next: the arm now playing moves by the paper's rule. All arms may be recommended
-(``pool="all"``), or only queries that were asked in an earlier session (``pool="seen"``), and never
-one that the session has asked already.
+The recommender is the served one, with the registered policies: warm-started on earlier sessions,
+then driven by the scored ones. At each step the current query is the anchor, queries are
+recommended, and the session's real next query is the answer. Accepted or typed, it runs next: the
+current arm moves by the paper's rule. Either all arms may be recommended (``pool="all"``), or only
+queries of earlier sessions (``pool="seen"``), but never a query that the session already ran.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,13 +27,13 @@ from nextquery.replay.seeds import generator
 from nextquery.replay.stream.contestants import LEARNING_OFF, WEIGHTS_OFF, Contestant, contestant
 from nextquery.replay.stream.drive import Driver
 from nextquery.replay.stream.session_rivals import RIVALS, Step
-from nextquery.replay.work import Piece, Progress, Run, Work, do, words_of
+from nextquery.replay.work import Piece, Progress, Run, Work, label_of, run_missing
 from nextquery.select import Candidates, Selector
 from nextquery.sessions import Ids, Sessions
 from nextquery.warm_start import WARM_SESSIONS, Span, Steps, warm_start
 
 POOLS = ("seen", "all")
-LONGEST = 20  # how many recommendations are ranked at each step
+LONGEST = 20  # number of recommendations ranked at each step
 
 STREAM_POLICIES = (
     SERVED,
@@ -54,15 +53,15 @@ class StreamOptions:
 
     Parameters
     ----------
-    sessions : how many sessions, the last of the log, are scored; at least 1.
-    warm : how many sessions just before them teach the policies their first weights, as
-        `Recommender.warm_start` does. The memory and the rivals know all earlier ones.
-    policies : names of the registry, rivals, or variants (`replay.stream.contestants`).
+    sessions : number of sessions at the end of the log to score, at least 1.
+    warm : number of sessions just before them for the policies' warm start, as in
+        `Recommender.warm_start`. The memory and the rivals know all earlier sessions.
+    policies : registered names, rivals, or variants (`replay.stream.contestants`).
     selection, k, epsilon, reading : how each step's candidates are selected.
-    pool : ``seen``, only queries of earlier sessions; or ``all``.
-    shown : how many recommendations people see at a step, so that they may click them, 1 to 20.
-    repeat : whether people are shown again what their session was shown before; not, as served.
-    exploration : share of entries that a policy which learns draws uniformly, as served.
+    pool : ``seen`` for only queries of earlier sessions, or ``all``.
+    shown : number of recommendations that users see, and can click, at a step, 1 to 20.
+    repeat : whether a session may be shown the same query again; False, as served.
+    exploration : share of entries that a learning policy draws uniformly, as served.
     """
 
     sessions: int = 500
@@ -90,8 +89,8 @@ class StreamOptions:
             if self.pool == "all" and policy is not None and policy.needs_memory:
                 raise InvalidInput(
                     f"{name} cannot run with pool='all' (--arms all): it sees how often an arm was "
-                    "asked, and an arm never asked before is one that is asked later. Use the arms "
-                    "seen, or other policies."
+                    "asked, and an arm never asked before must be one that is asked later. Use "
+                    "--arms seen, or other policies."
                 )
         self.selector()
         if not has_size(self.selection):
@@ -101,18 +100,18 @@ class StreamOptions:
             )
 
     def selector(self) -> Selector:
-        """How each step's candidates are selected."""
+        """Return the selector of each step's candidates."""
         return selector_named(self.selection, k=self.k, epsilon=self.epsilon, reading=self.reading)
 
     @property
     def selecting(self) -> tuple[Any, ...]:
-        """All that decides the candidates."""
-        wide = (self.sessions, self.warm, self.selection, self.k, self.epsilon, self.reading)
-        return (*wide, self.pool, self.seed)
+        """All options that determine the candidates."""
+        first = (self.sessions, self.warm, self.selection, self.k, self.epsilon, self.reading)
+        return (*first, self.pool, self.seed)
 
 
 class Stream(NamedTuple):
-    """The sessions in order of time, which of them are scored, and the steps selected for."""
+    """The sessions in order of time, the first one scored, and the steps."""
 
     past: Sessions
     scored_from: int  # the first session that is scored
@@ -120,24 +119,24 @@ class Stream(NamedTuple):
 
     @classmethod
     def of(cls, work: Work, options: StreamOptions) -> "Stream":
-        """The last sessions of the data, those of the warm start first."""
+        """Return the last sessions of the data, starting with those of the warm start."""
         past = work.sessions.in_order_of_time()
         scored_from = max(0, past.size - options.sessions)
-        begin = max(0, scored_from - options.warm)
-        return cls(past, scored_from, Steps.of(past, begin, past.size, work.pool.rows_in_all))
+        start = max(0, scored_from - options.warm)
+        return cls(past, scored_from, Steps.of(past, start, past.size, work.pool.rows_in_all))
 
     @property
     def scored(self) -> NDArray[np.bool_]:
-        """Which steps count."""
+        """Which steps are scored."""
         return self.steps.owner >= self.scored_from
 
     @property
     def known(self) -> Sessions:
-        """What is known where scoring begins; of a very long log the newest part, as served."""
+        """The sessions known when scoring starts; only the newest of a very long log, as served."""
         return self.past.take(np.arange(max(0, self.scored_from - SESSIONS), self.scored_from))
 
     def queries(self, session: int) -> list[int]:
-        """The queries of a session."""
+        """Return the queries of a session."""
         queries: list[int] = self.past.of_number(session).tolist()
         return queries
 
@@ -148,31 +147,31 @@ def follow(
     run: Run,
     progress: Progress | None = None,
 ) -> tuple[Stream, dict[str, Ids]]:
-    """The rank that each recommender gave the real next query at every scored step; 0: none.
+    """Return the rank that each recommender gave the real next query at every scored step; 0: none.
 
-    Selection does not depend on what is learnt, so it is done first, for many steps at once.
+    Selection does not depend on learning, so it runs first, for many steps at once.
     """
     stream = Stream.of(work, options)
     if not stream.scored.any():
         raise InvalidInput(
-            f"none of the last {options.sessions} sessions has a next query. Give sessions of at "
-            "least two queries, or ask for more of them."
+            f"none of the last {options.sessions} sessions has a next query. Use sessions of at "
+            "least two queries, or score more of them."
         )
     batches = [_batch_piece(options, number) for number in stream.steps.batches()]
-    do(work, batches, _select, run, progress)
+    run_missing(work, batches, _select, run, progress)
     pieces = {name: _policy_piece(options, name) for name in options.policies}
-    do(work, list(pieces.values()), _follow, run, progress)
+    run_missing(work, list(pieces.values()), _follow, run, progress)
     return stream, {name: work.load(piece)["ranks"] for name, piece in pieces.items()}
 
 
 def _batch_piece(options: StreamOptions, number: int) -> Piece:
-    words = words_of(["stream select", number])
-    return Piece("stream", words, [*options.selecting, number])
+    label = label_of(["stream select", number])
+    return Piece("stream", label, [*options.selecting, number])
 
 
 def _policy_piece(options: StreamOptions, name: str) -> Piece:
     playing = (options.shown, options.repeat, options.exploration)
-    return Piece("stream", words_of(["stream", name]), [*options.selecting, *playing, name])
+    return Piece("stream", label_of(["stream", name]), [*options.selecting, *playing, name])
 
 
 def _options_of(values: Sequence[Any], **more: Any) -> StreamOptions:
@@ -183,36 +182,36 @@ def _options_of(values: Sequence[Any], **more: Any) -> StreamOptions:
 def _select(work: Work, piece: Piece) -> None:
     *values, number = piece.options
     options = _options_of(values)
-    loop = Recommender(work.pool, options.selector(), RandomPolicy())
+    recommender = Recommender(work.pool, options.selector(), RandomPolicy())
     rng = generator(options.seed, "stream selection", number)
     steps = Stream.of(work, options).steps
-    found = steps.select(loop, number, seen=options.pool == "seen", rng=rng)
+    selected = steps.select(recommender, number, seen=options.pool == "seen", rng=rng)
     work.keep(
         piece,
         {
-            "arms": np.concatenate([candidates.arms for candidates in found]),
-            "similarities": np.concatenate([candidates.similarities for candidates in found]),
-            "sizes": np.array([len(candidates) for candidates in found]),
+            "arms": np.concatenate([candidates.arms for candidates in selected]),
+            "similarities": np.concatenate([candidates.similarities for candidates in selected]),
+            "sizes": np.array([len(candidates) for candidates in selected]),
         },
     )
 
 
 def _follow(work: Work, piece: Piece) -> None:
-    """Let one recommender go through the stream."""
+    """Run one contestant through the stream."""
     *values, shown, repeat, exploration, name = piece.options
     options = _options_of(values, shown=shown, repeat=repeat, exploration=exploration)
     stream, who = Stream.of(work, options), contestant(name, options.seed)
     if who.rival:
         ranking = _rival(work, stream, options, who)
     else:
-        ranking = _ours(stream, *driver_of(work, stream, options, who))
+        ranking = _recommender(stream, *driver_of(work, stream, options, who))
     answers = stream.past.arms[stream.steps.places[stream.scored] + 1].tolist()
     ranks = [_rank_of(answer, slate) for answer, slate in zip(answers, ranking, strict=True)]
     work.keep(piece, {"ranks": np.array(ranks, np.int64)})
 
 
 def _rival(work: Work, stream: Stream, options: StreamOptions, who: Contestant) -> Iterator[Ids]:
-    """What a rival recommends at every scored step."""
+    """Yield a rival's recommendations at every scored step."""
     assert who.rival is not None
     rival = RIVALS[who.rival](SessionMemory(stream.past))
     selections = _selections(work, stream, options, since=stream.scored_from)
@@ -226,8 +225,8 @@ def _rival(work: Work, stream: Stream, options: StreamOptions, who: Contestant) 
             visit = visit.after(queries[end - 1], ranking[: options.shown].tolist())
 
 
-def _ours(stream: Stream, driver: Driver, selections: Iterator[Candidates]) -> Iterator[Ids]:
-    """What the recommender recommends at every scored step, learning as it goes."""
+def _recommender(stream: Stream, driver: Driver, selections: Iterator[Candidates]) -> Iterator[Ids]:
+    """Yield the recommender's recommendations at every scored step; it learns as it goes."""
     for session in range(stream.scored_from, stream.past.size):
         for slate in driver.session(str(session), stream.queries(session), selections):
             yield np.array([choice.arm for choice in slate.choices], np.int64)
@@ -236,7 +235,7 @@ def _ours(stream: Stream, driver: Driver, selections: Iterator[Candidates]) -> I
 def driver_of(
     work: Work, stream: Stream, options: StreamOptions, who: Contestant
 ) -> tuple[Driver, Iterator[Candidates]]:
-    """The recommender, warm-started where scoring begins, and what is selected from there on."""
+    """Return the warm-started recommender and an iterator over the scored steps' candidates."""
     assert who.policy is not None
     memory = Memory(stream.known) if who.policy.needs_memory else None
     rec = Recommender(
@@ -267,25 +266,25 @@ def driver_of(
 def _selections(
     work: Work, stream: Stream, options: StreamOptions, *, since: int
 ) -> Iterator[Candidates]:
-    """What was selected for every step from a session on; the loop adds vectors if it needs them.
+    """Yield the candidates of every step from session `since` on; the loop adds vectors if needed.
 
     The preferences are not those of the selection, but keep its order.
     """
     skip = int(np.count_nonzero(stream.steps.owner < since))
     for batch in stream.steps.batches():
-        found = work.load(_batch_piece(options, batch))
-        ends = np.cumsum(found["sizes"])
+        arrays = work.load(_batch_piece(options, batch))
+        ends = np.cumsum(arrays["sizes"])
         for own in np.split(np.arange(ends[-1]), ends[:-1]):
             if skip:
                 skip -= 1
                 continue
-            arms = found["arms"][own]
-            nothing = np.empty((len(arms), 0), np.float32)
+            arms = arrays["arms"][own]
+            no_vectors = np.empty((len(arms), 0), np.float32)
             in_order = np.arange(len(arms), 0, -1).astype(np.float64)
-            yield Candidates(arms, nothing, found["similarities"][own], in_order)
+            yield Candidates(arms, no_vectors, arrays["similarities"][own], in_order)
 
 
 def _rank_of(answer: int, slate: Ids) -> int:
-    """The place of the answer, from 1; 0 where it is not in the slate."""
+    """Return the rank of the answer, from 1; 0 if it is not in the slate."""
     place = np.flatnonzero(slate == answer)
     return int(place[0]) + 1 if len(place) else 0
