@@ -1,4 +1,4 @@
-"""The commands as a person or a script meets them."""
+"""The commands, as people and scripts use them."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def test_ingest_for_people(tmp_path: Path) -> None:
     assert "Table 2" in result.stdout
     assert "--skip lower-case" in result.stdout
     assert "--min-users N" in result.stdout
-    assert "not k-anonymous" in result.stderr  # nobody said that 'who' is the user
+    assert "not k-anonymous" in result.stderr  # 'who' is not known to be the user column
     mapped = run(
         "ingest", str(log), "--out", str(tmp_path / "p"), "--user", "who", "--encoder", "lsa"
     )
@@ -92,17 +92,17 @@ def test_stats_of_a_log_and_of_its_pool(pool: Path) -> None:
         (["recommend", "{pool}", "cat", "--reading", "x"], 3, "example, defined, joint"),
         (["stats", "{tmp}"], 4, "not a nextquery pool"),
         (["fly"], 2, "fly"),
-        # said before any cluster is asked for
+        # before any cluster is joined
         (["serve", "{tmp}/nowhere", "--cluster", "127.0.0.1:1"], 4, "no such folder"),
         (
             ["replay", "{pool}", "--out", "{tmp}/r", "--cluster", "auto", "--processes", "2"],
             3,
-            "Leave one of them out",
+            "Pass only one of them",
         ),
         (
             ["reproduce", "{log}", "--out", "{tmp}/r", "--cluster", "auto", "--processes", "2"],
             3,
-            "Leave one of them out",
+            "Pass only one of them",
         ),
         (["ingest", "{log}", "--out", "/proc/nowhere/p", "--encoder", "lsa"], 4, "/proc/nowhere"),
     ],
@@ -118,10 +118,10 @@ def test_mistakes_are_answered_in_words(
         "pool": pool,
     }
     result = run(*(argument.format(**names) for argument in arguments))
-    said = result.stderr.replace("\n", " ")
-    assert result.returncode == code, said
-    assert message in said
-    assert "Traceback" not in said
+    stderr = result.stderr.replace("\n", " ")
+    assert result.returncode == code, stderr
+    assert message in stderr
+    assert "Traceback" not in stderr
     assert sorted(os.listdir(tmp_path)) == ["empty.tsv"]  # nothing is left half-written
 
 
@@ -156,31 +156,31 @@ def test_interrupted_leaves_the_old_pool(
             for line in process.stderr:
                 if line.startswith("collect"):
                     break
-            time.sleep(0.5)  # so that it is in the middle of it
+            time.sleep(0.5)  # so that it is still running
         finally:
             process.send_signal(number)
-        said = process.stderr.read()
-        assert process.wait() == code, said
-    assert "untouched" in said or number != signal.SIGINT
+        stderr = process.stderr.read()
+        assert process.wait() == code, stderr
+    assert "unchanged" in stderr or number != signal.SIGINT
     assert not list((tmp_path / ".pool.work").glob(".nextquery-scratch-*"))
     assert sorted(os.listdir(tmp_path / "pool")) == before
 
 
-def verbs(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command, those of groups included, under its full name."""
+def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every command with its full name, including those of groups."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
-            yield from verbs(command, f"{before}{name} ")
+            yield from commands(command, f"{before}{name} ")
         else:
             yield f"{before}{name}", command
 
 
 def test_every_command_is_documented() -> None:
-    """README or the guides show every verb and every option of it."""
+    """README or the guides mention every command and every option."""
     root = Path(__file__).parents[2]
     pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
-    for name, command in verbs(typer.main.get_command(cli.app)):
+    for name, command in commands(typer.main.get_command(cli.app)):
         assert f"nextquery {name}" in text, f"nextquery {name} is not documented"
         for parameter in command.params:
             for option in parameter.opts:

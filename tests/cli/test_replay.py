@@ -1,4 +1,4 @@
-"""`replay`, `report` and `reproduce` as a researcher meets them."""
+"""`replay`, `report` and `reproduce`, as researchers use them."""
 
 import csv
 import json
@@ -39,13 +39,13 @@ def test_a_grid_and_its_report(pool: Path, tmp_path: Path) -> None:
         (policy, k) for policy in ("lin-ucb", "random") for k in ("5", "12")
     }
     assert {row["protocol"] for row in rows} == {"anchored"}
-    said = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert said["anchored"]["options"][0]["held_out"] == 20
+    info = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert info["anchored"]["options"][0]["held_out"] == 20
     made = run("report", str(tmp_path / "run"))
     assert made.returncode == 0, made.stderr
     page = (tmp_path / "run" / "report.html").read_text()
     for fetched in ('src="http', "src='http", "url(http", "<link", "<script"):
-        assert fetched not in page  # one page that needs nothing from elsewhere
+        assert fetched not in page  # a self-contained page
     assert "held out" in page
 
 
@@ -88,10 +88,10 @@ def test_workers_end_when_their_parent_is_stopped(
 ) -> None:
     target = tmp_path / "run"
     command = [sys.executable, "-m", "nextquery", "replay", str(pool), "--out", str(target)]
-    many = ["--anchors", "20", "--rounds", "4000", "--policy", "lin-ts", "--processes", "2"]
+    long_run = ["--anchors", "20", "--rounds", "4000", "--policy", "lin-ts", "--processes", "2"]
     seeds = [word for seed in range(12) for word in ("--seed", str(seed))]
     quiet = subprocess.DEVNULL
-    with subprocess.Popen([*command, *many, *seeds], stdout=quiet, stderr=quiet) as process:
+    with subprocess.Popen([*command, *long_run, *seeds], stdout=quiet, stderr=quiet) as process:
         try:
             assert until(lambda: any((target / "candidates").glob("*")))
             workers = psutil.Process(process.pid).children()

@@ -1,7 +1,7 @@
-"""The command line: one file per verb.
+"""The command line: one file per command.
 
-Exit codes: 0 done, 1 a defect of nextquery, 2 wrong usage, 3 what was given cannot be used, 4 files
-cannot be read or written, 130 interrupted.
+Exit codes: 0 success, 1 a bug in nextquery, 2 wrong usage, 3 invalid input, 4 files that cannot be
+read or written, 130 interrupted.
 """
 
 import signal
@@ -29,23 +29,23 @@ from nextquery.errors import NextqueryError
 
 app = typer.Typer(
     name="nextquery",
-    help="Learn from a query log, and from clicks, which query to recommend next.",
+    help="Recommend the next query: learn from a query log and from clicks.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-verbs = (ingest, stats, recommend, train, replay, report, reproduce, serve, export, rebuild)
-for verb in verbs:
-    app.command()(verb)
+commands = (ingest, stats, recommend, train, replay, report, reproduce, serve, export, rebuild)
+for command in commands:
+    app.command()(command)
 for group in (keys, config):
     app.add_typer(group)
 
 
 def main() -> None:
-    """Run a command; errors raised on purpose are said in words, without a trace."""
+    """Run a command; print expected errors without a traceback."""
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _end)
+            signal.signal(getattr(signal, name), _exit)
     try:
         app()
     except NextqueryError as error:
@@ -56,13 +56,13 @@ def main() -> None:
         sys.exit(BAD_FILES)
 
 
-def _end(number: int, _: object) -> None:
-    """Asked to stop, or left by the terminal: go through the ways out that clean up."""
+def _exit(number: int, _: object) -> None:
+    """Exit through `sys.exit`, so that cleanup runs."""
     sys.exit(128 + number)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(value: bool) -> None:
+    if value:
         print(f"nextquery {version('nextquery')}")
         raise typer.Exit
 
@@ -70,7 +70,10 @@ def _version(asked: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say it and stop.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
-    """Learn from a query log, and from clicks, which query to recommend next."""
+    """Recommend the next query: learn from a query log and from clicks."""

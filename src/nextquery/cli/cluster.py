@@ -1,4 +1,4 @@
-"""What the commands that may run on a cluster share: the option, and joining it."""
+"""The --cluster option, and joining the cluster, for the commands that have it."""
 
 import contextlib
 import functools
@@ -18,36 +18,36 @@ Cluster = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
-        help="Work on a Ray cluster: host:port of its head node, auto for the Ray of this machine, "
+        help="Run on a Ray cluster: host:port of its head node, auto for the Ray on this machine, "
         "or local to start one here.",
     ),
 ]
 
 
-def refuse_both(cluster: str | None, processes: int | None) -> None:
-    """Say that processes are those of one machine, before any cluster is joined."""
+def check_not_both(cluster: str | None, processes: int | None) -> None:
+    """Raise an error if both are given, before any cluster is joined."""
     if cluster is not None and processes is not None:
         raise InvalidInput(
-            f"received --processes {processes} and --cluster {cluster}: processes are those of "
-            "this machine, and a cluster decides itself how many it runs. Leave one of them out."
+            f"received --processes {processes} and --cluster {cluster}: processes run on this "
+            "machine, and a cluster decides how many tasks it runs. Pass only one of them."
         )
 
 
 @functools.cache
 def join(address: str) -> None:
-    """Be connected to a cluster, and say to which, once."""
+    """Connect to a cluster, and print its address once."""
     from nextquery.cluster import connect
 
     err().print(f"cluster: {connect(address)}", markup=False)
 
 
-def notes_aside() -> "contextlib.redirect_stdout[TextIO]":
-    """Standard output is for answers: what Ray prints there of workers that died goes to error."""
+def stdout_to_stderr() -> "contextlib.redirect_stdout[TextIO]":
+    """Send what Ray prints about dead workers to standard error; standard output is for results."""
     return contextlib.redirect_stdout(sys.stderr)
 
 
 def encoding_on(cluster: str | None) -> dict[str, Any]:
-    """Who encodes; a cluster is joined before anything is read, so that a mistake shows at once."""
+    """Join the cluster, if any, before anything is read, and return the arguments for encoding."""
     if cluster is None:
         return {}
     join(cluster)
@@ -57,7 +57,7 @@ def encoding_on(cluster: str | None) -> dict[str, Any]:
 
 
 def tasks_on(cluster: str | None, *, writes: Path, reads: Path) -> "Each | None":
-    """What runs the pieces of a replay: a cluster that was joined, or None, this machine."""
+    """Join the cluster and return what runs a replay's pieces there; None: this machine."""
     if cluster is None:
         return None
     join(cluster)

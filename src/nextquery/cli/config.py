@@ -1,4 +1,4 @@
-"""`nextquery config`: what is set, and where."""
+"""`nextquery config`: show the settings of the service."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ import typer
 from nextquery.cli import settings_options as s
 from nextquery.cli.output import out, print_json, table
 
-config = typer.Typer(name="config", help="What is set, and where.", no_args_is_help=True)
+config = typer.Typer(name="config", help="Show the settings of the service.", no_args_is_help=True)
 
 
 @config.callback()
 def about() -> None:
-    """What is set, and where."""
+    """Show the settings of the service."""
 
 
 @config.command()
@@ -21,8 +21,8 @@ def show(
     config: s.Config = None,
     as_json: s.AsJson = False,
 ) -> None:
-    """Print every setting of the service with where its value came from; secrets are hidden."""
-    settings, origins = s.loaded({}, more=set, config=config)
+    """Print every setting of the service, its value and its source; secrets are hidden."""
+    settings, origins = s.load_settings({}, more=set, config=config)
     from nextquery.service.settings.settings import Settings
 
     rows: list[dict[str, Any]] = [
@@ -42,7 +42,7 @@ def show(
 
 
 def shown(name: str, value: Any) -> Any:
-    """A value as it may be seen.
+    """Return a value with its secrets hidden.
 
     >>> shown("store", "postgresql://me:secret@db/nextquery")
     'postgresql://me:***@db/nextquery'

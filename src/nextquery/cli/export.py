@@ -1,4 +1,4 @@
-"""`nextquery export`: the event log in other people's formats."""
+"""`nextquery export`: the event log in standard formats."""
 
 import os
 import sys
@@ -12,18 +12,18 @@ from nextquery.cli import settings_options as s
 
 def export(
     format: Annotated[
-        str, typer.Option(help="ubi (JSON Lines of UBI 1.3) or parquet (a row per entry).")
+        str, typer.Option(help="ubi (JSON Lines, UBI 1.3) or parquet (one row per entry).")
     ] = "ubi",
     to: Annotated[
-        Path | None, typer.Option("--out", help="The file to write; else standard output.")
+        Path | None, typer.Option("--out", help="The file to write; standard output by default.")
     ] = None,
     store: s.StoreUrl = None,
     config: s.Config = None,
 ) -> None:
-    """Write every decision with what became of it, in order of the log."""
+    """Write every decision with its outcome, in the order of the log."""
     from nextquery.checks import installed, one_of
 
-    settings = s.loaded({"store": store}, config=config).settings
+    settings = s.load_settings({"store": store}, config=config).settings
     from nextquery.service.log import export as formats
     from nextquery.service.log.store import Store
 
@@ -31,15 +31,15 @@ def export(
     if format == "parquet":
         installed("service", "pyarrow")
     write = formats.write_ubi if format == "ubi" else formats.write_parquet
-    opened = Store.open(settings.store, create=False)
+    event_log = Store.open(settings.store, create=False)
     if to is None:
-        write(opened, sys.stdout.buffer)
+        write(event_log, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
     part = to.with_name(f".{to.name}.part")
     try:
         with part.open("wb") as sink:
-            write(opened, sink)
-        os.replace(part, to)  # an older export stands until the new one is whole
+            write(event_log, sink)
+        os.replace(part, to)  # an older export is kept until the new one is complete
     finally:
         part.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""`nextquery ingest`: from a raw log to a pool."""
+"""`nextquery ingest`: make a pool from a raw log."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nextquery.cli import log_options as o
-from nextquery.cli.cluster import Cluster, encoding_on, notes_aside
+from nextquery.cli.cluster import Cluster, encoding_on, stdout_to_stderr
 from nextquery.cli.output import Stages, err, out, print_json, report_tables, size
 
 
@@ -17,12 +17,12 @@ def ingest(
     encoder: Annotated[
         str,
         typer.Option(
-            help="auto, static, projected, tuned, lsa, sentence, or the folder of a saved one."
+            help="auto, static, projected, tuned, lsa, sentence, or the folder of a saved encoder."
         ),
     ] = "auto",
     hold_out: Annotated[
         int,
-        typer.Option(help="Newest sessions from which the encoder does not learn, for replays."),
+        typer.Option(help="Number of newest sessions to hide from the encoder, for replays."),
     ] = 0,
     session: o.Session = None,
     user: o.User = None,
@@ -30,7 +30,7 @@ def ingest(
     query: o.Query = None,
     gap: o.Gap = 30.0,
     profile: o.Profile = "text",
-    skip: o.Skip = [],  # noqa: B006  (typer reads it, nobody changes it)
+    skip: o.Skip = [],  # noqa: B006  (typer only reads it)
     min_queries: o.MinQueries = 4,
     max_queries: o.MaxQueries = 50,
     max_chars: o.MaxChars = 1000,
@@ -43,10 +43,10 @@ def ingest(
     cluster: Cluster = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Read a log, clean and protect it, encode its queries, and write a pool of arms.
+    """Read a log, clean it, apply the privacy rules, encode its queries, and write a pool of arms.
 
-    An older pool at --out stands until the new one is whole. An interrupted run goes on where it
-    stopped when it is started again.
+    An older pool at --out is kept until the new one is complete. To resume an interrupted run, run
+    the same command again.
     """
     from nextquery.ingest import ingest as run
     from nextquery.logs import LogOptions
@@ -70,10 +70,12 @@ def ingest(
         threads=threads,
     )
     files = o.source(log)
-    how = encoding_on(cluster)
+    encoding = encoding_on(cluster)
     _plan(files, to, options.profile, encoder)
-    with Stages() as stages, notes_aside():
-        done = run(files, to, options, encoder=encoder, hold_out=hold_out, progress=stages, **how)
+    with Stages() as stages, stdout_to_stderr():
+        done = run(
+            files, to, options, encoder=encoder, hold_out=hold_out, progress=stages, **encoding
+        )
     report = {
         **done.report,
         "out": str(to),
@@ -83,32 +85,32 @@ def ingest(
     if as_json:
         print_json(report)
     else:
-        for made in report_tables(report):
-            out().print(made)
+        for made_table in report_tables(report):
+            out().print(made_table)
     _warn(report, to)
 
 
 def _plan(files: list[str] | str, to: Path, profile: str, encoder: str) -> None:
-    say = err().print
+    show = err().print
     if isinstance(files, str):
-        say(f"reading {files} through ir_datasets")
+        show(f"reading {files} through ir_datasets")
     else:
         from nextquery.logs.reading.files import find
 
-        found = find(files)
-        total = sum(os.stat(file.path).st_size for file in found)
-        say(
-            f"reading {len(found)} file{'s' * (len(found) > 1)}, {size(total)} on disk",
+        log_files = find(files)
+        total = sum(os.stat(file.path).st_size for file in log_files)
+        show(
+            f"reading {len(log_files)} file{'s' * (len(log_files) > 1)}, {size(total)} on disk",
             markup=False,
         )
     old = (
-        ", replacing the old pool once the new one is whole"
+        ", replacing the old pool when the new one is complete"
         if (to / "manifest.json").exists()
         else ""
     )
-    say(
-        f"plan: clean ({profile}), protect, fit the encoder ({encoder}; tuned takes minutes on a "
-        f"large log), encode, write {to}{old}",
+    show(
+        f"plan: clean ({profile}), apply the privacy rules, fit the encoder ({encoder}; tuned "
+        f"takes minutes on a large log), encode, write {to}{old}",
         markup=False,
     )
 
@@ -118,6 +120,6 @@ def _warn(report: dict[str, object], to: Path) -> None:
     assert isinstance(privacy, dict)
     if not privacy["k_anonymous"]:
         err().print(
-            f"[bold]not k-anonymous:[/bold] a query of a single user may be an arm of {to} and be "
-            "shown to others. Give the log's user column (--user) and --min-users 2 or more."
+            f"[bold]not k-anonymous:[/bold] a query of a single user may become an arm of {to} "
+            "and be shown to others. Pass the log's user column (--user) and --min-users 2 or more."
         )

@@ -1,4 +1,4 @@
-"""`nextquery keys`: make, list and revoke API keys."""
+"""`nextquery keys`: create, list and revoke API keys."""
 
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -12,33 +12,35 @@ if TYPE_CHECKING:
     from nextquery.service.http.keys import Key, KeyRing
 
 keys = typer.Typer(
-    name="keys", help="Make, list and revoke the API keys of a store.", no_args_is_help=True
+    name="keys", help="Create, list and revoke the API keys of a store.", no_args_is_help=True
 )
 
 
 @keys.command()
 def create(
-    name: Annotated[str, typer.Argument(help="What the key is for, in your words.")],
+    name: Annotated[str, typer.Argument(help="What the key is for.")],
     scope: Annotated[
-        str, typer.Option(help="read; write (and read); admin (and everything).")
+        str, typer.Option(help="read, write (includes read) or admin (everything).")
     ] = "write",
     store: s.StoreUrl = None,
     config: s.Config = None,
     as_json: s.AsJson = False,
 ) -> None:
-    """Make a key and show it: it is stored as a hash, so this is the only time."""
+    """Create a key and print it. It is shown only once: the store keeps only its hash."""
     key, text = _ring(store, config).create(name=name, scope=scope)
     if as_json:
-        print_json({**_said(key), "key": text})
+        print_json({**_fields(key), "key": text})
         return
     print(text)
-    err().print(f"key {key.id}, scope {key.scope}. Keep it: it is not shown again.", markup=False)
+    err().print(
+        f"key {key.id}, scope {key.scope}. Save it now: it is not shown again.", markup=False
+    )
 
 
 @keys.command(name="list")
 def list_keys(store: s.StoreUrl = None, config: s.Config = None, as_json: s.AsJson = False) -> None:
     """List the keys, without their secrets."""
-    rows = [_said(key) for key in _ring(store, config, create=False).list()]
+    rows = [_fields(key) for key in _ring(store, config, create=False).list()]
     if as_json:
         print_json(rows)
     else:
@@ -49,24 +51,24 @@ def list_keys(store: s.StoreUrl = None, config: s.Config = None, as_json: s.AsJs
 
 @keys.command()
 def revoke(
-    id: Annotated[str, typer.Argument(metavar="ID", help="As keys list shows it.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="The id of the key, as in keys list.")],
     store: s.StoreUrl = None,
     config: s.Config = None,
 ) -> None:
-    """Refuse a key from now on; running services heed it within a second."""
+    """Revoke a key. Running services reject it within a second."""
     key = _ring(store, config, create=False).revoke(id)
     out().print(f"revoked {key.id} ({key.name})", markup=False)
 
 
 def _ring(store: str | None, config: "s.Config", *, create: bool = True) -> "KeyRing":
-    settings = s.loaded({"store": store}, config=config).settings
+    settings = s.load_settings({"store": store}, config=config).settings
     from nextquery.service.http.keys import KeyRing
     from nextquery.service.log.store import Store
 
     return KeyRing(Store.open(settings.store, create=create))
 
 
-def _said(key: "Key") -> dict[str, str | None]:
+def _fields(key: "Key") -> dict[str, str | None]:
     return {
         "id": key.id,
         "name": key.name,

@@ -1,4 +1,4 @@
-"""The options about a log that `ingest`, `stats` and `train` share."""
+"""The log options shared by `ingest`, `stats` and `train`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,38 +10,54 @@ from nextquery.logs import FORMATS, PROFILES
 Log = Annotated[
     list[str],
     typer.Argument(
-        help="Files or globs: CSV, TSV, JSONL, Parquet or UBI, plain, .gz or .zst; "
-        "irds:NAME for a query log of ir_datasets; sample for the built-in one."
+        help="Files or globs (CSV, TSV, JSONL, Parquet or UBI, plain, .gz or .zst), irds:NAME for "
+        "a query log of ir_datasets, or sample for the built-in log."
     ),
 ]
-Session = Annotated[str | None, typer.Option(help="Column of the session id.")]
-User = Annotated[str | None, typer.Option(help="Column of the user id.")]
-Time = Annotated[str | None, typer.Option(help="Column of the time.")]
-Query = Annotated[str | None, typer.Option(help="Column of the query.")]
+Session = Annotated[
+    str | None, typer.Option(help="Name of the session id column; detected by default.")
+]
+User = Annotated[str | None, typer.Option(help="Name of the user id column; detected by default.")]
+Time = Annotated[str | None, typer.Option(help="Name of the time column; detected by default.")]
+Query = Annotated[str | None, typer.Option(help="Name of the query column; detected by default.")]
 Gap = Annotated[float, typer.Option(help="Minutes of inactivity that end a session.")]
-Profile = Annotated[str, typer.Option(help=f"How to clean: {', '.join(PROFILES)}.")]
-Skip = Annotated[list[str], typer.Option(help="A cleaning rule or pattern to switch off.")]
-MinQueries = Annotated[int, typer.Option(help="Shortest session to keep.")]
-MaxQueries = Annotated[int, typer.Option(help="Longest session to keep.")]
-MaxChars = Annotated[int, typer.Option(help="Longer queries are dropped.")]
+Profile = Annotated[str, typer.Option(help=f"Cleaning rules: {' or '.join(PROFILES)}.")]
+Skip = Annotated[
+    list[str],
+    typer.Option(help="Name of a cleaning rule or privacy pattern to switch off; repeatable."),
+]
+MinQueries = Annotated[int, typer.Option(help="Shortest session to keep, in queries.")]
+MaxQueries = Annotated[int, typer.Option(help="Longest session to keep, in queries.")]
+MaxChars = Annotated[int, typer.Option(help="Longest query to keep, in characters.")]
 Language = Annotated[
-    str | None, typer.Option(help="Drop sessions in another language, e.g. en (an extra).")
+    str | None,
+    typer.Option(
+        help="Keep only sessions in this language, such as en (needs the language extra)."
+    ),
 ]
 MinUsers = Annotated[
     int | None,
-    typer.Option(help="An arm was issued by so many users (2 with a user column, else 1)."),
+    typer.Option(
+        help="Users who must have issued a query for it to become an arm; by default 2, or 1 without "
+        "a user column."
+    ),
 ]
 Blocklist = Annotated[
-    Path | None, typer.Option(help="A file with one query per line that is never an arm.")
+    Path | None, typer.Option(help="A file of queries that never become arms, one per line.")
 ]
-Format = Annotated[str | None, typer.Option(help=f"Of the files: {', '.join(FORMATS)}.")]
-MemoryLimit = Annotated[str, typer.Option(help="What DuckDB may use before it spills to disk.")]
-Threads = Annotated[int | None, typer.Option(help="Threads of DuckDB; all cores by default.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Answer with JSON.")]
+Format = Annotated[
+    str | None,
+    typer.Option(help=f"Format of the files: {', '.join(FORMATS)}; detected by default."),
+]
+MemoryLimit = Annotated[
+    str, typer.Option(help="Memory that DuckDB may use before it spills to disk.")
+]
+Threads = Annotated[int | None, typer.Option(help="DuckDB threads; all cores by default.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def source(log: list[str]) -> list[str] | str:
-    """What the readers take: the built-in sample by its name, a name of ir_datasets, or files."""
+    """Return the source to read: files, with sample replaced by its path, or an irds: name."""
     from nextquery import datasets
 
     if len(log) == 1 and log[0].startswith("irds:"):

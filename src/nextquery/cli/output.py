@@ -1,4 +1,4 @@
-"""What the commands say: tables and JSON on standard output, progress on standard error."""
+"""Output of the commands: tables and JSON on standard output, progress on standard error."""
 
 import json
 import sys
@@ -27,12 +27,12 @@ BAD_INPUT, BAD_FILES = 3, 4
 
 
 def exit_code(error: NextqueryError) -> int:
-    """3 when what was given cannot be used, 4 when files cannot be read or written."""
+    """Return 3 for invalid input, 4 for files that cannot be read or written."""
     return BAD_FILES if isinstance(error, StorageError) else BAD_INPUT
 
 
 def out() -> Console:
-    """Standard output, for answers."""
+    """Standard output, for results."""
     return _console(sys.stdout)
 
 
@@ -42,12 +42,12 @@ def err() -> Console:
 
 
 def _console(stream: TextIO) -> Console:
-    width = None if stream.isatty() else 120  # a file has no width of its own
+    width = None if stream.isatty() else 120  # a file has no width
     return Console(file=stream, highlight=False, width=width)
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
 
 
@@ -58,7 +58,7 @@ def table(
     *,
     numbers: Sequence[int] = (),
 ) -> Table:
-    """A table for people; the columns `numbers` are flush right."""
+    """Return a table; the columns `numbers` are right-aligned."""
     made = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     for i, column in enumerate(columns):
         made.add_column(column, justify="right" if i in numbers else "left", overflow="fold")
@@ -74,7 +74,7 @@ def _cell(value: Any) -> str:
 
 
 class Stages:
-    """Shows the stages of long work: bars with time left on a terminal, plain lines elsewhere."""
+    """Shows the stages of a long task: progress bars on a terminal, plain lines otherwise."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -104,10 +104,12 @@ class Stages:
     ) -> None:
         self._bars.stop()
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            err().print("interrupted; what was there before is untouched. Run it again to go on.")
+            err().print(
+                "interrupted; existing files are unchanged. Run the same command again to resume."
+            )
 
     def __call__(self, stage: str, done: float | None) -> None:
-        """Called by the work itself."""
+        """Report that a stage has started (None) or its share done (0 to 1)."""
         if stage not in self._tasks:
             self._tasks[stage] = self._bars.add_task(stage, total=None)
             self._began[stage] = time.perf_counter()
@@ -120,7 +122,7 @@ class Stages:
 
 
 def size(count: float) -> str:
-    """A number of bytes for people.
+    """Format a number of bytes.
 
     >>> size(1536)
     '1.5 KB'
@@ -142,7 +144,7 @@ _TABLE2 = (
 
 
 def report_tables(report: Mapping[str, Any]) -> list[Table]:
-    """The report of an ingest or of stats, as tables."""
+    """Return the report of `ingest` or `stats` as tables."""
     counts = sorted(report["table2"].items(), key=lambda row: _TABLE2.index(row[0]))
     tables = [table("The log (Table 2)", ["", "count"], counts, numbers=[1])]
     rules = [(r["name"], r["does"], r["removed"], r["option"]) for r in report["rules"] if r["on"]]

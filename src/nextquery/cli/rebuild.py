@@ -1,4 +1,4 @@
-"""`nextquery rebuild`: the model from the log alone."""
+"""`nextquery rebuild`: recompute the model from the log."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,23 +11,23 @@ from nextquery.cli.output import out, print_json
 
 def rebuild(
     pool: Annotated[
-        Path, typer.Argument(metavar="POOL", help="The pool the store was begun with.")
+        Path, typer.Argument(metavar="POOL", help="The pool that the store was created with.")
     ],
     store: s.StoreUrl = None,
     save: Annotated[
-        bool, typer.Option("--save", help="Keep the recomputed model as the newest snapshot.")
+        bool, typer.Option("--save", help="Save the recomputed model as the newest snapshot.")
     ] = False,
     config: s.Config = None,
     as_json: s.AsJson = False,
 ) -> None:
     """Recompute the model from the event log and compare it with the service's newest snapshot.
 
-    Fails when any number differs by more than 1e-9.
+    Fails if any number differs by more than 1e-9.
     """
     from nextquery.arms import ArmPool
     from nextquery.errors import Damaged, InvalidInput
 
-    settings = s.loaded({"store": store}, config=config).settings
+    settings = s.load_settings({"store": store}, config=config).settings
     from nextquery.service.log.store import Store
     from nextquery.service.model.learner import save_snapshot
     from nextquery.service.model.rebuild import AGREE
@@ -38,9 +38,11 @@ def rebuild(
     done = run(opened)
     position = done.state.position
     if position == 0:
-        raise InvalidInput(f"{opened.name} holds no event. Serve it first: nextquery serve POOL")
+        raise InvalidInput(f"{opened.name} has no events. Run nextquery serve POOL first.")
     if done.state.meta["pool"] != fingerprint(ArmPool.open(pool)):
-        raise InvalidInput(f"{opened.name} was begun with another pool than {pool}. Name that one.")
+        raise InvalidInput(
+            f"{opened.name} was created with another pool than {pool}. Pass the original pool."
+        )
     if save:
         save_snapshot(opened, position, done.state.arrays(), keep=1)
     opened.close()
@@ -64,5 +66,5 @@ def rebuild(
     if not done.agrees and not save:
         raise Damaged(
             f"the snapshot differs from the log by {done.difference:g}; at most {AGREE:g} is "
-            "allowed. The log is the truth: rebuild with --save, and restart the service."
+            "allowed. Trust the log: run rebuild with --save, and restart the service."
         )

@@ -1,4 +1,4 @@
-"""`nextquery recommend`: the next queries for one query."""
+"""`nextquery recommend`: recommend next queries for one query."""
 
 import time
 from pathlib import Path
@@ -15,20 +15,22 @@ if TYPE_CHECKING:
 
 def recommend(
     pool_folder: Annotated[Path, typer.Argument(metavar="POOL", help="A pool that ingest wrote.")],
-    query: Annotated[str, typer.Argument(help="The query now running.")],
-    m: Annotated[int, typer.Option("-m", "--many", help="How many to recommend.")] = 5,
+    query: Annotated[str, typer.Argument(help="The current query.")],
+    m: Annotated[int, typer.Option("-m", "--many", help="Number of recommendations.")] = 5,
     k: Annotated[int, typer.Option(help="Size of the candidate set.")] = 250,
     epsilon: Annotated[float, typer.Option(help="Similarity threshold of the preference.")] = 0.5,
-    reading: Annotated[str, typer.Option(help="example, defined or joint.")] = "example",
+    reading: Annotated[
+        str, typer.Option(help="Reading of the preference: example, defined or joint.")
+    ] = "example",
     utility: Annotated[
-        str, typer.Option(help="log-probability, facility-location or log-det.")
+        str, typer.Option(help="Utility: log-probability, facility-location or log-det.")
     ] = "log-probability",
-    as_json: Annotated[bool, typer.Option("--json", help="Answer with JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Recommend the next queries for QUERY, best first.
 
-    Candidates come from the similarity of the queries. Among them the score is higher the more
-    often a query followed QUERY in the log itself (0.3 if never); ties go to the more preferred.
+    Candidates are selected by similarity. A candidate's score grows with how often it followed
+    QUERY in the log (0.3 if never); ties go to the higher preference.
     """
     import nextquery as nq
 
@@ -62,7 +64,7 @@ def recommend(
         print_json({"query": query, "recommendations": rows, "milliseconds": milliseconds})
         return
     if not rows:
-        err().print("no query of the pool passes these options. Try a lower --epsilon.")
+        err().print("no query of the pool matches these options. Try a lower --epsilon.")
     columns = ["next query", "similarity", "preference", "score", "followed it in the log"]
     cells = [[row[name] for name in list(row)[1:]] for row in rows]
     out().print(table(f"after: {query}", columns, cells, numbers=[1, 2, 3, 4]))
@@ -73,11 +75,11 @@ def recommend(
 
 
 def _followers(pool: "nextquery.ArmPool", arm: int | None) -> list[list[int]]:
-    """(query, what came next) for every time the query was run in the log."""
+    """Return (query, next query) for every time the query occurs in the log with a successor."""
     origin = pool.origin
     if arm is None or origin is None:
         return []
     arms, offsets = np.asarray(origin.sessions.arms), np.asarray(origin.sessions.offsets)
     places = np.flatnonzero(arms[:-1] == arm) + 1
-    places = places[~np.isin(places, offsets)]  # the first of another session did not follow
+    places = places[~np.isin(places, offsets)]  # the first query of another session did not follow
     return [[arm, int(arms[place])] for place in places]

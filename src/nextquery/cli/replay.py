@@ -1,11 +1,11 @@
-"""`nextquery replay`: one experiment grid, or one stream, on the sessions of a pool."""
+"""`nextquery replay`: run an experiment grid or a stream on the sessions of a pool."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nextquery.cli.cluster import Cluster, notes_aside, refuse_both, tasks_on
+from nextquery.cli.cluster import Cluster, check_not_both, stdout_to_stderr, tasks_on
 from nextquery.cli.output import Stages, err, out
 
 if TYPE_CHECKING:
@@ -13,59 +13,71 @@ if TYPE_CHECKING:
     from nextquery.replay.work import Progress
 
 Run = Annotated[
-    Path, typer.Option("--out", help="The folder of the run; started again, it goes on.")
+    Path, typer.Option("--out", help="The folder of the run; an interrupted run resumes from it.")
 ]
 Processes = Annotated[
-    int | None, typer.Option(min=1, help="Parallel processes; as many as cores by default.")
+    int | None, typer.Option(min=1, help="Parallel processes; one per core by default.")
 ]
 
 
 def replay(
     pool_folder: Annotated[Path, typer.Argument(metavar="POOL", help="A pool that ingest wrote.")],
     to: Run,
-    protocol: Annotated[str, typer.Option(help="anchored, or stream.")] = "anchored",
-    anchors: Annotated[int, typer.Option(min=1, help="Sampled sessions (anchored).")] = 100,
-    rounds: Annotated[int, typer.Option(min=1, help="T, the rounds of each (anchored).")] = 1000,
+    protocol: Annotated[str, typer.Option(help="anchored or stream.")] = "anchored",
+    anchors: Annotated[int, typer.Option(min=1, help="Sessions to sample (anchored).")] = 100,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds T per anchor (anchored).")] = 1000,
     selection: Annotated[
         list[str],
-        typer.Option(help="max-utility, random, zooming, threshold, sampled; repeatable."),
-    ] = ["max-utility"],  # noqa: B006  (typer reads it, nobody changes it)
+        typer.Option(help="max-utility, random, zooming, threshold or sampled; repeatable."),
+    ] = ["max-utility"],  # noqa: B006  (typer only reads it)
     policy: Annotated[
         list[str],
         typer.Option(
-            help="lin-ucb-memory (stream), lin-ucb, lin-ucb-published, lin-ucb-shared, "
+            help="lin-ucb-memory (stream only), lin-ucb, lin-ucb-published, lin-ucb-shared, "
             "lin-ucb-feedback, lin-ts, lin-ts-interaction, most-similar, most-similar-first, "
-            "random; in the stream also popularity, similarity-support, n-gram; or a variant like "
+            "random; stream only: popularity, similarity-support, n-gram; or a variant like "
             "lin-ucb@alpha=0.1. Repeatable."
         ),
     ] = [],  # noqa: B006
-    k: Annotated[list[int], typer.Option("-k", "--k", help="Candidates; repeatable.")] = [250],  # noqa: B006
+    k: Annotated[
+        list[int], typer.Option("-k", "--k", help="Size of the candidate set; repeatable.")
+    ] = [250],  # noqa: B006
     epsilon: Annotated[list[float], typer.Option(help="Similarity threshold; repeatable.")] = [0.5],  # noqa: B006
-    reading: Annotated[list[str], typer.Option(help="example, defined, joint; repeatable.")] = [  # noqa: B006
+    reading: Annotated[list[str], typer.Option(help="example, defined or joint; repeatable.")] = [  # noqa: B006
         "example"
     ],
     alpha: Annotated[
-        list[float], typer.Option(help="Exploration of LinUCB; by default its own; repeatable.")
+        list[float],
+        typer.Option(help="α of LinUCB; the policy's own by default (anchored); repeatable."),
     ] = [],  # noqa: B006
-    schedule: Annotated[list[str], typer.Option(help="none, or bump; repeatable.")] = ["none"],  # noqa: B006
-    seed: Annotated[list[int], typer.Option(help="Repeatable; each draws its own anchors.")] = [0],  # noqa: B006
-    sessions: Annotated[int, typer.Option(min=1, help="Last sessions to score (stream).")] = 500,
+    schedule: Annotated[
+        list[str],
+        typer.Option(help="none or bump: growth of the candidate set (anchored); repeatable."),
+    ] = ["none"],  # noqa: B006
+    seed: Annotated[
+        list[int], typer.Option(help="Random seed; each draws its own anchors; repeatable.")
+    ] = [0],  # noqa: B006
+    sessions: Annotated[
+        int, typer.Option(min=1, help="Sessions to score, the last of the log (stream).")
+    ] = 500,
     warm: Annotated[
-        int, typer.Option(min=0, help="Sessions before them that teach first weights (stream).")
+        int, typer.Option(min=0, help="Sessions before them for the warm start (stream).")
     ] = 1000,
     shown: Annotated[
-        int, typer.Option(min=1, max=20, help="Recommendations people see at a step (stream).")
+        int, typer.Option(min=1, max=20, help="Recommendations shown at each step (stream).")
     ] = 10,
     repeat: Annotated[
-        bool, typer.Option("--repeat", help="Show again what a session was shown (stream).")
+        bool,
+        typer.Option("--repeat", help="Allow showing a session the same query again (stream)."),
     ] = False,
-    arms: Annotated[str, typer.Option(help="Arms to recommend: seen, or all (stream).")] = "seen",
+    arms: Annotated[str, typer.Option(help="Arms to recommend: seen or all (stream).")] = "seen",
     processes: Processes = None,
     cluster: Cluster = None,
 ) -> None:
-    """Replay past sessions: every combination of what is listed; flat rows in RUN/results.csv.
+    """Replay past sessions with every combination of the given options.
 
-    An interrupted run goes on where it stopped when it is started again with the same options.
+    Results go to results.csv (stream: stream.csv) in --out. To resume an interrupted run, run the
+    same command again.
     """
     import nextquery as nq
     from nextquery import replay as experiments
@@ -75,12 +87,12 @@ def replay(
     from nextquery.replay.stream.protocol import STREAM_POLICIES
 
     one_of(protocol, "protocol", ("anchored", "stream"))
-    refuse_both(cluster, processes)
+    check_not_both(cluster, processes)
     pool = nq.ArmPool.open(pool_folder)
     past = experiments.sessions_of(pool)
     how: dict[str, Any] = {"processes": processes}
     how["each"] = tasks_on(cluster, writes=to, reads=pool_folder)
-    with Stages() as stages, notes_aside():
+    with Stages() as stages, stdout_to_stderr():
         if protocol == "anchored":
             grid = experiments.Options(
                 anchors=anchors,
@@ -101,7 +113,7 @@ def replay(
             unused = {"alpha": bool(alpha), "schedule": schedule != ["none"]}
             for name in (name for name, given in unused.items() if given):
                 raise InvalidInput(
-                    f"the stream has no --{name}; give it in a policy's name, like "
+                    f"the stream has no --{name}. Set it in a policy's name, like "
                     "lin-ucb-shared@alpha=0.1, or use --protocol anchored."
                 )
             plain = [n for n in STREAM_POLICIES if arms == "seen" or not n.startswith(SERVED)]
@@ -110,12 +122,12 @@ def replay(
                 warm=warm,
                 shown=shown,
                 repeat=repeat,
-                selection=one("selection", selection),
-                k=one("k", k),
-                epsilon=one("epsilon", epsilon),
-                reading=one("reading", reading),
+                selection=single("selection", selection),
+                k=single("k", k),
+                epsilon=single("epsilon", epsilon),
+                reading=single("reading", reading),
                 pool=arms,
-                seed=one("seed", seed),
+                seed=single("seed", seed),
                 policies=policy or plain,
             )
             experiments.run_stream(pool, past, to, stream, progress_of(stages), **how)
@@ -123,41 +135,43 @@ def replay(
     err().print(f"next: nextquery report {to}", markup=False)
 
 
-def one(name: str, values: list[Any]) -> Any:
-    """The only value of an option that the stream takes once."""
+def single(name: str, values: list[Any]) -> Any:
+    """Return the only value of an option that the stream takes once."""
     from nextquery.errors import InvalidInput
 
     if len(values) != 1:
-        raise InvalidInput(f"the stream takes one --{name}; received {len(values)}: {values}.")
+        raise InvalidInput(
+            f"the stream takes one --{name}; received {len(values)}: {values}. Pass one."
+        )
     return values[0]
 
 
 def encoder_name(pool: "ArmPool") -> str:
-    """The name of a pool's encoder, for the results; empty where it has none."""
+    """Return the name of a pool's encoder for the results; empty if it has none."""
     return "" if pool.encoder is None else pool.encoder.name
 
 
 def held_out_of(pool: "ArmPool") -> int:
-    """How many of the newest sessions the pool's encoder has not seen."""
+    """Return the number of newest sessions that the pool's encoder has not seen."""
     return 0 if pool.origin is None else pool.origin.held_out
 
 
 def progress_of(stages: Stages) -> "Progress":
-    """What a run calls when a piece is done, shown as one bar for each kind of piece."""
+    """Return a progress callback that shows one bar for each kind of piece."""
 
-    def tell(done: int, total: int, words: str) -> None:
-        stages(stage_of(words), done / total)
+    def update(done: int, total: int, label: str) -> None:
+        stages(stage_of(label), done / total)
 
-    return tell
+    return update
 
 
-def stage_of(words: str) -> str:
-    """The bar that a piece belongs to.
+def stage_of(label: str) -> str:
+    """Return the bar that a piece belongs to.
 
     >>> stage_of("stream select 3"), stage_of("random 10 lin-ts")
     ('stream: select candidates', 'anchored: play')
     """
-    if words.startswith("stream"):
-        selecting = words.startswith("stream select ")
+    if label.startswith("stream"):
+        selecting = label.startswith("stream select ")
         return "stream: select candidates" if selecting else "stream: recommend and learn"
-    return "anchored: select candidates" if words.startswith("select ") else "anchored: play"
+    return "anchored: select candidates" if label.startswith("select ") else "anchored: play"

@@ -1,4 +1,4 @@
-"""`nextquery report`: figures and tables from result files alone."""
+"""`nextquery report`: make figures and tables from result files."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ def report(
         Path, typer.Argument(metavar="RUN", help="The folder that replay or reproduce wrote.")
     ],
 ) -> None:
-    """Make the report of a run again: Markdown, one HTML page, figures as PNG and SVG."""
+    """Make the report of a run: Markdown, one HTML page, and figures as PNG and SVG."""
     from nextquery import replay
 
     page = replay.report(run)

@@ -8,7 +8,7 @@ import typer
 
 from nextquery.cli import settings_options as s
 from nextquery.cli.output import Stages
-from nextquery.cli.serving import joined, open_pool
+from nextquery.cli.serving import join_cluster, open_pool
 
 _SAMPLE = "pools/sample"
 
@@ -18,38 +18,43 @@ def serve(
         str | None,
         typer.Argument(
             metavar="POOL",
-            help="A pool that ingest wrote, or sample for one of the built-in log.",
+            help="A pool that ingest wrote, or sample for a pool of the built-in log.",
         ),
     ] = None,
     store: s.StoreUrl = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
-    port: Annotated[str | None, typer.Option(help="The port; 0: any free one.")] = None,
-    workers: Annotated[str | None, typer.Option(help="Processes that answer.")] = None,
+    port: Annotated[
+        str | None, typer.Option(help="The port to listen on; 0 for any free port.")
+    ] = None,
+    workers: Annotated[str | None, typer.Option(help="Number of worker processes.")] = None,
     cluster: Annotated[
         str | None,
         typer.Option(
             metavar="ADDRESS",
             help="Search the pool on a Ray cluster: host:port of its head node, auto for the Ray "
-            "of this machine, or local to start one here.",
+            "on this machine, or local to start one here.",
         ),
     ] = None,
     shards: Annotated[
         str | None,
-        typer.Option(help="Parts of the pool on the cluster; by default one for each machine."),
+        typer.Option(help="Shards of the pool on the cluster; one per machine by default."),
     ] = None,
     keys: Annotated[
-        str | None, typer.Option(help="Whether requests need an API key: auto, on, off.")
+        str | None, typer.Option(help="Whether requests need an API key: auto, on or off.")
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option(help="What ranks the candidates; nextquery config show lists the names."),
+        typer.Option(
+            help="Policy that ranks the candidates; nextquery config show lists the names."
+        ),
     ] = None,
-    set: s.Set = [],  # noqa: B006  (typer reads it, nobody changes it)
+    set: s.Set = [],  # noqa: B006  (typer only reads it)
     config: s.Config = None,
 ) -> None:
-    """Recommend and learn over HTTP, and lose nothing.
+    """Recommend and learn over HTTP.
 
-    Every event is in the store before it is answered, so the service may be killed at any time.
+    Every event is stored before its response is sent, so you can kill the service at any time
+    without losing data.
     """
     options = {
         "pool": pool,
@@ -62,17 +67,17 @@ def serve(
         "keys": keys,
         "policy": policy,
     }
-    settings = s.loaded(options, more=set, config=config).settings
+    settings = s.load_settings(options, more=set, config=config).settings
     from nextquery.service.server import serve as run
 
-    said = sys.stdout
+    stdout = sys.stdout
     with Stages() as stages:
         if settings.pool == "sample" and not Path("sample").exists():
             settings = settings.model_copy(update={"pool": _sample(stages)})
         run(
-            joined(settings),
+            join_cluster(settings),
             open_pool=open_pool,
-            tell=lambda line: print(line, file=said, flush=True),
+            tell=lambda line: print(line, file=stdout, flush=True),
             progress=lambda done, total: stages(
                 "learn from past sessions", done / total if total else 1.0
             ),
@@ -80,7 +85,7 @@ def serve(
 
 
 def _sample(stages: Stages) -> str:
-    """The pool of the built-in log, made once."""
+    """Return the path of the built-in log's pool; it is made once."""
     from nextquery import datasets
     from nextquery.ingest import ingest
 

@@ -1,4 +1,4 @@
-"""The pool that is served: in this process, or in shards on a Ray cluster."""
+"""Open the served pool: in this process, or in shards on a Ray cluster."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from nextquery.service.settings.settings import Settings
 
 
-def joined(settings: "Settings") -> "Settings":
-    """Join the cluster, and name it by its address from now on: every worker joins the same.
+def join_cluster(settings: "Settings") -> "Settings":
+    """Join the cluster, and set its address in the settings, so that every worker joins the same.
 
-    The pool is looked at first: where there is none, no cluster is bothered.
+    The pool is opened first, so that a wrong path fails without a cluster.
     """
     if settings.cluster is None:
         return settings
@@ -23,14 +23,14 @@ def joined(settings: "Settings") -> "Settings":
 
 
 def open_pool(settings: "Settings") -> "ArmPool":
-    """The pool of the settings; workers import this function by its name."""
+    """Open the pool of the settings; workers import this function by its name."""
     if settings.cluster is None:
         from nextquery.arms import ArmPool
 
         return ArmPool.open(str(settings.pool))
     from nextquery.cluster import RayArmPool
 
-    sys.stdout = sys.stderr  # Ray prints there when a worker dies; ours is for the greeting
+    sys.stdout = sys.stderr  # Ray prints to stdout when a worker dies
     return RayArmPool.open(
         str(settings.pool),
         address=settings.cluster,

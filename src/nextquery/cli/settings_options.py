@@ -1,7 +1,7 @@
-"""The options of the service that several commands share.
+"""The service options that several commands share.
 
-They are texts here and become values in the one schema of the settings, so that a mistake is
-answered in the same words whether it came from an option, the environment or the file.
+They are strings here, and the schema of the settings converts them. So an invalid value gives the
+same error from an option, the environment or the file.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,32 +14,35 @@ if TYPE_CHECKING:
     from nextquery.service.settings.load import Loaded
 
 Config = Annotated[
-    Path | None, typer.Option(help="The configuration file; else nextquery.toml here, if any.")
+    Path | None,
+    typer.Option(help="The configuration file; by default nextquery.toml in this folder, if any."),
 ]
 StoreUrl = Annotated[
     str | None, typer.Option("--store", help="The event log: sqlite:///FILE or postgresql://…")
 ]
 Set = Annotated[
     list[str],
-    typer.Option("--set", help="NAME=VALUE of any setting; repeatable. config show lists them."),
+    typer.Option(
+        "--set", help="NAME=VALUE for any setting; repeatable. nextquery config show lists them."
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Answer with JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def loaded(
+def load_settings(
     options: Mapping[str, str | None], *, more: Iterable[str] = (), config: Path | None = None
 ) -> "Loaded":
-    """The settings, from options, environment and file."""
+    """Load the settings from options, environment and file."""
     from nextquery.checks import installed
     from nextquery.errors import InvalidInput
 
     installed("service", "fastapi", "uvicorn", "sqlalchemy", "pydantic_settings", "limits")
     from nextquery.service.settings.load import load
 
-    given = dict(options)
+    values = dict(options)
     for pair in more:
-        name, found, value = pair.partition("=")
-        if not found:
+        name, equals, value = pair.partition("=")
+        if not equals:
             raise InvalidInput(f"--set takes NAME=VALUE, like timeout_s=60; received {pair!r}.")
-        given[name.strip().replace("-", "_")] = value
-    return load(given, config=config)
+        values[name.strip().replace("-", "_")] = value
+    return load(values, config=config)

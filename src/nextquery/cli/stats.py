@@ -1,4 +1,4 @@
-"""`nextquery stats`: what a log or a pool holds."""
+"""`nextquery stats`: the statistics of a log or a pool."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def stats(
     threads: o.Threads = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """The statistics of a log (the paper's Table 2), or of a pool folder."""
+    """Show the statistics of a log (the paper's Table 2) or of a pool folder."""
     from nextquery.logs import LogOptions, stats_of
 
     if len(log) == 1 and Path(log[0]).is_dir():
@@ -51,8 +51,8 @@ def stats(
     if as_json:
         print_json(report)
     else:
-        for made in report_tables(report):
-            out().print(made)
+        for made_table in report_tables(report):
+            out().print(made_table)
 
 
 def _of_pool(path: str) -> dict[str, object]:
@@ -62,7 +62,7 @@ def _of_pool(path: str) -> dict[str, object]:
     pool = ArmPool.open(path)
     if pool.origin is None:
         raise InvalidInput(
-            f"{path} is a pool of {len(pool)} arms that was not made from a log, so there are no "
-            "statistics to show."
+            f"{path} is a pool of {len(pool)} arms that was not made from a log, so it has no "
+            "statistics. Pass a log, or a pool that ingest wrote."
         )
     return dict(pool.origin.report)
