@@ -1,4 +1,4 @@
-"""One small Ray for the whole test run, in a process of its own and joined as anyone would."""
+"""One small Ray for the whole test run, in its own process, joined as users join one."""
 
 import os
 import secrets
@@ -28,7 +28,7 @@ _heads: list["subprocess.Popen[str]"] = []
 
 @pytest.fixture(scope="session")
 def cluster() -> str:
-    """The address of a Ray with two CPUs; this process is connected to it."""
+    """Address of a Ray with two CPUs; this process is connected to it."""
     os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     # A node counts as lost after five checks that fail: 15 s by default, soon enough here.
     noticed_soon = {"RAY_health_check_period_ms": "300"}
@@ -49,7 +49,7 @@ def cluster() -> str:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    """End Ray after the last test that is in this folder: its processes are never idle."""
+    """Stop Ray after the last test in this folder: its processes are never idle."""
     if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
         while _heads:
             ray.shutdown()

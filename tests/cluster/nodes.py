@@ -1,4 +1,4 @@
-"""A second Ray node on this machine, and its end."""
+"""Start and kill a second Ray node on this machine."""
 
 import os
 import subprocess
@@ -12,13 +12,13 @@ import psutil
 
 from nextquery.cluster.connection import alive_nodes
 
-# Ray's workers are nice to others, and starve where others are busy.
+# Ray's workers run with a high niceness, and starve on a busy machine.
 NOT_NICE = {"RAY_worker_niceness": "0"}
 
 
 @contextmanager
 def second_node(cluster: str, *further: str, cpus: int = 1) -> Iterator["subprocess.Popen[bytes]"]:
-    """A node that joined the cluster here, as another machine would; it is killed at the end."""
+    """Start a node that joins the cluster as another machine would; kill it at the end."""
     command = [str(Path(sys.executable).parent / "ray"), "start", "--address", cluster, "--block"]
     options = ["--num-cpus", str(cpus), "--object-store-memory", str(80 << 20)]
     quiet = subprocess.DEVNULL
@@ -32,23 +32,23 @@ def second_node(cluster: str, *further: str, cpus: int = 1) -> Iterator["subproc
             yield node
         finally:
             kill(node.pid)
-            while nodes_alive() > 1:  # Ray notices it after a while; the next test should not
+            while nodes_alive() > 1:  # Ray notices after a while; wait, for the next test
                 time.sleep(0.1)
 
 
 def nodes_alive() -> int:
-    """How many nodes the cluster of this process has."""
+    """Return the number of nodes of this process's cluster."""
     return len(alive_nodes())
 
 
 def kill(pid: int) -> None:
-    """kill -9 of a process and of all that it started, as when a machine loses power.
+    """kill -9 a process and all its children, as when a machine loses power.
 
-    One of those may call this: it ends itself last.
+    A child may call this: it kills itself last.
     """
     if psutil.pid_exists(pid):
         process = psutil.Process(pid)
         tree = [process, *process.children(recursive=True)]
-        for one in sorted(tree, key=lambda one: one.pid == os.getpid()):
+        for victim in sorted(tree, key=lambda child: child.pid == os.getpid()):
             with suppress(ProcessLookupError):
-                os.kill(one.pid, 9)
+                os.kill(victim.pid, 9)

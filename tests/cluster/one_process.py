@@ -30,7 +30,7 @@ def utility_here(
     reading: str = "example",
     exclude: Sequence[int] = (),
 ) -> Utility:
-    """The utility of all these arms of an ordinary pool."""
+    """Return the utility of these arms of an ordinary pool."""
     clipped, similar = preference.clip(pool.score(ids, anchor), epsilon)
     mass = mass_of(pool, anchor, exclude, epsilon)
     preferences = preference.of_mass(clipped, similar, mass, reading)
@@ -47,7 +47,7 @@ def in_one_process(
     seed: int = 0,
     **asked: Any,
 ) -> list[int]:
-    """What `optimize.greedi` makes of these arms; parts as ids."""
+    """Return what `optimize.greedi` chooses from these arms; parts are ids."""
     parts: Any = partitions
     if not isinstance(partitions, int):
         parts = [np.searchsorted(ids, part).tolist() for part in partitions]

@@ -9,7 +9,7 @@ import pytest
 import ray
 
 from nextquery.cluster import connect
-from nextquery.cluster.connection import say_if_nothing_computes
+from nextquery.cluster.connection import warn_if_no_cpus
 from nextquery.errors import InvalidInput
 from tests.service.worlds import until
 
@@ -21,7 +21,7 @@ def test_a_connected_process_stays_where_it_is(cluster: str) -> None:
 
 
 def test_the_same_address_again_and_one_in_the_environment(cluster: str) -> None:
-    """127.0.0.1 is no name that Ray knows its head by, but it worked, so it works twice."""
+    """Ray does not know its head as 127.0.0.1, but an address that worked once works again."""
     here = cluster.replace(cluster.partition(":")[0], "127.0.0.1")
     code = (
         "import sys; from nextquery.cluster import connect\n"
@@ -34,7 +34,7 @@ def test_the_same_address_again_and_one_in_the_environment(cluster: str) -> None
 
 
 def joining(address: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Another process that joins; it has no variables of Ray but the given ones."""
+    """Join from another process, with only the given Ray variables."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     code = (
         "import sys; from nextquery.cluster import connect\n"
@@ -61,19 +61,19 @@ def test_another_process_joins_with_the_token_alone(cluster: str, tmp_path: Path
 
 
 def test_an_address_where_nobody_answers() -> None:
-    said = joining("127.0.0.1:1").stdout
-    assert said.startswith("ClusterUnavailable")
-    assert "ray start --head" in said
+    output = joining("127.0.0.1:1").stdout
+    assert output.startswith("ClusterUnavailable")
+    assert "ray start --head" in output
 
 
 def test_a_ray_that_ran_here_and_is_gone(tmp_path: Path) -> None:
-    """Ray leaves its last address in a file; nobody listens there any more."""
+    """Ray leaves its last address in a file, where nothing listens any more."""
     (tmp_path / "ray").mkdir()
     (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
     code = (
         "from nextquery.cluster import connect\n"
         "from ray._private import services\n"
-        "services.find_gcs_addresses = lambda: set()  # that of the tests is another machine's\n"
+        "services.find_gcs_addresses = lambda: set()  # hide the Ray of the tests\n"
         "try: connect('auto')\n"
         "except ConnectionError as e: print(type(e).__name__, e)\n"
     )
@@ -85,7 +85,7 @@ def test_a_ray_that_ran_here_and_is_gone(tmp_path: Path) -> None:
 
 
 def test_after_a_shutdown_nothing_is_asked_of_any_ray(cluster: str, tmp_path: Path) -> None:
-    """Ray would join what it finds; and a name of the last one is no name of the next."""
+    """Ray would join any cluster; and an address of the last one is not valid for the next."""
     code = (
         "import sys, numpy, ray\n"
         "from nextquery.cluster import RayArmPool, connect, greedi\n"
@@ -96,23 +96,23 @@ def test_after_a_shutdown_nothing_is_asked_of_any_ray(cluster: str, tmp_path: Pa
         "ray.shutdown()\n"
         "for ask in (lambda: pool.nearest(rows[0], 2), lambda: greedi(pool, rows[0], 2)):\n"
         "    try: ask()\n"
-        "    except ClusterUnavailable as e: print('told', 'Open the pool again' in str(e))\n"
+        "    except ClusterUnavailable as e: print('checked', 'Open the pool again' in str(e))\n"
         "pool.add(['late'], rows[:1])\n"
-        "pool.save(sys.argv[2])  # what was added here is not lost\n"
-        "connect(sys.argv[1])  # the same Ray, but the shards ended with the first connection\n"
+        "pool.save(sys.argv[2])  # added arms are not lost\n"
+        "connect(sys.argv[1])  # the same Ray, but the shards stopped with the first connection\n"
         "try: pool.nearest(rows[0], 2)\n"
-        "except ClusterUnavailable as e: print('told', 'Open the pool again' in str(e))\n"
+        "except ClusterUnavailable as e: print('checked', 'Open the pool again' in str(e))\n"
         "pool.close()\n"
         "with RayArmPool.open(sys.argv[2], shards=2) as again:\n"
-        "    print('told', again.nearest(rows[0], 2)[0].tolist() == [0, 8])\n"
+        "    print('checked', again.nearest(rows[0], 2)[0].tolist() == [0, 8])\n"
         "ray.shutdown()\n"
         "connect('local', cpus=1)\n"
         "try: connect(sys.argv[1])\n"
-        "except InvalidInput as e: print('told', 'cannot join' in str(e))\n"
+        "except InvalidInput as e: print('checked', 'cannot join' in str(e))\n"
     )
     command = [sys.executable, "-c", code, cluster, str(tmp_path / "pool")]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stdout.split() == ["told", "True"] * 5, done.stderr
+    assert done.stdout.split() == ["checked", "True"] * 5, done.stderr
 
 
 @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:99999", ":6379"])
@@ -121,7 +121,7 @@ def test_an_address_that_is_none(address: str) -> None:
 
 
 def test_an_empty_address_is_no_wish_for_a_ray_of_ones_own(cluster: str) -> None:
-    """It is a variable that was not set."""
+    """It is usually a variable that was not set."""
     with pytest.raises(InvalidInput, match="the cluster's address is empty"):
         connect("")
 
@@ -129,17 +129,17 @@ def test_an_empty_address_is_no_wish_for_a_ray_of_ones_own(cluster: str) -> None
 def test_a_cluster_without_cpus_is_said(
     cluster: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    say_if_nothing_computes()
+    warn_if_no_cpus()
     assert caplog.text == ""
     monkeypatch.setattr(ray, "cluster_resources", lambda: {"memory": 1e9})
-    say_if_nothing_computes()
+    warn_if_no_cpus()
     assert "has a CPU for tasks: waiting for one. Start workers" in caplog.text
 
 
 def test_what_ray_says_is_no_answer(
     cluster: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A worker that died is told of in the log; standard output is for answers."""
+    """The log reports a dead worker; standard output is for results."""
     with pytest.raises(ray.exceptions.WorkerCrashedError):
         ray.get(ray.remote(max_retries=0)(lambda: os._exit(1)).remote())
     assert until(lambda: "A worker died" in caplog.text)

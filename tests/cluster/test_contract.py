@@ -1,4 +1,4 @@
-"""The contract tests of selectors and of the pool, on a pool that lies in three shards."""
+"""The contract tests of selectors and of the pool, on a pool in three shards."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Encoding on a cluster: the same files as here, whatever happens to the workers or the driver."""
+"""Encoding on a cluster: the same files as locally, whatever happens to workers or driver."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder of a small network for onnxruntime, whose sums are long enough to be split."""
+    """Folder of a small onnxruntime network, whose sums are long enough to be split."""
     from onnx import TensorProto, helper, numpy_helper
 
     tokens, _ = pretrained()
@@ -67,7 +67,7 @@ def test_the_pool_is_the_same_byte_for_byte(
     cluster: str, log: Path, tmp_path: Path, encoder: str, request: pytest.FixtureRequest
 ) -> None:
     name = request.getfixturevalue("network") if encoder == "network" else encoder
-    told: list[float | None] = []
+    progress: list[float | None] = []
     ingest(log, tmp_path / "here", encoder=name, block=BLOCK)
     ingest(
         log,
@@ -75,29 +75,29 @@ def test_the_pool_is_the_same_byte_for_byte(
         encoder=name,
         block=BLOCK,
         encode_blocks=on_ray,
-        progress=lambda stage, done: told.append(done) if stage == "encode" else None,
+        progress=lambda stage, done: progress.append(done) if stage == "encode" else None,
     )
     assert contents(tmp_path / "here") == contents(tmp_path / "there")
-    assert told == [None, *(pytest.approx(done / 6) for done in range(1, 7))]
+    assert progress == [None, *(pytest.approx(done / 6) for done in range(1, 7))]
     assert not list(tmp_path.glob(".*.work"))
 
 
 def test_on_the_command_line(
     cluster: str, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
-    """Nothing of Ray's own on either stream, and no file in the directory where it was started.
+    """No output of Ray on either stream, and no file in the working directory.
 
-    (It comes before the tests that kill workers: Ray tells of those when it likes.)
+    (It comes before the tests that kill workers: Ray reports those at any time.)
     """
     monkeypatch.chdir(tmp_path)
     pool = tmp_path / "elsewhere" / "pool"
     options = ["--encoder", "lsa", "--out", str(pool), "--cluster", cluster, "--json"]
     app(["ingest", str(log), *options], standalone_mode=False)
-    said = capfd.readouterr()
-    assert json.loads(said.out)["pool"]["arms"] == 36
-    assert f"cluster: {cluster}" in said.err
-    assert "encode: done" in said.err
-    assert not any(word in said.err for word in ("Ray", "ray::", "Dataset", "INFO", "WARN"))
+    captured = capfd.readouterr()
+    assert json.loads(captured.out)["pool"]["arms"] == 36
+    assert f"cluster: {cluster}" in captured.err
+    assert "encode: done" in captured.err
+    assert not any(word in captured.err for word in ("Ray", "ray::", "Dataset", "INFO", "WARN"))
     assert os.listdir(tmp_path) == ["elsewhere"]
     ingest(log, tmp_path / "here", encoder="lsa")
     assert contents(tmp_path / "here") == contents(pool)
@@ -109,7 +109,7 @@ def test_a_worker_killed_in_the_middle_of_a_block_costs_only_time(
     parent, killed = raylet(), list[int]()
 
     def assassin(plan: Plan, stuck: Path) -> None:
-        """Once all other blocks are there: kill who is in the middle of this one."""
+        """Once all other blocks are done, kill the worker of block 3."""
         others = [number for number in range(6) if number != 3]
         while not all(plan.file(number).exists() for number in others) or not killed:
             before = workers_of(parent, "MapBatches")
@@ -121,7 +121,7 @@ def test_a_worker_killed_in_the_middle_of_a_block_costs_only_time(
 
     def endangered(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
         stuck = plan.out / ".3.tries.tmp"
-        os.mkfifo(stuck)  # whoever begins block 3 waits here for a reader who never comes
+        os.mkfifo(stuck)  # the worker of block 3 waits here for a reader that never comes
         thread = threading.Thread(target=assassin, args=(plan, stuck), daemon=True)
         thread.start()
         yield from on_ray(plan, missing)
@@ -154,15 +154,15 @@ def test_blocks_made_before_the_driver_was_killed_are_found_again(
     command = [sys.executable, "-c", DRIVER, str(log), str(tmp_path / "there"), cluster]
     assert subprocess.run(command).returncode == -9
     assert not (tmp_path / "there").exists()
-    left: list[int] = []
+    remaining: list[int] = []
 
     def counted(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
-        left.extend(missing)
+        remaining.extend(missing)
         return on_ray(plan, missing)
 
     done = ingest(log, tmp_path / "there", encoder="lsa", block=BLOCK, encode_blocks=counted)
     assert done.resumed == ("prepare", "fit", "encode")
-    assert len(left) < 6
+    assert len(remaining) < 6
     ingest(log, tmp_path / "here", encoder="lsa", block=BLOCK)
     assert contents(tmp_path / "here") == contents(tmp_path / "there")
 
@@ -172,8 +172,8 @@ def test_what_is_wrong_with_an_encoder_is_said_as_it_is_here(
     cluster: str, log: Path, tmp_path: Path, encode: Any
 ) -> None:
     def other(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
-        said = {"encoder": {**plan.encoder.meta["encoder"], "name": "magic"}}
-        wrong = Folder(plan.encoder.path, said, plan.encoder.files)
+        meta = {"encoder": {**plan.encoder.meta["encoder"], "name": "magic"}}
+        wrong = Folder(plan.encoder.path, meta, plan.encoder.files)
         yield from encode(replace(plan, encoder=wrong), missing)
 
     with pytest.raises(InvalidInput, match="'magic'"):
@@ -185,10 +185,10 @@ def test_a_folder_that_others_do_not_reach_is_refused(
     cluster: str, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    mine = Path("/proc/self/cwd/pool")  # to every process another folder
-    with pytest.raises(InvalidInput, match=r"does not reach .* path that all machines share"):
-        ingest(log, mine, encoder="lsa", block=BLOCK, encode_blocks=on_ray)
-    ingest(log, mine, encoder="lsa", block=BLOCK)
+    local = Path("/proc/self/cwd/pool")  # another folder in every process
+    with pytest.raises(InvalidInput, match=r"cannot reach .* path that all machines share"):
+        ingest(log, local, encoder="lsa", block=BLOCK, encode_blocks=on_ray)
+    ingest(log, local, encoder="lsa", block=BLOCK)
     assert os.listdir(tmp_path) == ["pool"]
 
 

@@ -1,4 +1,4 @@
-"""Shards that die, freeze or lose their files: complete, or said to be partial, or refused."""
+"""Shards that die, freeze or lose their files: answers are complete, marked partial, or errors."""
 
 import os
 import signal
@@ -40,8 +40,8 @@ def pid_of(pool: RayArmPool, shard: int) -> int:
 
 
 @contextmanager
-def away(pool: RayArmPool) -> Iterator[None]:
-    """The second shard does not answer: its process is stopped as it is."""
+def stopped(pool: RayArmPool) -> Iterator[None]:
+    """Stop the process of the second shard, so that it does not answer."""
     pid = pid_of(pool, 1)
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -71,11 +71,11 @@ def hasty(cluster: str) -> Iterator[Pair]:
 
 
 def test_killed_in_the_middle_of_a_stream(patient: Pair) -> None:
-    """Two kill -9 under load: every answer is complete, and what was removed stays removed."""
+    """Two kill -9 under load: every answer is complete, and removed arms stay removed."""
     both = patient.copy()
     both.remove([1, 25, 59])
     both.add(["new"], vectors()[:1])
-    wanted = both.here.nearest(ANCHORS, 12)
+    expected = both.here.nearest(ANCHORS, 12)
     selected = nq.MaxUtility(9).select(both.here, ANCHORS[0])
     before = [shard.pid for shard in both.there.whereabouts()]
 
@@ -87,9 +87,9 @@ def test_killed_in_the_middle_of_a_stream(patient: Pair) -> None:
     killer = threading.Thread(target=kill)
     killer.start()
     while killer.is_alive():
-        same(wanted, both.there.nearest(ANCHORS, 12))
+        same(expected, both.there.nearest(ANCHORS, 12))
         same_candidates(selected, nq.MaxUtility(9).select(both.there, ANCHORS[0]))
-    same(wanted, both.there.nearest(ANCHORS, 12))
+    same(expected, both.there.nearest(ANCHORS, 12))
     after = [shard.pid for shard in both.there.whereabouts()]
     assert [old == new for old, new in zip(before, after, strict=True)] == [False, False, True]
 
@@ -128,7 +128,7 @@ def test_partial_answers_say_so_and_whole_ones_come_back(hasty: Pair) -> None:
     both = hasty.copy()
     both.remove([21, 45])
     rest = without_the_second(both)
-    with away(both.there):
+    with stopped(both.there):
         found = both.there.nearest(ANCHORS, 50)
         assert found.missing == 19
         same(rest.nearest(ANCHORS, 50), found)
@@ -139,17 +139,20 @@ def test_partial_answers_say_so_and_whole_ones_come_back(hasty: Pair) -> None:
             nq.Zooming(0.3),
             nq.PreferenceSample(9),
         ):
-            wanted, chosen = (
+            expected, chosen = (
                 selector.select(pool, ANCHORS[0], rng=np.random.default_rng(3))
                 for pool in (rest, both.there)
             )
-            assert (wanted.missing, chosen.missing, chosen.take([0]).missing) == (0, 19, 19)
-            assert wanted.arms.tolist() == chosen.arms.tolist()
-            assert np.allclose(wanted.preferences, chosen.preferences, rtol=1e-5)
-        with pytest.raises(ClusterUnavailable, match="shards 1 of 3, which hold 20 of 60 arms"):
+            assert (expected.missing, chosen.missing, chosen.take([0]).missing) == (0, 19, 19)
+            assert expected.arms.tolist() == chosen.arms.tolist()
+            assert np.allclose(expected.preferences, chosen.preferences, rtol=1e-5)
+        with pytest.raises(ClusterUnavailable, match="shards 1 of 3, with 20 of 60 arms"):
             both.there.on_every_shard(len)
         assert both.there.answering() == [True, False, True]
-        for some in ([0, 22], list(range(50, 10, -1))):  # read from the files, where it is away
+        for some in (
+            [0, 22],
+            list(range(50, 10, -1)),
+        ):  # read from the files while it is unavailable
             assert np.array_equal(both.there.rows(some), both.here.rows(some))
             scores = both.here.score(some, ANCHORS[0])
             assert np.array_equal(both.there.score(some, ANCHORS[0]), scores)
@@ -171,15 +174,15 @@ def test_refused_by_default(cluster: str) -> None:
 
 
 def test_saved_anew_replaced_and_lost_files(cluster: str, tmp_path: Path) -> None:
-    """A shard that starts again finds its rows in the newest file, and takes no others for them."""
+    """A restarted shard finds its rows in the newest file, and does not accept others."""
     layout: dict[str, Any] = {"shards": 1, "path": tmp_path, "deadline": PATIENCE}
     with RayArmPool.from_vectors(TEXTS, vectors(), **layout) as pool:
         pool.add(["new"], ANCHORS[:1])
-        wanted = pool.nearest(ANCHORS, 9)
-        assert wanted[0][0, 0] == ARMS
+        expected = pool.nearest(ANCHORS, 9)
+        assert expected[0][0, 0] == ARMS
         pool.save(tmp_path)
         os.kill(pid_of(pool, 0), signal.SIGKILL)
-        same(wanted, pool.nearest(ANCHORS, 9))
+        same(expected, pool.nearest(ANCHORS, 9))
         folder = pool._folder
         assert folder is not None
         swapped = vectors()
@@ -189,14 +192,14 @@ def test_saved_anew_replaced_and_lost_files(cluster: str, tmp_path: Path) -> Non
         with pytest.raises(ClusterUnavailable, match="is not the one that was opened"):
             pool.nearest(ANCHORS, 9)
         next(tmp_path.glob("vectors-*")).unlink()
-        assert until(lambda: "on a path that every node" in str(refused(pool)))
+        assert until(lambda: "on a path that every node" in str(error_of(pool)))
         assert pool.answering() == [False]
     with pytest.raises(StorageError, match="cannot read arms 0 to 59"):
         Shards(folder, np.array([0, ARMS]), deadline=9, threads=1)
 
 
 def test_a_shard_that_cannot_read_its_rows_is_away(cluster: str, tmp_path: Path) -> None:
-    """It lives, but has nothing to say: the others do, and it is back with its files."""
+    """It is alive, but only the others answer, until its files are back."""
     both = pair(shards=3, path=tmp_path / "pool", on_missing="partial")
     with both.there as pool:
         pid = pid_of(pool, 1)
@@ -219,9 +222,9 @@ def test_the_first_request_after_a_shard_is_back_is_whole(
     both = pair(shards=2, deadline=0.1)
     with both.there as pool:
         os.kill(pid_of(pool, 0), signal.SIGKILL)
-        with pytest.raises(ClusterUnavailable):  # a process does not start that fast
+        with pytest.raises(ClusterUnavailable):  # a process does not restart that fast
             pool.nearest(ANCHORS, 3)
-        assert until(lambda: pings(pool._shards.actors[0]))  # not asked through the pool
+        assert until(lambda: pings(pool._shards.actors[0]))  # not through the pool
         monkeypatch.setattr("nextquery.cluster.shards._SOON", 60.0)  # this machine may be busy
         same(both.here.nearest(ANCHORS, 3), pool.nearest(ANCHORS, 3))
 
@@ -233,14 +236,14 @@ def pings(actor: Any) -> bool:
         return False
 
 
-def refused(pool: RayArmPool) -> ClusterUnavailable:
-    with pytest.raises(ClusterUnavailable) as told:
+def error_of(pool: RayArmPool) -> ClusterUnavailable:
+    with pytest.raises(ClusterUnavailable) as raised:
         pool.nearest(ANCHORS, 9)
-    return told.value
+    return raised.value
 
 
 class Racing(RayArmPool):
-    """A pool from which others remove an arm each time just after it looked at what is gone."""
+    """A pool from which an arm is removed each time after it read the removed arms."""
 
     late: tuple[int, ...] = ()
     gone = np.empty(0, np.int64)
@@ -275,7 +278,7 @@ def test_copies_come_and_go_in_several_threads(cluster: str) -> None:
             for _ in range(8):
                 both = Pair(nq.ArmPool.from_vectors(TEXTS, vectors()), pool.copy())
                 both.remove(rng.choice(ARMS, 5).tolist())
-                same(*(one.nearest(ANCHORS, 9) for one in both))
+                same(*(copy.nearest(ANCHORS, 9) for copy in both))
 
         with ThreadPoolExecutor(3) as threads:
             list(threads.map(play, range(3)))
@@ -285,40 +288,40 @@ def test_a_threshold_counts_the_shard_that_fell_between_its_two_looks(
     hasty: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert until(lambda: not hasty.there.nearest(ANCHORS, 1).missing)
-    looked, pid = RayArmPool.scan, pid_of(hasty.there, 1)
-    looks: list[Any] = []
+    scan, pid = RayArmPool.scan, pid_of(hasty.there, 1)
+    scans: list[Any] = []
 
     def falls(pool: RayArmPool, *args: Any, **options: Any) -> Any:
-        looks.append(args)
-        if len(looks) == 2:
+        scans.append(args)
+        if len(scans) == 2:
             os.kill(pid, signal.SIGSTOP)
-        return looked(pool, *args, **options)
+        return scan(pool, *args, **options)
 
     monkeypatch.setattr(RayArmPool, "scan", falls)
     try:
         found = nq.PreferenceThreshold(0.0).select(hasty.there, ANCHORS[0])
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert len(looks) == 2
+    assert len(scans) == 2
     assert found.missing == len(HELD)
     assert len(found) == ARMS - len(HELD)
 
 
-def test_nobody_learns_from_a_part_of_the_arms(hasty: Pair) -> None:
-    """A suggestion may be partial and say so; what a model learnt stays, and says nothing."""
+def test_models_are_never_updated_from_partial_results(hasty: Pair) -> None:
+    """A recommendation may be marked partial, but a model cannot mark what it learnt."""
     assert until(lambda: not hasty.there.nearest(ANCHORS, 1).missing)
     policy = nq.LinUCB()
-    asked = nq.Recommender(hasty.there, nq.MaxUtility(9), policy)
-    asked.warm_start([[3, 4]])
+    recommender = nq.Recommender(hasty.there, nq.MaxUtility(9), policy)
+    recommender.warm_start([[3, 4]])
     before = {name: np.copy(value) for name, value in policy.state().items()}
-    with away(hasty.there), pytest.raises(ClusterUnavailable, match="20 arms cannot be reached"):
-        asked.warm_start([[0, 1, 2]])
+    with stopped(hasty.there), pytest.raises(ClusterUnavailable, match="20 arms cannot be reached"):
+        recommender.warm_start([[0, 1, 2]])
     after = policy.state()
     assert all(np.array_equal(after[name], value) for name, value in before.items())
 
 
 def test_a_path_behind_a_link_is_given_as_it_is(cluster: str, tmp_path: Path) -> None:
-    """Other machines may have the same name and no such link."""
+    """Other machines may have the same path without the link."""
     nq.ArmPool.from_vectors(TEXTS, vectors()).save(tmp_path / "real")
     (tmp_path / "name").symlink_to(tmp_path / "real")
     with RayArmPool.open(tmp_path / "name", shards=1) as pool:

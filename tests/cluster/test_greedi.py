@@ -31,7 +31,7 @@ LAYOUTS = {
 
 
 def twins_and_strangers() -> NDArray[Any]:
-    """Arms of which a third are exact copies of others, and six lie across all the others."""
+    """Arms of which a third are exact copies of others, and six are orthogonal to the others."""
     vectors = np.random.default_rng(3).normal(size=(N, DIM))
     vectors[:, -1] = 0
     vectors[16:32] = vectors[np.random.default_rng(4).permutation(16)]
@@ -108,7 +108,7 @@ def test_the_papers_utility_needs_no_greedy(
 def test_a_shortlist_is_the_most_preferred(
     pools: dict[str, RayArmPool], folder: Path, utility: str
 ) -> None:
-    """In one part it is what `MaxUtility` selects, and on either pool."""
+    """With one part it is what `MaxUtility` selects."""
     one, pool = nq.ArmPool.open(folder), pools["uneven and empty"]
     selector = nq.MaxUtility(k=6, utility=utility, shortlist=24)
     selected = selector.select(one, one.vectors[1], exclude=[1])
@@ -124,7 +124,7 @@ def test_a_shortlist_is_the_most_preferred(
 
 @pytest.mark.parametrize("utility", UTILITIES)
 def test_arms_that_came_and_went(pools: dict[str, RayArmPool], folder: Path, utility: str) -> None:
-    """Removed arms are in no part, and what was added is one more."""
+    """Removed arms are in no part, and added arms are one more part."""
     one, pool = nq.ArmPool.open(folder), pools["uneven and empty"].copy()
     for changed in (one, pool):
         changed.add(["new", "newer"], twins_and_strangers()[[0, 20]])
@@ -148,7 +148,7 @@ def test_a_shard_that_is_killed_comes_back(pools: dict[str, RayArmPool], folder:
 
 
 def test_a_shard_that_stays_away_is_never_left_out(cluster: str, folder: Path) -> None:
-    """Also of a pool that answers searches from the others."""
+    """Not even by a pool that answers searches from the others."""
     anchor = twins_and_strangers()[0]
     with RayArmPool.open(folder, shards=2, deadline=3.0, on_missing="partial") as pool:
         ray.kill(pool._shards.actors[1], no_restart=True)
@@ -175,7 +175,7 @@ def test_a_shard_that_stays_away_is_never_left_out(cluster: str, folder: Path) -
         ({"ground_set": [1], "shortlist": 9}, "not both"),
         ({"shortlist": 3}, "shortlist must be a whole number of at least 4"),
         ({"strength": 0}, "strength must be a number above 0"),
-        ({"memory": 8 * 16 * N - 1}, "Give a shortlist, more parts, or more memory"),
+        ({"memory": 8 * 16 * N - 1}, "Pass a shortlist, more parts, or more memory"),
     ],
 )
 def test_bad_input_is_named(

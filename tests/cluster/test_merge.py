@@ -1,4 +1,4 @@
-"""Merging what shards found, without a cluster: any cut of any rows gives the same answer."""
+"""Merging shards' results, without a cluster: any split of any rows gives the same answer."""
 
 from itertools import pairwise
 
@@ -29,20 +29,20 @@ def test_any_cut_gives_the_same(seed: int, cuts: list[int], k: int | None, low: 
     anchors, removed = unit_rows(rng.normal(size=(3, 4))), np.unique(rng.integers(0, N, 3))
     exclude = [np.unique(rng.integers(0, N, size)) for size in (0, 2, 9)]
     bands = [Band(k, low=low), Band(k, high=low)]
-    wanted, sums = scan_rows(Rows(rows), removed, anchors, bands, exclude=exclude, epsilon=0.5)
+    expected, sums = scan_rows(Rows(rows), removed, anchors, bands, exclude=exclude, epsilon=0.5)
     assert sums is not None
     bounds = np.array([0, *sorted(cuts), N])
     hidden = Hidden.of(exclude, bounds)
     answers = []
     for number, (first, last) in enumerate(pairwise(bounds.tolist())):
-        gone = removed[(removed >= first) & (removed < last)] - first
-        part = Part(Rows(rows[first:last]), first, gone)
+        removed_here = removed[(removed >= first) & (removed < last)] - first
+        part = Part(Rows(rows[first:last]), first, removed_here)
         answers.append((first, questions.scan(part, anchors, bands, hidden[number], 0.5)))
     for place in range(2):
         found = merged([(first, flat[place]) for first, (flat, _) in answers], k)
-        for mine, row in zip(found, wanted, strict=True):
-            assert mine.ids.tolist() == row[place].ids.tolist()
-            assert mine.similarities.tolist() == row[place].similarities.tolist()
+        for result, row in zip(found, expected, strict=True):
+            assert result.ids.tolist() == row[place].ids.tolist()
+            assert result.similarities.tolist() == row[place].similarities.tolist()
     totals = sum(total for _, (_, total) in answers if total is not None)
     assert np.allclose(totals, [sums.total, sums.similar], rtol=1e-5)
 

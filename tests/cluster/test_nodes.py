@@ -1,4 +1,4 @@
-"""A machine is lost: two Ray nodes, and kill -9 of everything on the second."""
+"""Loss of a machine: two Ray nodes, and kill -9 of everything on the second."""
 
 import threading
 
@@ -12,27 +12,27 @@ ANCHORS = np.random.default_rng(5).normal(size=(4, DIM))
 
 
 def test_a_lost_node(cluster: str) -> None:
-    """Its shards start again on the other node; every answer meanwhile is complete."""
+    """Its shards restart on the other node; every answer meanwhile is complete."""
     with second_node(cluster) as node:
         both = pair(shards=4)
         with both.there as pool:
             both.remove([3, 33])
-            wanted = both.here.nearest(ANCHORS, 15)
-            same(wanted, pool.nearest(ANCHORS, 15))
-            there = [shard.node for shard in pool.whereabouts()]
-            assert len(set(there)) == 2
+            expected = both.here.nearest(ANCHORS, 15)
+            same(expected, pool.nearest(ANCHORS, 15))
+            before = [shard.node for shard in pool.whereabouts()]
+            assert len(set(before)) == 2
             killer = threading.Timer(0.3, kill, (node.pid,))
             killer.start()
             while killer.is_alive():
-                same(wanted, pool.nearest(ANCHORS, 15))
-            same(wanted, pool.nearest(ANCHORS, 15))
-            (left,) = {shard.node for shard in pool.whereabouts()}
-            assert left in there
+                same(expected, pool.nearest(ANCHORS, 15))
+            same(expected, pool.nearest(ANCHORS, 15))
+            (remaining,) = {shard.node for shard in pool.whereabouts()}
+            assert remaining in before
 
 
 def test_a_node_without_memory_to_offer_gets_no_shard(cluster: str) -> None:
-    """So one keeps them from the head, or from a small machine that only asks."""
+    """This keeps shards off the head node, or off a small client machine."""
     with second_node(cluster, "--memory", "1000"), pair(shards=4).there as pool:
         assert len(nodes_with_room()) == 1
-        (held,) = {shard.node for shard in pool.whereabouts()}
-        assert held == nodes_with_room()[0]["NodeID"]
+        (node,) = {shard.node for shard in pool.whereabouts()}
+        assert node == nodes_with_room()[0]["NodeID"]

@@ -1,4 +1,4 @@
-"""The pool on a cluster gives the single pool's ids, similarities and order, however it is cut."""
+"""The pool on a cluster returns the ids, similarities and order of a single pool in any layout."""
 
 import pickle
 import time
@@ -73,8 +73,8 @@ def test_nearest_is_the_single_pools(
     anchors = [*vectors()[rng.integers(0, ARMS, 2)], *rng.normal(size=(2, DIM)), np.zeros(DIM)]
     hidden = [exclude, [], [0, 59], exclude[:1], []]
     for anchor in anchors[1:4]:
-        wanted, found = (pool.nearest(anchor, k, exclude, at_least, below) for pool in both)
-        same(wanted, found)
+        expected, found = (pool.nearest(anchor, k, exclude, at_least, below) for pool in both)
+        same(expected, found)
         assert found.missing == 0
     same(*(pool.nearest(np.array(anchors), k, hidden, at_least, below) for pool in both))
     asked = rng.integers(0, both.here.rows_in_all, 9)
@@ -95,8 +95,8 @@ def test_selections_are_the_single_pools(whole: Pair, selector: nq.Selector) -> 
             selector.select_many(pool, anchors, exclude, np.random.default_rng(2), keep=kept)
             for pool in both
         )
-        for mine, theirs in zip(one, other, strict=True):
-            same_candidates(mine, theirs)
+        for left, right in zip(one, other, strict=True):
+            same_candidates(left, right)
 
 
 @pytest.mark.parametrize("shards", [4, 6, 7])
@@ -108,8 +108,8 @@ def test_so_are_they_in_every_other_number_of_shards(cluster: str, shards: int) 
         same(*(pool.nearest(anchors, 9) for pool in both))
         for selector in SELECTORS:
             chosen = (selector.select_many(p, anchors, rng=np.random.default_rng(2)) for p in both)
-            for mine, theirs in zip(*chosen, strict=True):
-                same_candidates(mine, theirs)
+            for left, right in zip(*chosen, strict=True):
+                same_candidates(left, right)
 
 
 def test_fewer_arms_than_shards_and_none_at_all(cluster: str) -> None:
@@ -125,9 +125,9 @@ def test_fewer_arms_than_shards_and_none_at_all(cluster: str) -> None:
 
 
 def test_many_anchors_and_the_coded_copy(cluster: str, tmp_path: Path) -> None:
-    """33,000 arms have a coded copy, cut here inside its groups; bounds differ by anchor."""
+    """33,000 arms have a coded copy, split here inside its groups; bounds differ by anchor."""
     rng = np.random.default_rng(3)
-    rows = np.repeat(rng.normal(size=(6600, 8)), 5, axis=0)  # five of each: ties all over
+    rows = np.repeat(rng.normal(size=(6600, 8)), 5, axis=0)  # five of each: many ties
     here = nq.ArmPool.from_vectors([str(i) for i in range(len(rows))], rows)
     here.save(tmp_path)
     here = nq.ArmPool.open(tmp_path)
@@ -136,7 +136,7 @@ def test_many_anchors_and_the_coded_copy(cluster: str, tmp_path: Path) -> None:
         anchors = rng.normal(size=(1030, 8))
         for few in (anchors[0], anchors[:3]):
             same(here.nearest(few, 12), there.nearest(few, 12))
-        asked = rng.integers(0, len(rows), 70_000)  # more than one answer carries
+        asked = rng.integers(0, len(rows), 70_000)  # more than fits in one answer
         assert np.array_equal(here.rows(asked), there.rows(asked))
         low = rng.uniform(0.5, 1.0, 1030)
         same(here.nearest(anchors, 7, at_least=low), there.nearest(anchors, 7, at_least=low))
@@ -171,7 +171,7 @@ def folder(path: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("change", ["nothing", "both"])
 def test_saved_byte_for_byte(whole: Pair, tmp_path: Path, change: str) -> None:
-    whole.here.save(tmp_path / "before")  # opened, as that on the cluster is
+    whole.here.save(tmp_path / "before")  # opened, like the one on the cluster
     both = Pair(nq.ArmPool.open(tmp_path / "before"), whole.there.copy())
     if change == "both":
         both.remove([4])
@@ -220,7 +220,7 @@ def test_closed_by_another_thread(cluster: str) -> None:
         searches = [threads.submit(search) for _ in range(3)]
         time.sleep(0.3)
         pool.close()
-        assert all(isinstance(one.exception(), InvalidInput) for one in searches)
+        assert all(isinstance(search.exception(), InvalidInput) for search in searches)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def closed(cluster: str) -> RayArmPool:
         ({"bounds": np.array([0, 9, 3, 60], np.uint64)}, "bounds must rise"),
         ({"bounds": 5}, "bounds must rise from 0 to 60.* received 5"),
         ({"bounds": [0, 60], "shards": 2}, "shards=2"),
-        ({"shard": 4, "dedline": 2}, "no option dedline, shard; it has address, shards, bounds"),
+        ({"shard": 4, "dedline": 2}, "no option dedline, shard. Use address, shards, bounds"),
         ({"threads": 0}, "threads must be"),
         ({"deadline": 0}, "deadline must be a number above 0"),
         ({"on_missing": "ignore"}, "on_missing must be"),
@@ -285,9 +285,9 @@ def test_bounds_for_all_anchors_and_empty_sets(cluster: str) -> None:
         same(*(pool.nearest(anchors, 3, at_least=[0.3]) for pool in both))
         several: list[list[Any]] = [[[1, 2], []], [[], []], []]
         for sets in several:
-            wanted, got = (pool.rows_of(sets) for pool in both)
-            assert len(wanted) == len(got)
-            assert all(np.array_equal(*rows) for rows in zip(wanted, got, strict=True))
+            expected, found = (pool.rows_of(sets) for pool in both)
+            assert len(expected) == len(found)
+            assert all(np.array_equal(*rows) for rows in zip(expected, found, strict=True))
         for pool in both:
             with pytest.raises(InvalidInput, match="2 of them for 1030 anchors"):
                 pool.nearest(anchors, 3, at_least=[0.1, 0.2])

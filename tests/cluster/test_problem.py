@@ -1,4 +1,4 @@
-"""What a node computes of GreeDi, without a cluster: both rounds against one process."""
+"""A node's part of GreeDi, without a cluster: both rounds against one process."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -24,7 +24,7 @@ from tests.cluster.one_process import in_one_process, mass_of, utility_here
 def problem_in(
     path: Path, one: nq.ArmPool, anchor: NDArray[Any], k: int, utility: str, reading: str
 ) -> Problem:
-    """What the nodes are told, of a pool saved there."""
+    """Save a pool and return the problem that nodes would receive."""
     one.save(path)
     problem = Problem(
         share=Share(folders.read(path, kind=KIND, version=VERSION), 0, len(one)),
@@ -49,7 +49,7 @@ def problem_in(
 def test_both_rounds_on_any_world(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """What the nodes compute, here: one to eight shards, copies, strangers, and many equals."""
+    """The nodes' computations in this process: one to eight shards, copies, outliers, many ties."""
     n, d = data.draw(st.sampled_from([60, 30, 9, 2, 1]), "n"), data.draw(st.integers(1, 5), "dim")
     rng = np.random.default_rng(data.draw(st.integers(0, 999), "seed"))
     worlds = [rng.normal(size=(n, d)), np.eye(d)[rng.integers(d, size=n)]]
@@ -75,7 +75,7 @@ def test_both_rounds_on_any_world(
 
 
 def test_the_best_part_may_be_the_answer(tmp_path: Path) -> None:
-    """Left and right share out six words; greedy over all begins with the four in the middle."""
+    """Left and right share out six words; greedy over all starts with the four in the middle."""
     words = np.eye(6)
     left, right, middle = words[:3].sum(axis=0), words[3:].sum(axis=0), words[1:5].sum(axis=0)
     one = nq.ArmPool.from_vectors(

@@ -1,4 +1,4 @@
-"""The service on a cluster: the answers of one process, or an honest word when shards are away."""
+"""The service on a cluster: the answers of one process, or a clear error without its shards."""
 
 import itertools
 import os
@@ -25,7 +25,7 @@ from nextquery.service.settings.settings import Settings
 from tests.service.worlds import TEXTS, caught_up, options, small_pool, until
 
 SHARDS, HELD = 3, range(20, 40)  # the arms of the second shard
-SIMILAR = {"policy": "most-similar-first"}  # an answer then depends on nothing but its query
+SIMILAR = {"policy": "most-similar-first"}  # an answer then depends only on its query
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +52,15 @@ Start = Callable[..., Engine]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts engines without a cache, each with a store of its own, and closes them."""
+    """Starts engines without a cache, each with its own store, and closes them."""
     engines: list[Engine] = []
 
-    def begin(pool: nq.ArmPool, **changes: Any) -> Engine:
+    def start_engine(pool: nq.ArmPool, **changes: Any) -> Engine:
         store = Store.open(f"sqlite:///{tmp_path / str(len(engines))}.db")
         engines.append(Engine.start(pool, store, options(cache_size=0, **changes)))
         return engines[-1]
 
-    yield begin
+    yield start_engine
     for engine in engines:
         engine.close()
         engine.store.close()
@@ -72,7 +72,7 @@ def http(engine: Engine, **settings: Any) -> TestClient:
 
 @contextmanager
 def stopped(pool: RayArmPool) -> Iterator[None]:
-    """The second shard does not answer: its process is stopped as it is."""
+    """Stop the process of the second shard, so that it does not answer."""
     pid = pool.whereabouts()[1].pid
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -83,16 +83,16 @@ def stopped(pool: RayArmPool) -> Iterator[None]:
 
 def arms(engine: Engine, query: str) -> list[int]:
     slate = engine.recommend(session_id=query, query=query).recommendations
-    return [one.arm_id for one in slate]
+    return [choice.arm_id for choice in slate]
 
 
-def told(engine: Engine) -> Iterator[Any]:
-    """A day of the service: what it answers to clicks, typed queries, new and removed arms."""
+def day(engine: Engine) -> Iterator[Any]:
+    """Yield the service's answers to clicks, typed queries, and new and removed arms."""
     for step in range(12):
         query = TEXTS[(7 * step) % len(TEXTS)]
         slate = engine.recommend(session_id=f"s{step % 3}", query=query, user_id=f"u{step}")
-        shown = [(one.arm_id, one.text) for one in slate.recommendations]
-        yield shown, [one.score for one in slate.recommendations]
+        shown = [(choice.arm_id, choice.text) for choice in slate.recommendations]
+        yield shown, [choice.score for choice in slate.recommendations]
         accepted = shown[step % 5][0] if step % 3 else None
         issued = "cats chess club" if step in (3, 6) else None if accepted else TEXTS[step]
         engine.feedback(decision_id=slate.decision_id, accepted=accepted, issued=issued)
@@ -101,12 +101,12 @@ def told(engine: Engine) -> Iterator[Any]:
             engine.block(shown[1][1])
         caught_up(engine)
         likely = engine.forecast(session_id="f", query=query).likely
-        yield [one.arm for one in likely], [one.probability for one in likely]
+        yield [item.arm for item in likely], [item.probability for item in likely]
 
 
 def test_answers_are_those_of_one_process(start: Start, strict: RayArmPool, folder: Path) -> None:
     here, there = start(nq.ArmPool.open(folder)), start(strict)
-    for one, other in zip(told(here), told(there), strict=True):
+    for one, other in zip(day(here), day(there), strict=True):
         assert one[0] == other[0]
         assert one[1] == pytest.approx(other[1], rel=1e-5, abs=1e-9)
     assert there.catalogue.find("cats chess club") == len(TEXTS)  # two users typed it
@@ -117,9 +117,9 @@ def test_answers_are_those_of_one_process(start: Start, strict: RayArmPool, fold
 
 
 def test_killed_under_load(start: Start, strict: RayArmPool, folder: Path) -> None:
-    """Every answer is whole and equal, or an honest 503; and soon all are whole again."""
+    """Every answer is complete and equal, or a 503; and soon all are complete again."""
     here = start(nq.ArmPool.open(folder), **SIMILAR)
-    wanted = {text: arms(here, text) for text in TEXTS[::5]}
+    expected = {text: arms(here, text) for text in TEXTS[::5]}
     client = http(start(strict, **SIMILAR))
     before = strict.whereabouts()[0].pid
     answers: list[tuple[str, Response]] = []
@@ -146,14 +146,14 @@ def test_killed_under_load(start: Start, strict: RayArmPool, folder: Path) -> No
     for thread in threads:
         thread.join()
     assert strict.whereabouts()[0].pid != before
-    for text, got in answers:
-        said = got.json()
-        if got.status_code == 200:
-            assert [one["arm_id"] for one in said["recommendations"]] == wanted[text]
-            assert (said["partial"], said["not_searched"]) == (False, 0)
+    for text, response in answers:
+        body = response.json()
+        if response.status_code == 200:
+            assert [choice["arm_id"] for choice in body["recommendations"]] == expected[text]
+            assert (body["partial"], body["not_searched"]) == (False, 0)
         else:
-            assert (got.status_code, got.headers["retry-after"]) == (503, "1")
-            assert "nothing was written" in said["detail"]
+            assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+            assert "nothing was written" in body["detail"]
     assert client.get("/readyz").json() == {"status": "ok", "shards": SHARDS, "away": []}
 
 
@@ -180,12 +180,12 @@ def test_partial_says_so(start: Start, lenient: RayArmPool, folder: Path) -> Non
     engine = start(lenient, **SIMILAR)
     client = http(engine, on_missing="partial")
     text = "roses and bread"
-    wanted = arms(start(rest, **SIMILAR), text)
+    expected = arms(start(rest, **SIMILAR), text)
     with stopped(lenient):
-        said = client.post("/v1/recommend", json={"session_id": "s", "query": text}).json()
-        assert (said["partial"], said["not_searched"]) == (True, len(HELD))
-        assert [one["arm_id"] for one in said["recommendations"]] == wanted
-        logged = engine.store.decision(said["decision_id"])
+        body = client.post("/v1/recommend", json={"session_id": "s", "query": text}).json()
+        assert (body["partial"], body["not_searched"]) == (True, len(HELD))
+        assert [choice["arm_id"] for choice in body["recommendations"]] == expected
+        logged = engine.store.decision(body["decision_id"])
         assert logged is not None
         assert logged.body["not_searched"] == len(HELD)
         held = client.post("/v1/recommend", json={"session_id": "h", "query": TEXTS[25]}).json()

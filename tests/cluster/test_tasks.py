@@ -1,4 +1,4 @@
-"""Replay on a cluster: the same files as here, whatever happens to workers, machines or driver."""
+"""Replay on a cluster: the same files as locally, whatever happens to workers or machines."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture(scope="module")
 def here(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The results of this process alone."""
+    """The results of this process, without a cluster."""
     folder = tmp_path_factory.mktemp("here")
     replay.run_grid(*world, folder, GRID, processes=1)
     return replay.run_stream(*world, folder, STREAM, processes=1)
@@ -65,9 +65,9 @@ def test_a_grid_and_a_stream(cluster: str, world: World, here: Path, tmp_path: P
 
 
 class Struck:
-    """Runs calls on Ray of which one ends in `strike`: the first on a node other than `spare`.
+    """Runs calls on Ray, and strikes one of them: the first on a node other than `spare`.
 
-    It is struck before its piece is made, or after, when the piece stands and nobody knows of it.
+    It is struck before its piece is made, or after, when the piece is written but not reported.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Struck:
 
         def call(value: Any) -> None:
             (folder / f"call-{time.time_ns()}-{os.getpid()}").touch()
-            time.sleep(0.2)  # so that no node is through before another begins
+            time.sleep(0.2)  # so that no node is done before another starts
             struck = ray.get_runtime_context().get_node_id() != spare and first(folder)
             if not struck or when == "after":
                 function(value)
@@ -102,7 +102,7 @@ class Struck:
 
     @property
     def made_again(self) -> int:
-        """How many calls were made because one before them was cut short."""
+        """Number of calls repeated because an earlier one was interrupted."""
         return len(list(self.folder.glob("call-*"))) - self.sent
 
 
@@ -119,7 +119,7 @@ def test_a_worker_killed_in_the_middle_of_a_piece_costs_only_time(
 @pytest.fixture
 def node(cluster: str, tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
     with nodes.second_node(cluster, cpus=2) as second:
-        check_reach(tmp_path)  # now a worker stands ready there
+        check_reach(tmp_path)  # now a worker is ready there
         yield second
 
 
@@ -128,11 +128,11 @@ def test_a_machine_lost_in_the_middle_of_a_replay_costs_only_time(
 ) -> None:
     own, pid = ray.get_runtime_context().get_node_id(), node.pid
     struck = Struck(tmp_path, lambda: nodes.kill(pid), "before", spare=own)
-    many = replay.Options(**{**vars(GRID), "seeds": (0, 1, 2)})
-    replay.run_grid(*world, tmp_path / "run", many, each=struck)
-    assert struck.made_again >= 1  # the node has two CPUs: a second piece may have been cut short
+    larger = replay.Options(**{**vars(GRID), "seeds": (0, 1, 2)})
+    replay.run_grid(*world, tmp_path / "run", larger, each=struck)
+    assert struck.made_again >= 1  # the node has two CPUs: a second piece may have been interrupted
     assert nodes.nodes_alive() == 1
-    assert same(replay.run_grid(*world, tmp_path / "here", many, processes=1), tmp_path / "run")
+    assert same(replay.run_grid(*world, tmp_path / "here", larger, processes=1), tmp_path / "run")
 
 
 def test_a_finished_piece_is_not_made_again(cluster: str, world: World, tmp_path: Path) -> None:
@@ -150,13 +150,13 @@ def test_a_finished_piece_is_not_made_again(cluster: str, world: World, tmp_path
 
 
 def test_an_error_of_a_call_is_the_error_here(cluster: str, tmp_path: Path) -> None:
-    def refuse(value: int) -> None:
+    def fail_at_three(value: int) -> None:
         if value == 3:
             raise InvalidInput("three is too many")
         time.sleep(0.01)
 
     with pytest.raises(InvalidInput, match="three is too many"):
-        list(TasksOnRay(tmp_path)(refuse, range(5)))
+        list(TasksOnRay(tmp_path)(fail_at_three, range(5)))
     assert os.listdir(tmp_path) == []
 
 
@@ -164,20 +164,20 @@ def test_an_error_of_a_call_is_the_error_here(cluster: str, tmp_path: Path) -> N
 def test_a_worker_that_dies_while_it_looks_says_nothing_about_the_folder(
     cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deaths: int
 ) -> None:
-    look = reach._look
+    check = reach._check
 
-    def dying(probe: Path, answer: Path, *more: Any) -> Any:
-        deaths_so_far = len(list(answer.parent.glob("died-*")))
+    def dying(probe: Path, reply: Path, *more: Any) -> Any:
+        deaths_so_far = len(list(reply.parent.glob("died-*")))
         if deaths_so_far < deaths:
-            (answer.parent / f"died-{deaths_so_far}").touch()
+            (reply.parent / f"died-{deaths_so_far}").touch()
             os._exit(1)
-        return look(probe, answer, *more)
+        return check(probe, reply, *more)
 
-    monkeypatch.setattr(reach, "_look", dying)
+    monkeypatch.setattr(reach, "_check", dying)
     if deaths == 1:
         check_reach(tmp_path)
         return
-    with pytest.raises(ClusterUnavailable, match=r"could not look at .*and try again"):
+    with pytest.raises(ClusterUnavailable, match=r"could not check .*and try again"):
         check_reach(tmp_path)
 
 
@@ -211,5 +211,5 @@ def test_on_the_command_line(
         replay.run_grid(
             *small_world(), tmp_path / "x", GRID, processes=2, each=TasksOnRay(tmp_path)
         )
-    answers = capfd.readouterr().out.splitlines()
-    assert answers == ["here", "there"] * 2 + ["there/report.html", "there/report.md"]
+    lines = capfd.readouterr().out.splitlines()
+    assert lines == ["here", "there"] * 2 + ["there/report.html", "there/report.md"]

@@ -1,4 +1,4 @@
-"""The processes of the test run's own Ray, to be killed in the middle of their work."""
+"""Find and kill processes of the test run's Ray while they work."""
 
 import contextlib
 import os
@@ -10,21 +10,21 @@ import ray
 
 
 def raylet() -> int:
-    """The process that starts the workers of this machine's node."""
-    found: int = ray.get(ray.remote(lambda: os.getppid()).options(num_cpus=0).remote())
-    assert "raylet" in psutil.Process(found).name()
-    return found
+    """Return the process that starts the workers of this machine's node."""
+    pid: int = ray.get(ray.remote(lambda: os.getppid()).options(num_cpus=0).remote())
+    assert "raylet" in psutil.Process(pid).name()
+    return pid
 
 
 def workers_of(parent: int, doing: str) -> list[int]:
-    """The worker processes below a raylet that run a task of this name."""
+    """Return the worker processes of a raylet that run a task of this name."""
     names: Callable[[psutil.Process], str] = lambda process: " ".join(process.cmdline())  # noqa: E731
-    found = []
+    pids = []
     for process in psutil.Process(parent).children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if names(process).startswith(f"ray::{doing}"):
-                found.append(int(process.pid))
-    return found
+                pids.append(int(process.pid))
+    return pids
 
 
 def kill(pid: int) -> None:

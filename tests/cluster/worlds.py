@@ -1,4 +1,4 @@
-"""One small world for the pool on a cluster: ties within and across shards, and every layout."""
+"""One small world for the pool on a cluster, with ties within and across shards."""
 
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ class Pair(NamedTuple):
             pool.add(texts, rows)
 
 
-PATIENCE = 600.0  # a shard that fell may be back as late as it likes: the machine may be busy
+PATIENCE = 600.0  # a dead shard may take long to restart: the machine may be busy
 
 
 def pair(*, deadline: float = PATIENCE, **layout: Any) -> Pair:
@@ -48,12 +48,12 @@ def pair(*, deadline: float = PATIENCE, **layout: Any) -> Pair:
 
 
 def same(one: Any, other: Any) -> None:
-    """Two answers of `nearest` are equal, to the last bit and in shape."""
-    for mine, theirs in zip(one, other, strict=True):
-        assert type(mine) is type(theirs)
-        assert len(mine) == len(theirs)
-        for row, its in zip(mine, theirs, strict=True):
-            assert np.array_equal(row, its)
+    """Assert that two answers of `nearest` are equal, to the last bit and in shape."""
+    for left, right in zip(one, other, strict=True):
+        assert type(left) is type(right)
+        assert len(left) == len(right)
+        for rows in zip(left, right, strict=True):
+            assert np.array_equal(*rows)
 
 
 def same_candidates(one: nq.Candidates, other: nq.Candidates) -> None:

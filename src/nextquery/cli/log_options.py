@@ -38,8 +38,8 @@ Language = Annotated[
 MinUsers = Annotated[
     int | None,
     typer.Option(
-        help="Users who must have issued a query for it to become an arm; by default 2, or 1 without "
-        "a user column."
+        help="Users who must have issued a query for it to become an arm; by default 2, or 1 "
+        "without a user column."
     ),
 ]
 Blocklist = Annotated[

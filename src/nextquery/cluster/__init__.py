@@ -1,4 +1,4 @@
-"""Beyond one machine: the same calls on a Ray cluster."""
+"""The same calls on a Ray cluster, for more than one machine."""
 
 from nextquery.cluster.connection import connect
 from nextquery.cluster.greedi import greedi

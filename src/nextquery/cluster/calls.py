@@ -1,4 +1,4 @@
-"""What goes to shards and what becomes of it."""
+"""Calls to shards, and their state."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from nextquery.arms.kernels import Ids
 
 
 class Call(NamedTuple):
-    """One task for one shard, with the ids that the asking pool removed from its range."""
+    """One task for one shard, with the ids in its range that the calling pool has removed."""
 
     task: Callable[..., Any]
     args: tuple[Any, ...] = ()
@@ -17,15 +17,15 @@ class Call(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """Calls under way, and the shards that were away already."""
+    """Calls in progress, and the shards that were already unavailable."""
 
     calls: Mapping[int, Call]
     refs: dict[Any, int]
-    away: list[int]
+    unavailable: list[int]
 
 
-class Fell(NamedTuple):
-    """A call that was not answered, and what was sent in its place."""
+class Failed(NamedTuple):
+    """A call without an answer, and the call sent in its place."""
 
-    ref: Any  # None: there is no use in asking again
+    ref: Any  # None: not sent again, because it would fail again
     died: bool = False

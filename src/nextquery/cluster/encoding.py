@@ -1,8 +1,8 @@
-"""Encoding on the machines of a cluster, with Ray Data: blocks of texts in, files of vectors out.
+"""Encode on a cluster with Ray Data: blocks of texts in, files of vectors out.
 
-Only the numbers of blocks travel. A worker maps the texts, loads the encoder once and writes each
-block of vectors to its own file, so neither the object store nor this process ever holds more than
-numbers, and blocks made before a kill are there when the run is started again.
+Only block numbers are sent. A worker maps the texts, loads the encoder once and writes each block
+of vectors to its own file. So neither the object store nor this process holds vectors, and finished
+blocks are reused when an interrupted run starts again.
 """
 
 import logging
@@ -17,27 +17,27 @@ import ray
 from numpy.typing import NDArray
 
 from nextquery.checks import installed
-from nextquery.cluster.connection import connect, say_if_nothing_computes
+from nextquery.cluster.connection import connect, warn_if_no_cpus
 from nextquery.cluster.reach import check_reach
 from nextquery.encoding import Hand, Plan
 from nextquery.errors import ClusterUnavailable, NextqueryError
 from nextquery.folders import MANIFEST
 
-_TRIES = 5  # times that a block may take its worker with it
+_TRIES = 5  # attempts per block before it counts as the cause of its workers' deaths
 Batch = dict[str, NDArray[Any]]
-_hands: dict[Path, Hand] = {}  # in a worker: the encoder it has loaded, named by what it makes
+_hands: dict[Path, Hand] = {}  # in a worker: the loaded encoder, by output folder
 
 
 def on_ray(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
-    """Make the blocks of a plan with all CPUs of the cluster; the numbers as they are written.
+    """Encode the blocks of a plan on all CPUs of the cluster; yields each number when done.
 
-    It is an `encode_blocks` for `nextquery.ingest.ingest`. A worker or a machine that dies is
-    replaced, and its block is made again.
+    Pass it as `encode_blocks` to `nextquery.ingest.ingest`. If a worker or a machine dies, its
+    block is encoded again elsewhere.
     """
     installed("cluster", "pandas", "pyarrow")
     connect()
     check_reach(plan.out, [folder.path / MANIFEST for folder in (plan.texts, plan.encoder)])
-    say_if_nothing_computes()
+    warn_if_no_cpus()
     with _quietly() as data:
         numbers = data.from_items(list(missing), override_num_blocks=len(missing))
         numbers.context.enable_progress_bars = numbers.context.print_on_execution_start = False
@@ -48,16 +48,16 @@ def on_ray(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
                     raise row["problem"]
                 yield int(row["item"])
         except ray.exceptions.UserCodeException:
-            raise  # a defect, not the cluster's
+            raise  # a bug, not a failure of the cluster
         except ray.exceptions.RayError as error:
             raise ClusterUnavailable(
-                f"the cluster could not encode: {_last_line(error)} Blocks that were finished are "
-                "kept: look at the machines (ray status) and run the same command again."
+                f"the cluster could not encode: {_last_line(error)} Finished blocks are kept. "
+                "Check the machines (ray status) and run the same command again."
             ) from error
 
 
 def _work(batch: Batch, plan: Plan) -> Batch:
-    """In a worker: make one block. An error of ours is an answer, to come back as it is."""
+    """Encode one block in a worker; return expected errors, so that they are raised unchanged."""
     problem = np.empty(1, object)
     try:
         _make(int(batch["item"][0]), plan)
@@ -67,14 +67,14 @@ def _work(batch: Batch, plan: Plan) -> Batch:
 
 
 def _make(number: int, plan: Plan) -> None:
-    # A worker's death is no fault of the block, unless every worker dies of it: that is counted.
+    # A worker may die for other reasons; count the attempts to find a block that kills them all.
     tries = plan.out / f".{number}.tries.tmp"
     with open(tries, "ab") as stream:
         stream.write(b"x")
     if tries.stat().st_size > _TRIES:
         raise ClusterUnavailable(
-            f"block {number} was begun {_TRIES} times, and each time its worker died. It may "
-            "need more memory than a worker has: see the logs of Ray on the machines."
+            f"block {number} was started {_TRIES} times, and its worker died each time. It may "
+            "need more memory than a worker has: check Ray's logs on the machines."
         )
     if plan.out not in _hands:
         _hands.clear()
@@ -85,7 +85,7 @@ def _make(number: int, plan: Plan) -> None:
 
 @contextmanager
 def _quietly() -> Iterator[Any]:
-    """Ray Data without its notes on standard error, and without warnings of its own defaults."""
+    """Import Ray Data, with its log messages and its own warnings silenced."""
     logger = logging.getLogger("ray.data")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""Algorithm 3 on a cluster: lazy greedy on every part, where its arms are, then on the answers."""
+"""Algorithm 3 on a cluster: lazy greedy on every part, next to its arms, then on the answers."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -13,7 +13,7 @@ from nextquery.arms.ids import NO_IDS, checked_ids
 from nextquery.arms.kernels import Ids, Vectors
 from nextquery.arms.rows import Part
 from nextquery.checks import number, one_of, whole_number
-from nextquery.cluster.connection import say_if_nothing_computes
+from nextquery.cluster.connection import warn_if_no_cpus
 from nextquery.cluster.pool import RayArmPool
 from nextquery.cluster.problem import Problem
 from nextquery.cluster.shard import Share
@@ -22,7 +22,7 @@ from nextquery.select import MaxUtility
 from nextquery.select.base import refuse_partial
 from nextquery.select.max_utility import UTILITIES
 
-_TRIES = 5  # how often Ray starts a task again whose process or machine fell
+_TRIES = 5  # how often Ray restarts a task whose process or machine died
 _retried = ray.remote(max_retries=_TRIES)
 _answer = _retried(Problem.answer)
 _answer_of_draw = _retried(Problem.answer_of_draw)
@@ -45,42 +45,42 @@ def greedi(
     strength: float = 1.0,
     memory: int = 4 << 30,
 ) -> list[int]:
-    """The arms that GreeDi chooses for one anchor, in order of choice (Algorithm 3 of the paper).
+    """Choose arms for one anchor with GreeDi, in order of choice (Algorithm 3 of the paper).
 
-    Ids and order are those of `optimize.greedi` in one process with the same arms and the same
-    parts, on nodes with one type of processor. What crosses the network are ids: k from every part,
-    and the ground set where it is given; the nodes map the vectors they need. With the modular
-    ``log-probability`` the answer is that of `MaxUtility`, which needs one pass only (and under
-    ``joint`` leaves out arms of no preference).
+    If all nodes have the same type of processor, ids and order are those of `optimize.greedi` in
+    one process with the same arms and parts. Only ids cross the network: k from every part, and the
+    ground set if you pass one. The nodes map the vectors they need. With the modular
+    ``log-probability`` the answer is that of `MaxUtility`, which needs only one pass (and under
+    ``joint`` omits arms without preference).
 
-    For facility location and log-det the value is at least (1 − 1/e)/min(k, m) of the best for m
-    parts of any kind (Mirzasoleiman et al. 2016), and (1 − 1/e)/2 in expectation for random ones
-    (Barbosa et al. 2015); ``docs/cluster.md`` shows what it is on real arms.
+    For facility location and log-det the value is at least (1 − 1/e)/min(k, m) of the optimum for m
+    parts of any kind (Mirzasoleiman et al. 2016), and (1 − 1/e)/2 in expectation for random parts
+    (Barbosa et al. 2015). ``docs/cluster.md`` shows the values on real arms.
 
     Parameters
     ----------
-    pool, vector : where to choose, and the anchor.
-    k : how many arms, at least 1; fewer come back when there are fewer.
+    pool, vector : the pool to choose from, and the anchor.
+    k : number of arms, at least 1; fewer are returned if there are fewer.
     utility : ``log-probability``, ``facility-location`` or ``log-det``.
-    partitions : ``shards``, each in the actor that holds it (arms added since are one more part);
-        or how many parts to draw at random by `seed`; or the parts themselves, as ids.
+    partitions : ``shards``, each computed in its actor (arms added since are one more part); or a
+        number of parts to draw at random with `seed`; or the parts themselves, as ids.
     epsilon, reading : how preferences follow from similarities, as in `MaxUtility`.
-    exclude : ids never to choose (the anchor's own).
-    ground_set, shortlist : choose from these ids alone, less what is removed or excluded; or from
-        so many most preferred arms, at least k; from all arms by default.
+    exclude : ids never to choose, such as the anchor's own.
+    ground_set, shortlist : choose only from these ids, except removed and excluded ones; or from
+        this many most preferred arms, at least k. By default choose from all arms.
     strength : λ > 0 of log-det.
-    memory : bytes that one part's numbers may take, refused beyond: 8 × arms of the part × arms of
-        the ground set for facility location, 8 × arms × dimensions for log-det. The merge counts
-        as a part of up to m·k arms.
+    memory : bytes that the numbers of one part may use; larger parts raise an error. Facility
+        location needs 8 × arms of the part × arms of the ground set, log-det 8 × arms × dimensions.
+        The merge counts as a part of up to m·k arms.
 
-    A part whose process or machine falls is started again, elsewhere if need be. Where a shard
-    stays away or a part is lost for good, this raises `errors.ClusterUnavailable`: no answer ever
-    comes from a part of the arms. While a shard runs its greedy, searches of that shard wait.
+    If the process or machine of a part dies, the part starts again, on another machine if needed.
+    If a shard stays unavailable or a part is lost, this raises `errors.ClusterUnavailable`: the
+    answer never comes from only some of the arms. While a shard runs greedy, its searches wait.
     """
     if not isinstance(pool, RayArmPool):
         raise InvalidInput(
-            f"cluster.greedi takes a RayArmPool; received {type(pool).__name__}. In one process "
-            "use optimize.greedi."
+            f"cluster.greedi takes a RayArmPool; received {type(pool).__name__}. Use "
+            "optimize.greedi in one process."
         )
     whole_number(k, "k", at_least=1)
     whole_number(seed, "seed", at_least=0)
@@ -88,16 +88,18 @@ def greedi(
     anchor = pool.anchors(np.asarray(vector)[None])
     excluded = pool.excluded([list(exclude)], 1)[0]
     if ground_set is not None and shortlist is not None:
-        raise InvalidInput("give ground_set or shortlist, not both.")
+        raise InvalidInput(
+            "received both ground_set and shortlist. Pass only one of them, not both."
+        )
     selector = MaxUtility(epsilon=epsilon, reading=reading)
     ground = None if ground_set is None else _given(pool, ground_set, excluded)
     if shortlist is not None:
         whole_number(shortlist, "shortlist", at_least=k)
-        near = selector.select(pool, anchor[0], exclude=excluded, k=shortlist)
-        refuse_partial(near.missing)
-        ground = np.sort(near.arms)
+        preferred = selector.select(pool, anchor[0], exclude=excluded, k=shortlist)
+        refuse_partial(preferred.missing)
+        ground = np.sort(preferred.arms)
     problem = Problem(
-        share=_everything(pool),
+        share=_all_rows(pool),
         added=pool._added(),
         ground=ground,
         hidden=np.union1d(pool.removed, excluded),
@@ -120,15 +122,15 @@ def greedi(
 def _rounds(
     pool: RayArmPool, problem: Problem, partitions: str | int | Sequence[Sequence[int]], seed: int
 ) -> list[int]:
-    """Both rounds of Algorithm 3; the second, too, on a node, for it may need all arms."""
+    """Run both rounds of Algorithm 3; the second also on a node, because it may need all arms."""
     bounds = [*pool._shards.bounds.tolist(), problem.rows]
-    say_if_nothing_computes()
+    warn_if_no_cpus()
     shared = ray.put(problem)
     if isinstance(partitions, str):
         one_of(partitions, "partitions", ["shards"])
         _check_sizes(problem, [problem.count(*ends) for ends in pairwise(bounds)])
-        late = [_answer.remote(shared, problem.ids(problem.stored))] if len(problem.added) else []
-        answers = [*pool.on_every_shard(_answer_of_shard, shared), *_results(late)]
+        added = [_answer.remote(shared, problem.ids(problem.stored))] if len(problem.added) else []
+        answers = [*pool.on_every_shard(_answer_of_shard, shared), *_results(added)]
     elif not isinstance(partitions, Sequence | np.ndarray):
         m = whole_number(partitions, "partitions", at_least=1)
         _check_sizes(problem, np.bincount(problem.draw(m, seed), minlength=m).tolist())
@@ -138,35 +140,35 @@ def _rounds(
         parts = [
             np.sort(checked_ids(part, "partitions", rows, keep_order=True)) for part in partitions
         ]
-        held = np.sort(np.concatenate([NO_IDS, *parts]))
-        if not np.array_equal(held, problem.ids()):
-            raise InvalidInput("partitions must hold every arm of the ground set exactly once.")
+        ids = np.sort(np.concatenate([NO_IDS, *parts]))
+        if not np.array_equal(ids, problem.ids()):
+            raise InvalidInput("partitions must contain every arm of the ground set exactly once.")
         _check_sizes(problem, [len(part) for part in parts])
         answers = _results([_answer.remote(shared, part) for part in parts])
     return [int(arm) for arm in _results([_merge.remote(shared, answers)])[0]]
 
 
 def _check_sizes(problem: Problem, sizes: Sequence[int]) -> None:
-    """Refuse what cannot end well before anything is computed."""
+    """Raise an error for parts that are too large, before anything is computed."""
     problem.check_size(max(sizes, default=0))
     problem.check_size(sum(min(size, problem.k) for size in sizes))
 
 
 def _given(pool: RayArmPool, ground_set: Iterable[int], excluded: Ids) -> Ids:
-    """The ids of a ground set in order, less what is removed or excluded."""
-    wanted = checked_ids(ground_set, "ground_set", pool.rows_in_all, keep_order=True)
-    if len(np.unique(wanted)) != len(wanted):
-        raise InvalidInput("ground_set names an arm twice; give every arm once.")
-    return np.setdiff1d(pool.alive(wanted), excluded)
+    """Return the ids of a ground set in order, without removed and excluded ones."""
+    ids = checked_ids(ground_set, "ground_set", pool.rows_in_all, keep_order=True)
+    if len(np.unique(ids)) != len(ids):
+        raise InvalidInput("ground_set names an arm twice. Pass every arm once.")
+    return np.setdiff1d(pool.alive(ids), excluded)
 
 
-def _everything(pool: RayArmPool) -> Share:
+def _all_rows(pool: RayArmPool) -> Share:
     assert pool._folder is not None
     return Share(pool._folder, 0, len(pool._rows.stored))
 
 
 def _mass(pool: RayArmPool, anchor: Vectors, excluded: Ids, epsilon: float) -> preference.Mass:
-    """The sums over the whole pool, which preferences need whatever the ground set is."""
+    """Return the sums over the whole pool, which preferences need for any ground set."""
     _, sums = pool.scan(anchor, [], exclude=[excluded], epsilon=epsilon)
     assert sums is not None
     refuse_partial(sums.missing)
@@ -174,7 +176,7 @@ def _mass(pool: RayArmPool, anchor: Vectors, excluded: Ids, epsilon: float) -> p
 
 
 def _peak(pool: RayArmPool, problem: Problem, selector: MaxUtility, excluded: Ids) -> float:
-    """The largest preference in the ground set, without looking at all of it."""
+    """Return the largest preference in the ground set without scanning all of it."""
     if problem.ground is not None:
         similarities = pool.score(problem.ground, problem.anchor)
     else:
@@ -184,25 +186,25 @@ def _peak(pool: RayArmPool, problem: Problem, selector: MaxUtility, excluded: Id
     return float(problem.preferences_of(similarities).max(initial=0.0))
 
 
-def _call_off(sent: Sequence[Any]) -> None:
-    """End what is still under way: one part has failed, so there will be no answer."""
+def _cancel(sent: Sequence[Any]) -> None:
+    """Cancel the remaining tasks: one part has failed, so there is no answer."""
     for ref in sent:
         ray.cancel(ref, force=False)
 
 
 def _results(sent: Sequence[Any]) -> list[Any]:
-    """The answers of tasks, in order; their own errors as they are."""
+    """Return the results of tasks, in order; raise their own errors unchanged."""
     try:
         return list(ray.get(list(sent)))
     except ray.exceptions.RayTaskError as error:
-        _call_off(sent)
+        _cancel(sent)
         raise error.cause from error
     except ray.exceptions.RayError as error:
-        _call_off(sent)
+        _cancel(sent)
         raise ClusterUnavailable(
-            f"a part of the arms was lost with the process that worked on it, after {_TRIES} "
-            f"further tries: {str(error).strip().splitlines()[0]} Look at `ray status`; if memory "
-            "was short, give a shortlist or more parts."
+            f"the process of a part died, also after {_TRIES} retries: "
+            f"{str(error).strip().splitlines()[0]} Check `ray status`. If memory was short, pass a "
+            "shortlist or more parts."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""How a pool lies on a cluster: how many shards, and where its files are."""
+"""The layout of a pool on a cluster: its shards, and the folder of its files."""
 
 import tempfile
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from nextquery.checks import number, one_of, whole_number
 from nextquery.cluster.connection import alive_nodes
 from nextquery.errors import ClusterUnavailable, InvalidInput
 
-ROOM = 1 << 20  # bytes that a shard asks for: Ray spreads only actors that ask for something
+ROOM = 1 << 20  # bytes a shard requests: Ray spreads only actors that request a resource
 
 
 class Layout(TypedDict, total=False):
-    """How a pool lies on a cluster: the options of `RayArmPool`."""
+    """The layout of a pool on a cluster: the options of `RayArmPool`."""
 
     address: str | None
     shards: int | None
@@ -28,7 +28,7 @@ class Layout(TypedDict, total=False):
 
 
 class Plan(NamedTuple):
-    """A layout, checked and complete."""
+    """A checked layout with all defaults filled in."""
 
     bounds: Ids
     threads: int | None
@@ -37,11 +37,11 @@ class Plan(NamedTuple):
 
     @classmethod
     def of(cls, rows: int, layout: Layout) -> "Plan":
-        """The plan for so many rows on the cluster that this process is connected to."""
+        """Return the plan for `rows` rows on the connected cluster."""
         unknown = sorted(set(layout) - Layout.__annotations__.keys())
         if unknown:
             raise InvalidInput(
-                f"a RayArmPool has no option {', '.join(unknown)}; it has "
+                f"a RayArmPool has no option {', '.join(unknown)}. Use "
                 f"{', '.join(Layout.__annotations__)}."
             )
         threads = layout.get("threads")
@@ -54,7 +54,7 @@ class Plan(NamedTuple):
 
 
 def _bounds(rows: int, given: Sequence[int] | None, count: int | None) -> Ids:
-    """Where shards begin and end; by default there is one on each machine."""
+    """Return where shards start and end; by default there is one per machine."""
     if given is None:
         machines = len({node["NodeManagerAddress"] for node in nodes_with_room()})
         shards = machines if count is None else whole_number(count, "shards", at_least=1)
@@ -62,33 +62,33 @@ def _bounds(rows: int, given: Sequence[int] | None, count: int | None) -> Ids:
     bounds = np.asarray(given)
     whole = bounds.ndim == 1 and len(bounds) > 1 and bounds.dtype.kind in "iu"
     in_order = whole and (bounds[1:] >= bounds[:-1]).all()
-    rising = in_order and bounds[0] == 0 and bounds[-1] == rows
-    if not rising or count not in (None, len(bounds) - 1):
+    valid = in_order and bounds[0] == 0 and bounds[-1] == rows
+    if not valid or count not in (None, len(bounds) - 1):
         raise InvalidInput(
-            f"bounds must rise from 0 to {rows}, one more than there are shards; received "
+            f"bounds must rise from 0 to {rows}, with one more bound than shards; received "
             f"{given!r} and shards={count!r}."
         )
     return bounds.astype(np.int64)
 
 
 def nodes_with_room() -> list[dict[str, Any]]:
-    """The nodes that Ray may place a shard on."""
-    there = [node for node in alive_nodes() if node["Resources"].get("memory", 0) >= ROOM]
-    if not there:
+    """Return the nodes that Ray may place a shard on."""
+    nodes = [node for node in alive_nodes() if node["Resources"].get("memory", 0) >= ROOM]
+    if not nodes:
         raise ClusterUnavailable(
-            f"no node of the cluster offers Ray {ROOM} bytes of memory, which a shard asks for. "
-            "Start a node without --memory, or with more."
+            f"no node of the cluster offers Ray {ROOM} bytes of memory, which a shard needs. "
+            "Start a node without --memory, or with a larger value."
         )
-    return there
+    return nodes
 
 
 def scratch_folder() -> Path:
-    """A temporary folder for a pool, where every node of the cluster is this machine."""
+    """Create a temporary folder for a pool; raises an error if the cluster has other machines."""
     here = ray.util.get_node_ip_address()
     others = {node["NodeManagerAddress"] for node in alive_nodes()} - {here}
     if others:
         raise InvalidInput(
-            f"path: name a folder that all nodes reach; the cluster has other machines "
-            f"({', '.join(sorted(others))}), which cannot read a temporary folder here."
+            f"the cluster has other machines ({', '.join(sorted(others))}), which cannot read a "
+            "temporary folder here. Pass path, a folder that all nodes can read."
         )
     return Path(tempfile.mkdtemp(prefix="nextquery-pool-"))

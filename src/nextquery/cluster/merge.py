@@ -1,4 +1,4 @@
-"""From the answers of the shards to the answer of the pool, and what each of them must hide."""
+"""Merge the shards' answers into the pool's answer, and split the excluded ids by shard."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,15 +14,15 @@ from nextquery.compiled import compiled
 
 
 class Flat(NamedTuple):
-    """What one shard found for several anchors, anchor after anchor: 12 bytes for each arm."""
+    """One shard's results for several anchors, concatenated: 12 bytes per arm."""
 
     counts: NDArray[np.int32]
-    ids: NDArray[np.uint32]  # from the shard's first on
+    ids: NDArray[np.uint32]  # relative to the shard's first id
     similarities: Floats
 
     @classmethod
     def of(cls, found: Sequence[Found]) -> "Flat":
-        """The same without a Python object for each anchor."""
+        """Concatenate the results of all anchors."""
         return cls(
             np.array([len(row.ids) for row in found], np.int32),
             np.concatenate([np.empty(0, np.int64), *(row.ids for row in found)]).astype(np.uint32),
@@ -31,14 +31,14 @@ class Flat(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """The excluded arms of several anchors, as far as they lie in one shard."""
+    """The excluded arms of several anchors that are in one shard."""
 
-    counts: NDArray[np.int32]  # by anchor; nothing at all where nothing is hidden
+    counts: NDArray[np.int32]  # by anchor; empty if nothing is hidden
     ids: Ids
 
     @classmethod
     def of(cls, exclude: Sequence[Ids], bounds: Ids) -> "list[Hidden]":
-        """For every shard, between its two bounds, what it must hide.
+        """Return what each shard, between its two bounds, must hide.
 
         >>> exclude = [np.array([1, 4]), np.array([5])]
         >>> [hidden.ids.tolist() for hidden in Hidden.of(exclude, np.array([0, 4, 6]))]
@@ -49,20 +49,20 @@ class Hidden(NamedTuple):
         anchor = np.repeat(np.arange(len(sizes)), sizes)
         parts = []
         for first, last in pairwise(bounds.tolist()):
-            mine = (ids >= first) & (ids < last)
-            counts = np.bincount(anchor[mine], minlength=len(sizes) if mine.any() else 0)
-            parts.append(cls(counts.astype(np.int32), ids[mine] - first))
+            inside = (ids >= first) & (ids < last)
+            counts = np.bincount(anchor[inside], minlength=len(sizes) if inside.any() else 0)
+            parts.append(cls(counts.astype(np.int32), ids[inside] - first))
         return parts
 
     def per_anchor(self, anchors: int) -> list[Ids]:
-        """One array of ids for each anchor."""
+        """Return one array of ids per anchor."""
         if not len(self.counts):
             return [self.ids] * anchors
         return np.split(self.ids, np.cumsum(self.counts)[:-1])
 
 
 def merged(parts: Sequence[tuple[int, Flat]], k: int | None, missing: int = 0) -> list[Found]:
-    """The k best of every anchor by (−similarity, id), from shards that begin at these ids.
+    """Return the k best of each anchor by (−similarity, id), from shards that start at these ids.
 
     >>> near, far = Flat.of([Found(np.array([1]), np.array([0.5]))]), Flat.of(
     ...     [Found(np.array([0]), np.array([0.9]))])
@@ -76,9 +76,9 @@ def merged(parts: Sequence[tuple[int, Flat]], k: int | None, missing: int = 0) -
     scores = np.concatenate([flat.similarities for _, flat in parts])
     counts = np.empty(anchors, np.int64)
     best = np.empty(len(ids), np.int64), np.empty(len(ids))
-    everything = np.full(anchors, -np.inf), np.full(anchors, np.inf)
+    no_bounds = np.full(anchors, -np.inf), np.full(anchors, np.inf)
     most = len(ids) if k is None else k
-    used = compiled(kernels.in_order)(rows, ids, scores, *everything, most, counts, *best)
+    used = compiled(kernels.in_order)(rows, ids, scores, *no_bounds, most, counts, *best)
     ends = np.cumsum(counts)[:-1]
     pairs = zip(np.split(best[0][:used], ends), np.split(best[1][:used], ends), strict=True)
     return [Found(*pair, missing) for pair in pairs][:anchors]

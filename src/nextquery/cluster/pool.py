@@ -1,4 +1,4 @@
-"""The pool of arms on a Ray cluster: the same answers from shards on many machines."""
+"""A pool of arms on a Ray cluster: the same answers, from shards on many machines."""
 
 import os
 import shutil
@@ -22,25 +22,25 @@ from nextquery.errors import InvalidInput
 
 
 class RayArmPool(ShardedPool):
-    """An `ArmPool` whose vectors are searched by actors of a Ray cluster, each in its own part.
+    """An `ArmPool` whose vectors are searched by Ray actors, each with one shard of the rows.
 
-    Every shard finds the k best of its rows by the same definition of a score, and the best of
-    those are the answer: ids, similarities and order are those of one pool. It works wherever an
-    `ArmPool` does: selectors, `Recommender`, the service. Texts stay with the caller, mapped; so do
-    added arms, which become part of the shards by `save` and `open`.
+    Every shard finds the k best of its rows with the same scores, and the best of those are the
+    answer: ids, similarities and order are those of a single pool. Use it wherever you use an
+    `ArmPool`: selectors, `Recommender`, the service. Texts stay mapped in the calling process.
+    Added arms stay there too, until you `save` and `open` the pool again.
 
     Parameters (of `from_vectors` and `open`)
     ----------
-    address : ``host:port`` of a cluster's head node, ``auto``, or None: see `cluster.connect`.
-    shards : how many, at least 1; by default one for each machine, where it uses all cores.
-    bounds : where shards begin and end instead, rising from 0 to the number of arms.
-    threads : threads of each shard; by default its part of its machine's cores.
-    deadline : seconds (above 0) for a shard that fell to be back.
-    on_missing : ``refuse`` (`errors.ClusterUnavailable` when a shard stays away), or ``partial``:
-        answers come from the others and say in `missing` how many arms could not be searched.
-        Single arms (`rows`, `score`) of a shard that is away are read from the files, here.
-    path : (`from_vectors`) where to write the pool, a folder that all nodes reach. Without it, a
-        temporary one, as long as the cluster is this machine alone.
+    address : ``host:port`` of a cluster's head node, ``auto`` or None; see `cluster.connect`.
+    shards : number of shards, at least 1; by default one per machine, which uses all its cores.
+    bounds : where shards start and end instead, rising from 0 to the number of arms.
+    threads : threads per shard; by default an equal part of its machine's cores.
+    deadline : seconds (above 0) to wait for a failed shard before treating it as unavailable.
+    on_missing : ``refuse`` raises `errors.ClusterUnavailable` if a shard is unavailable.
+        ``partial`` answers from the others and counts the arms not searched in `missing`. Single
+        arms (`rows`, `score`) of an unavailable shard are read from the files, in this process.
+    path : (`from_vectors`) where to write the pool, a folder that all nodes can read. By default a
+        temporary folder, which works only if this machine is the whole cluster.
     """
 
     @classmethod
@@ -72,23 +72,23 @@ class RayArmPool(ShardedPool):
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], **layout: Unpack[Layout]) -> Self:
-        """Open a saved pool, one of `ArmPool` or of this class: the files are the same."""
+        """Open a pool saved by `ArmPool` or by this class: the files are the same."""
         return cls.of(folders.read(path, kind=KIND, version=VERSION), **layout)
 
     @classmethod
     def of(cls, folder: folders.Folder, **layout: Unpack[Layout]) -> Self:
-        """The pool in an opened folder, whatever else that holds."""
+        """Open the pool in an opened folder, which may have other content."""
         connect(layout.get("address"))
         rows = folder.array("vectors.npy")
         return cls._on_cluster(folder, Plan.of(len(rows), layout))
 
     @classmethod
     def _on_cluster(cls, folder: folders.Folder, plan: Plan, scratch: Path | None = None) -> Self:
-        # Not resolved: links may lie elsewhere on other nodes.
-        whole = folders.Folder(folder.path.absolute(), folder.meta, folder.files)
-        pool = super().of(whole)
+        # Not resolved: links may point elsewhere on other nodes.
+        located = folders.Folder(folder.path.absolute(), folder.meta, folder.files)
+        pool = super().of(located)
         shards = Shards(
-            whole,
+            located,
             plan.bounds,
             deadline=plan.deadline,
             threads=plan.threads,
@@ -104,22 +104,22 @@ class RayArmPool(ShardedPool):
         self._left.atexit = False
 
     def copy(self) -> Self:
-        """A pool that starts as this one is, on the same shards, and then goes its own way."""
+        """Return an independent copy of this pool, on the same shards."""
         shards = self._shards
         twin = super().copy()
         twin._enter(shards, self._on_missing)
         return twin
 
     def close(self) -> None:
-        """Leave the shards; they end with the last of the copies that use them."""
+        """Release the shards; they stop when the last copy that uses them is closed."""
         if self._left.alive:
             self._left()
             self._resident.stop_if_unused()
 
     def __reduce__(self) -> NoReturn:
         raise InvalidInput(
-            "a RayArmPool stays in the process that opened it. Give others the folder's path, and "
-            "let them call RayArmPool.open."
+            "a RayArmPool cannot be pickled: it stays in the process that opened it. Send the "
+            "folder's path to the other process, and call RayArmPool.open there."
         )
 
     def __enter__(self) -> Self:
@@ -137,5 +137,5 @@ class RayArmPool(ShardedPool):
         if not self._left.alive:
             return "<RayArmPool, closed>"
         shards = len(self._shards.bounds) - 1
-        cut = f"{shards} shard{'s' * (shards != 1)}"
-        return f"<RayArmPool of {len(self)} arms, dim {self.dim}, in {cut}>"
+        count = f"{shards} shard{'s' * (shards != 1)}"
+        return f"<RayArmPool of {len(self)} arms, dim {self.dim}, in {count}>"

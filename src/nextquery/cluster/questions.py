@@ -1,4 +1,4 @@
-"""What a shard is asked: searches, and a few arms by their ids. Ids are counted from its first."""
+"""The tasks that shards run: searches, and arms by id. Ids are relative to the shard's first."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from nextquery.cluster.merge import Flat, Hidden
 def scan(
     part: Part, anchors: Vectors, bands: Sequence[Band], hidden: Hidden, epsilon: float | None
 ) -> tuple[list[Flat], Floats | None]:
-    """The best arms of every band, anchor after anchor; and (with `epsilon`) Σ and Σ≥."""
+    """Return the best arms of every band, by anchor, and (with `epsilon`) Σ and Σ≥."""
     exclude = hidden.per_anchor(len(anchors))
     found, sums = scan_rows(
         part.rows, part.removed, anchors, bands, exclude=exclude, epsilon=epsilon
@@ -25,12 +25,12 @@ def scan(
 
 
 def rows(part: Part, ids: Ids) -> Vectors:
-    """The vectors of a few arms."""
+    """Return the vectors of a few arms."""
     return _blocks(part).rows(ids)
 
 
 def score(part: Part, ids: Ids, anchor: Vectors) -> Floats:
-    """The exact similarities of a few arms with one anchor."""
+    """Return the exact similarities of a few arms to one anchor."""
     return _blocks(part).score(ids, anchor)
 
 

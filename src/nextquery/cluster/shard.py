@@ -1,8 +1,8 @@
-"""One shard: a range of a pool's rows, mapped by an actor that stays and answers for them.
+"""One shard: a range of a pool's rows, mapped and searched by a long-lived actor.
 
-A shard is no file of its own. It is the rows [first, last) of an ordinary pool folder, so ids do
-not depend on how many shards there are, and an actor that comes back, here or on another machine,
-loads its part again from the path that all nodes reach.
+A shard has no files of its own. It is the rows [first, last) of an ordinary pool folder, so ids do
+not depend on the number of shards, and an actor that restarts, here or on another machine, loads
+its rows again from the shared path.
 """
 
 import os
@@ -24,21 +24,21 @@ from nextquery.errors import StorageError
 
 
 class Share(NamedTuple):
-    """Which rows of which folder a shard answers for."""
+    """The folder and range of rows of a shard."""
 
     folder: folders.Folder
     first: int
     last: int
 
     def load(self) -> Rows:
-        """The rows, mapped: what is never read costs no memory.
+        """Map the rows; rows that are never read use no memory.
 
-        Files are named after their content. Where ours is gone the pool was saved anew, and the
-        new manifest says whether its rows begin with ours.
+        Files are named after their content. If this shard's file is gone, the pool was saved
+        again, and the new manifest shows whether its rows start with the same ones.
         """
         try:
-            there = self.folder.file("vectors.npy").exists()
-            folder = self.folder if there else folders.newest(self.folder)
+            exists = self.folder.file("vectors.npy").exists()
+            folder = self.folder if exists else folders.newest(self.folder)
             same = begins_with(folder, self.folder)
             vectors = folder.array("vectors.npy")[self.first : self.last]
             codes = Codes.open(folder)
@@ -46,21 +46,21 @@ class Share(NamedTuple):
             raise StorageError(
                 f"{socket.gethostname()} cannot read arms {self.first} to {self.last - 1} of the "
                 f"pool {self.folder.path}: {error} Put the pool on a path that every node of the "
-                "cluster reaches under the same name."
+                "cluster can read under the same name."
             ) from error
         if not same or len(vectors) != self.last - self.first:
             raise StorageError(
                 f"the pool {self.folder.path}, as {socket.gethostname()} sees it, is not the one "
-                "that was opened, with or without further arms. Open the pool again."
+                "that was opened, with or without added arms. Open the pool again."
             )
         return Rows(vectors, None if codes is None else codes.cut(self.first, self.last))
 
 
 class View(NamedTuple):
-    """Which arms a pool object has removed: shards are shared, what is removed is not.
+    """The arms that a pool object has removed: pools share shards, but not removals.
 
-    The removed arms of a view only become more, so `how_many` in this shard says which version
-    is meant. `removed` is given when the shard may not know them, `forget` names views that ended.
+    The removed arms of a view only grow, so their number in this shard, `how_many`, identifies the
+    version. `removed` is sent if the shard may not know them; `forget` lists views that ended.
     """
 
     token: int
@@ -70,10 +70,10 @@ class View(NamedTuple):
 
 
 class Shard:
-    """The actor. It runs tasks, functions of a `Part`, where the rows are.
+    """The actor. It runs tasks, which are functions of a `Part`, next to the rows.
 
-    Nothing is loaded before the first task or ping: an error of the files is then an answer, and
-    not one more death of the actor.
+    Nothing is loaded before the first task or ping, so that an error in the files is returned and
+    does not kill the actor.
     """
 
     def __init__(self, share: Share, threads: int | None = None, sharing: int = 1) -> None:
@@ -85,7 +85,7 @@ class Shard:
         warm_up()
 
     def ping(self) -> str:
-        """Answered at once, whatever else is being computed: empty, or why no task can be done."""
+        """Return at once, also during a task: an empty string, or why no task can run."""
         try:
             self._load()
         except StorageError as error:
@@ -93,7 +93,7 @@ class Shard:
         return ""
 
     def do(self, task: Callable[..., Any], view: View, *args: Any) -> tuple[Any] | str | None:
-        """The answer of a task, or None: then say again what is removed; or why there is none."""
+        """Run a task: return (answer,), None if `removed` must be sent, or why it cannot run."""
         for token in view.forget:
             self._views.pop(token, None)
         if view.removed is not None:
@@ -114,15 +114,16 @@ class Shard:
 
 
 def use_threads(count: int) -> None:
-    """Let BLAS, and with it the scan, use so many threads; Ray starts its workers with one."""
+    """Set the number of threads of BLAS, and so of the scan; Ray starts workers with one."""
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(limits=count, user_api="blas")
 
 
 def warm_up() -> None:
-    """Load the scan's machine code: seconds, better spent before a ping is answered than after."""
+    """Load the scan's compiled code, which takes seconds, before the first ping is answered."""
     rows = np.ones((2, 2), np.float32)
     coded = Rows(rows, Codes.of(rows))
-    for few, epsilon in (1, None), (1, 0.5), (2, 0.5):
-        scan_rows(coded, NO_IDS, rows[:few], [Band(1)], exclude=[NO_IDS] * few, epsilon=epsilon)
+    for count, epsilon in (1, None), (1, 0.5), (2, 0.5):
+        exclude = [NO_IDS] * count
+        scan_rows(coded, NO_IDS, rows[:count], [Band(1)], exclude=exclude, epsilon=epsilon)
