@@ -172,7 +172,7 @@ def test_a_shard_that_stays_away_is_never_left_out(cluster: str, folder: Path) -
         ({"ground_set": ["a"]}, "ground_set must be whole numbers"),
         ({"ground_set": [1, 1]}, "names an arm twice"),
         ({"ground_set": [N]}, "there is no arm 48"),
-        ({"ground_set": [1], "shortlist": 9}, "not both"),
+        ({"ground_set": [1], "shortlist": 9}, "only one of them"),
         ({"shortlist": 3}, "shortlist must be a whole number of at least 4"),
         ({"strength": 0}, "strength must be a number above 0"),
         ({"memory": 8 * 16 * N - 1}, "Pass a shortlist, more parts, or more memory"),

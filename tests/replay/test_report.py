@@ -77,8 +77,8 @@ def test_no_curve_lies_below_its_floor(run: Path) -> None:
 
 
 def test_labels_keep_their_distance_and_order(rng: np.random.Generator) -> None:
-    wanted = sorted(rng.random(9).tolist())
-    places = apart(wanted, 0.05)
+    targets = sorted(rng.random(9).tolist())
+    places = apart(targets, 0.05)
     assert (np.diff(places) >= 0.05 - 1e-12).all()
     assert places[0] >= 0
     assert apart([0.1, 0.9], 0.05) == pytest.approx([0.1, 0.9])

@@ -88,9 +88,7 @@ def greedi(
     anchor = pool.anchors(np.asarray(vector)[None])
     excluded = pool.excluded([list(exclude)], 1)[0]
     if ground_set is not None and shortlist is not None:
-        raise InvalidInput(
-            "received both ground_set and shortlist. Pass only one of them, not both."
-        )
+        raise InvalidInput("received both ground_set and shortlist. Pass only one of them.")
     selector = MaxUtility(epsilon=epsilon, reading=reading)
     ground = None if ground_set is None else _given(pool, ground_set, excluded)
     if shortlist is not None:

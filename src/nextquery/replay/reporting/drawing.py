@@ -70,16 +70,16 @@ def label_ends(
     """
     low, high = axes.get_ylim()
     order = sorted(labels, key=lambda label: label[0])
-    wanted = [(y - low) / (high - low) for y, _, _ in order]
+    targets = [(y - low) / (high - low) for y, _, _ in order]
     transform = axes.transAxes
-    for (_, text, colour), own, place in zip(order, wanted, apart(wanted, gap), strict=True):
+    for (_, text, colour), own, place in zip(order, targets, apart(targets, gap), strict=True):
         leader = axes.plot([1.01, 1.05], [own, place], transform=transform, clip_on=False)
         leader[0].set(color=colour, linewidth=0.5)
         axes.text(1.06, place, text, transform=transform, color=colour, fontsize=size, va="center")
 
 
-def apart(wanted: Sequence[float], gap: float) -> list[float]:
-    """Return places at least `gap` apart, as near to the wanted ones as their order allows.
+def apart(targets: Sequence[float], gap: float) -> list[float]:
+    """Return places at least `gap` apart, as near to the targets as their order allows.
 
     Least squares under the constraint: neighbours that collide are pooled around their mean.
     No place is below 0, the bottom of the axis.
@@ -87,7 +87,7 @@ def apart(wanted: Sequence[float], gap: float) -> list[float]:
     >>> [round(place, 3) for place in apart([0.5, 0.5, 0.9], 0.1)]
     [0.45, 0.55, 0.9]
     """
-    shifted = np.asarray(wanted, np.float64) - gap * np.arange(len(wanted))
+    shifted = np.asarray(targets, np.float64) - gap * np.arange(len(targets))
     pools: list[tuple[float, int]] = []
     for value in shifted.tolist():
         pools.append((value, 1))

@@ -200,20 +200,22 @@ def _follow(work: Work, piece: Piece) -> None:
     """Run one contestant through the stream."""
     *values, shown, repeat, exploration, name = piece.options
     options = _options_of(values, shown=shown, repeat=repeat, exploration=exploration)
-    stream, who = Stream.of(work, options), contestant(name, options.seed)
-    if who.rival:
-        ranking = _rival(work, stream, options, who)
+    stream, entrant = Stream.of(work, options), contestant(name, options.seed)
+    if entrant.rival:
+        ranking = _rival(work, stream, options, entrant)
     else:
-        ranking = _recommender(stream, *driver_of(work, stream, options, who))
+        ranking = _recommender(stream, *driver_of(work, stream, options, entrant))
     answers = stream.past.arms[stream.steps.places[stream.scored] + 1].tolist()
     ranks = [_rank_of(answer, slate) for answer, slate in zip(answers, ranking, strict=True)]
     work.keep(piece, {"ranks": np.array(ranks, np.int64)})
 
 
-def _rival(work: Work, stream: Stream, options: StreamOptions, who: Contestant) -> Iterator[Ids]:
+def _rival(
+    work: Work, stream: Stream, options: StreamOptions, entrant: Contestant
+) -> Iterator[Ids]:
     """Yield a rival's recommendations at every scored step."""
-    assert who.rival is not None
-    rival = RIVALS[who.rival](SessionMemory(stream.past))
+    assert entrant.rival is not None
+    rival = RIVALS[entrant.rival](SessionMemory(stream.past))
     selections = _selections(work, stream, options, since=stream.scored_from)
     for session in range(stream.scored_from, stream.past.size):
         queries, before = stream.queries(session), int(stream.past.offsets[session])
@@ -233,16 +235,16 @@ def _recommender(stream: Stream, driver: Driver, selections: Iterator[Candidates
 
 
 def driver_of(
-    work: Work, stream: Stream, options: StreamOptions, who: Contestant
+    work: Work, stream: Stream, options: StreamOptions, entrant: Contestant
 ) -> tuple[Driver, Iterator[Candidates]]:
     """Return the warm-started recommender and an iterator over the scored steps' candidates."""
-    assert who.policy is not None
-    memory = Memory(stream.known) if who.policy.needs_memory else None
+    assert entrant.policy is not None
+    memory = Memory(stream.known) if entrant.policy.needs_memory else None
     rec = Recommender(
         work.pool,
         options.selector(),
-        who.policy,
-        exploration=options.exploration if who.explores else 0.0,
+        entrant.policy,
+        exploration=options.exploration if entrant.explores else 0.0,
         seed=options.seed,
         memory=memory,
         repeat=options.repeat,
@@ -257,8 +259,8 @@ def driver_of(
         Learning(),
         shown=options.shown,
         ranked=LONGEST,
-        weights=who.weights,
-        memory=who.memory,
+        weights=entrant.weights,
+        memory=entrant.memory,
     )
     return driver, past
 
