@@ -1,4 +1,4 @@
-"""Small logs whose answer is evident at sight."""
+"""Small logs with an obvious result."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is prepared: its shape, its order, and that it does not depend on chance."""
+"""The prepared log: its shape, its order, and that it is deterministic."""
 
 import json
 import os
@@ -78,12 +78,12 @@ def test_the_commonest_spelling_is_shown_ties_by_text(write: Write) -> None:
 
 def test_the_report_is_json_and_rows(write: Write) -> None:
     report = prepare(messy(write), LogOptions(min_queries=2)).report
-    said = json.loads(json.dumps(report.to_dict()))
-    assert list(said["table2"]) == [
+    sections = json.loads(json.dumps(report.to_dict()))
+    assert list(sections["table2"]) == [
         "queries (original)", "queries (pre-processed)", "sessions",
         "average queries per session", "distinct queries",
     ]  # fmt: skip
-    assert said["privacy"]["k_anonymous"] is True
+    assert sections["privacy"]["k_anonymous"] is True
     assert {row["section"] for row in report.rows()} == {
         "log",
         "rule",
@@ -120,26 +120,26 @@ def test_what_a_killed_process_left_is_swept_by_the_next(tmp_path: Path) -> None
     if (child := os.fork()) == 0:
         with opened(memory_limit="100MB", workdir=tmp_path) as engine:
             (engine.scratch / "spill.tmp").write_text("secret")
-            os._exit(0)  # as a kill would: no clean-up
+            os._exit(0)  # like a kill: no clean-up
     os.waitpid(child, 0)
     assert len(list(tmp_path.iterdir())) == 1
     with opened(memory_limit="100MB", workdir=tmp_path) as alive:
         with opened(memory_limit="100MB", workdir=tmp_path):
-            assert alive.scratch.exists()  # its process lives
+            assert alive.scratch.exists()  # its process is running
         assert list(tmp_path.iterdir()) == [alive.scratch]
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture
-def heard() -> Iterator[None]:
-    """Jobs that a shell starts in the background ignore SIGINT: undo that."""
+def handle_sigint() -> Iterator[None]:
+    """Handle SIGINT, which jobs that a shell starts in the background ignore."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("heard")
-def test_ctrl_c_is_ctrl_c_and_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("handle_sigint")
+def test_ctrl_c_interrupts_and_leaves_nothing(tmp_path: Path) -> None:
     long = "CREATE TABLE t AS SELECT count(*) FROM range(1000000) a, range(1000000) b"
     for progress in (None, lambda stage, done: None):
         timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])

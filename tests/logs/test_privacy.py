@@ -1,4 +1,4 @@
-"""What must never come out: in no field of what is prepared, and nowhere in the report."""
+"""Private text must not appear in any field of a prepared log or in its report."""
 
 import json
 from pathlib import Path
@@ -15,8 +15,8 @@ from .conftest import Write
 CONNECTION = duckdb.connect()
 
 
-def judge(raw: str) -> str | None:
-    """The pattern that a raw query matches."""
+def pattern_of(raw: str) -> str | None:
+    """Return the pattern that a raw query matches."""
     seen = f"(SELECT {seen_in(RAW)} AS h FROM (SELECT ? AS raw, raw AS shown))"
     sql = f"SELECT {suspicious('h', ())}, {verdict('h', ())} FROM {seen}"
     candidate, why = CONNECTION.execute(sql, [raw]).fetchall()[0]
@@ -61,7 +61,7 @@ def judge(raw: str) -> str | None:
     ],
 )
 def test_private_text_is_recognised(raw: str, why: str | None) -> None:
-    assert judge(raw) == why
+    assert pattern_of(raw) == why
 
 
 @pytest.mark.parametrize(
@@ -90,15 +90,15 @@ def test_private_text_is_recognised(raw: str, why: str | None) -> None:
         "1700000000 unix time",
     ],
 )
-def test_innocent_numbers_pass(raw: str) -> None:
-    assert judge(raw) is None
+def test_harmless_numbers_pass(raw: str) -> None:
+    assert pattern_of(raw) is None
 
 
 COMMON = ["alpha", "beta", "gamma", "delta", "epsilon"]
 
 
 def planted(write: Write, secrets: dict[str, list[str]]) -> Path:
-    """Three users ask for the same five things; each then asks for some secrets of their own."""
+    """Write a log in which three users issue the same five queries, and each some secrets."""
     rows = []
     for i, user in enumerate(["ann", "bob", "cid"]):
         queries = [q for common in COMMON for q in (common, *secrets.get(user, []))]
@@ -115,9 +115,9 @@ def test_planted_secrets_are_nowhere(write: Write, tmp_path: Path) -> None:
     path = planted(write, {"ann": ["ann has a rare disease", *both], "bob": both})
     work = tmp_path / "work"
     prepared = prepare(path, workdir=work)
-    said = everything(prepared).lower()
+    output = everything(prepared).lower()
     for secret in ("rare", "disease", "jane", "4111", "1111", "sesame", "sann"):
-        assert secret not in said
+        assert secret not in output
     assert prepared.texts == COMMON
     assert prepared.k_anonymous
     assert prepared.user_counts.tolist() == [3] * 5
@@ -136,7 +136,7 @@ def test_a_secret_in_a_link_takes_only_its_own_rows(write: Write) -> None:
     assert prepared.shown[prepared.texts.index("weather")] == "weather"
 
 
-def test_a_private_spelling_condemns_every_spelling_of_its_arm(write: Write) -> None:
+def test_a_private_spelling_removes_every_spelling_of_its_arm(write: Write) -> None:
     path = planted(write, {"ann": ["jane@x.com"], "bob": ["janex com"], "cid": ["Janex com"]})
     assert prepare(path).texts == COMMON
 
@@ -180,7 +180,7 @@ def test_the_blocklist_is_compared_after_cleaning(write: Write, tmp_path: Path) 
 
 
 def test_what_a_removed_query_leaves_behind(write: Write) -> None:
-    """Equal neighbours merge; a session with one query left goes, its arm stays."""
+    """Equal neighbours are merged; a session with one query left is dropped, but its arm stays."""
     ann = ["tea", "a@b.com", "tea", "cup"]
     bob = ["pot", "a@b.com", "c@d.com", "e@f.com"]
     path = write([(s, 10 * s + i, q) for s, qs in enumerate((ann, bob)) for i, q in enumerate(qs)])

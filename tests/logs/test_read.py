@@ -160,39 +160,39 @@ def test_malformed_json_lines(tmp_path: Path) -> None:
     assert [place["line"] for place in prepared.report.malformed.first] == [2, 6]
 
 
-def refused(path: Path | str | list[Path], match: str, **options: object) -> None:
+def rejects(path: Path | str | list[Path], match: str, **options: object) -> None:
     with pytest.raises(InvalidInput, match=match):
         stats_of(path, LogOptions(**options))  # type: ignore[arg-type]
 
 
-def test_unusable_files_are_refused_with_what_was_found(write: Write, tmp_path: Path) -> None:
+def test_unusable_files_are_rejected_with_what_was_found(write: Write, tmp_path: Path) -> None:
     empty = tmp_path / "empty.csv"
     empty.write_bytes(b"")
-    refused(empty, r"empty \(0 bytes\).*CSV or TSV")
-    refused(write([], name="header.tsv"), "header but no rows")
-    refused(write(ROWS, header="a\tb\tc"), "no column holds the queries.*'a', 'b', 'c'.*--query")
-    refused(write(ROWS, header="a\tb\tquery"), "no column holds the session or user.*--session")
-    refused(write(ROWS, header="user\tb\tquery"), "no column holds the time.*--time")
-    refused(write(ROWS), "no column 'nope' for the query.*'session_id'", query="nope")
-    refused(tmp_path / "missing.csv", "there is no file")
-    refused(tmp_path, "is a folder")
-    refused([], "list of log files is empty")
+    rejects(empty, r"empty \(0 bytes\).*CSV or TSV")
+    rejects(write([], name="header.tsv"), "header but no rows")
+    rejects(write(ROWS, header="a\tb\tc"), "no column contains the queries.*'a', 'b', 'c'.*--query")
+    rejects(write(ROWS, header="a\tb\tquery"), "no column contains the session or user.*--session")
+    rejects(write(ROWS, header="user\tb\tquery"), "no column contains the time.*--time")
+    rejects(write(ROWS), "no column 'nope' for the query.*'session_id'", query="nope")
+    rejects(tmp_path / "missing.csv", "there is no file")
+    rejects(tmp_path, "is a folder")
+    rejects([], "list of log files is empty")
     binary = tmp_path / "binary.csv"
     binary.write_bytes(bytes(range(256)) * 50)
-    refused(binary, r"first bytes b'\\x00")
+    rejects(binary, r"first bytes b'\\x00")
     wide = tmp_path / "wide.csv"
     wide.write_bytes("session,query\n1,a\n".encode("utf-16"))
-    refused(wide, "UTF-16")
+    rejects(wide, "UTF-16")
     array = tmp_path / "array.json"
     array.write_text('[\n{"session": 1}\n]')
-    refused(array, "jq -c")
+    rejects(array, "jq -c")
     parquet = tmp_path / "log.parquet"
     parquet.write_bytes(b"PAR1 is not enough")
-    refused(parquet, "cannot be read")
+    rejects(parquet, "cannot be read")
 
 
 @pytest.mark.parametrize("kind", ["gz", "zst"])
-def test_a_cut_off_file_is_refused(kind: str, tmp_path: Path) -> None:
+def test_a_truncated_file_is_rejected(kind: str, tmp_path: Path) -> None:
     path = tmp_path / f"log.tsv.{kind}"
     compression = {"gz": "gzip", "zst": "zstd"}[kind]
     duckdb.connect().execute(
@@ -201,14 +201,14 @@ def test_a_cut_off_file_is_refused(kind: str, tmp_path: Path) -> None:
     )
     assert stats(path).original == 20000
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
-    refused(path, "cut off")
+    rejects(path, "truncated")
 
 
 def test_mostly_bad_times_are_an_error_a_few_are_not(write: Write) -> None:
     few = [(1, i if i else "noon", q) for i, q in enumerate("abcde")]
     assert stats(write(few)).malformed.rows == 1
     many = [(1, f"day {i}", q) for i, q in enumerate("abcde")]
-    refused(write(many), r"5 of 5 rows are malformed.*time that cannot be read.*ISO 8601.*--time")
+    rejects(write(many), r"5 of 5 rows are malformed.*time that cannot be read.*ISO 8601.*--time")
 
 
 def test_names_with_glob_characters(write: Write) -> None:

@@ -1,4 +1,4 @@
-"""Every rule against hand-made rows, and the SQL against a plain Python reading of the rules."""
+"""Every rule against hand-made rows, and the SQL against a plain Python version of the rules."""
 
 import re
 import string
@@ -17,7 +17,7 @@ CONNECTION = duckdb.connect()
 def clean(
     raw: str, profile: str = "text", skip: tuple[str, ...] = (), max_chars: int = 1000
 ) -> tuple[str, str, str | None]:
-    """(shown, text, dropped) of one query."""
+    """Return (shown, text, dropped) of one query."""
     sql = cleaning("(SELECT ? AS raw)", profile, skip, max_chars)
     _, shown, text, dropped = CONNECTION.execute(sql, [raw]).fetchall()[0]
     return shown, text, dropped
@@ -30,8 +30,8 @@ def clean(
         ("hello%20world", "hello world"),  # URL-encoded
         ("hello+world", "hello world"),
         ("c%2B%2B+tutorial", "c tutorial"),  # escapes first, then punctuation
-        ("100% cotton", "100 cotton"),  # a % that is no escape
-        ("save 20%ac now", "save 20ac now"),  # an escape that is no UTF-8
+        ("100% cotton", "100 cotton"),  # a % that is not an escape
+        ("save 20%ac now", "save 20ac now"),  # an escape that is not UTF-8
         ("%", None),
         ("caf%C3%A9", None),  # decodes to é
         ("see http://example.org/a?b=1 for tea", "see for tea"),  # links
@@ -75,7 +75,7 @@ def test_a_dropped_query_names_its_rule(raw: str, rule: str) -> None:
 
 
 @pytest.mark.parametrize("raw", ["c++", "c++ tutorial", "notepad++", "google+"])
-def test_a_plus_that_is_no_space_stays(raw: str) -> None:
+def test_a_plus_that_is_not_a_space_stays(raw: str) -> None:
     assert clean(raw, skip=("punctuation",))[1] == raw
 
 
@@ -97,7 +97,7 @@ def test_each_rule_can_be_switched_off(skip: str, raw: str, text: str) -> None:
     assert clean(raw, skip=(skip,))[1:] == (text, None)
 
 
-def test_people_see_the_spelling_without_escapes_links_and_control_characters() -> None:
+def test_the_shown_spelling_has_no_escapes_links_or_control_characters() -> None:
     assert clean("The%20Best+Tea\x07 http://u:p@example.org/x")[0] == "The Best+Tea"
     assert clean("  C++   Tutorial ")[0] == "C++ Tutorial"
 
@@ -146,7 +146,7 @@ TYPOGRAPHIC = "".join(map(chr, range(0x2018, 0x2020))) + "…•«»‹›¡¿·
 
 
 def oracle(raw: str) -> str | None:
-    """The rules once more, in plain Python."""
+    """The same rules in plain Python."""
     if len(raw) > 1000:
         return None
     x = raw
@@ -184,7 +184,7 @@ QUERIES = (
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(QUERIES, max_size=20))
-def test_sql_and_python_read_the_rules_alike(queries: list[str]) -> None:
+def test_sql_and_python_agree_on_the_rules(queries: list[str]) -> None:
     sql = cleaning("(SELECT unnest(?::VARCHAR[]) AS raw)", "text", (), 1000)
     for raw, _, cleaned, dropped in CONNECTION.execute(sql, [queries]).fetchall():
         assert (None if dropped else cleaned) == oracle(raw)

@@ -32,8 +32,8 @@ def test_a_session_id_counts_per_user(write: Write) -> None:
     assert sessions(path) == [["a", "b"], ["x", "y"]]
 
 
-def test_a_user_who_pauses_begins_a_new_session(write: Write) -> None:
-    minutes = [0, 10, 40, 71, 80]  # 30 minutes are no gap yet, 31 are one
+def test_a_user_who_pauses_starts_a_new_session(write: Write) -> None:
+    minutes = [0, 10, 40, 71, 80]  # 30 minutes are not a gap, 31 are
     rows = [("ann", 60 * m, f"q{'abcde'[i]}") for i, m in enumerate(minutes)]
     path = write(rows, header="user_id\ttime\tquery")
     assert sessions(path) == [["qa", "qb", "qc"], ["qd", "qe"]]
@@ -98,7 +98,9 @@ def test_language_without_the_extra_or_with_an_unknown_code(
         prepare(path, LogOptions(language="en"))
 
 
-def test_sessions_with_another_language_go(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_in_another_language_are_dropped(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("lingua")
     monkeypatch.setattr(language, "_COMPARED", ("en", "de"))  # each model takes time to load
     english = ["how to bake bread at home", "pizza", "best bread flour for baking", "yeast"]

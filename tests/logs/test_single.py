@@ -1,4 +1,4 @@
-"""A query as typed is cleaned as the log was: the same SQL, so the same text."""
+"""A typed query is cleaned with the same SQL as the log, so it gives the same text."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -52,8 +52,8 @@ def test_nothing_typed_can_break_it(query: str) -> None:
     QueryCleaner()(query)
 
 
-def test_threads_share_it() -> None:
+def test_threads_can_share_a_cleaner() -> None:
     clean = QueryCleaner()
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda i: clean(f"Query {i}").text, range(100)))
-    assert found == [f"query {i}" for i in range(100)]
+        texts = list(threads.map(lambda i: clean(f"Query {i}").text, range(100)))
+    assert texts == [f"query {i}" for i in range(100)]

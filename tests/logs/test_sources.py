@@ -56,7 +56,7 @@ def test_ubi_in_two_files_and_as_exported_documents(tmp_path: Path) -> None:
     write_lines(tmp_path / "queries.jsonl", queries)
     write_lines(tmp_path / "events.jsonl", [ubi_event(n, session_id="s") for n in range(4)])
     assert prepare(str(tmp_path / "*.jsonl"), ONE).texts == ["a", "b", "c", "d"]
-    with pytest.raises(InvalidInput, match="events alone carry no query text"):
+    with pytest.raises(InvalidInput, match="events alone have no query text"):
         stats_of(tmp_path / "events.jsonl")
 
 
@@ -87,7 +87,7 @@ def test_records_of_ir_datasets() -> None:
     assert prepared.sessions.times[0] == 1141196400.0
 
 
-def test_records_that_are_none_are_refused() -> None:
+def test_invalid_records_are_rejected() -> None:
     with pytest.raises(InvalidInput, match="no records"):
         prepare([], LogOptions(format="ir_datasets"))
     with pytest.raises(InvalidInput, match="user_id, query and time"):

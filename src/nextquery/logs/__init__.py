@@ -1,4 +1,4 @@
-"""Query logs: read, cut into sessions, cleaned as in the paper, and freed of private text."""
+"""Read query logs, split them into sessions, clean them as in the paper, remove private text."""
 
 from nextquery.logs.collect import Prepared
 from nextquery.logs.database import Progress

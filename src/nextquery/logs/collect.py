@@ -1,4 +1,4 @@
-"""What comes out of a log: arms, and sessions of arms, in an order that threads cannot change."""
+"""Collect the arms and sessions of a prepared log, in an order that does not depend on threads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,24 +14,23 @@ from nextquery.sessions import Sessions
 
 @dataclass(frozen=True)
 class Prepared:
-    """A cleaned log that holds nobody's secrets: arms, and sessions of arms.
+    """A cleaned log without private text: arms, and sessions of arms.
 
-    Arms are in order of their first appearance in time, then of their text. Sessions are in order
-    of their first query's time, which is NaN when the log has none. Session and user ids are not
-    kept.
+    Arms are ordered by first appearance in time, then by text. Sessions are ordered by the time of
+    their first query, which is NaN if the log has no times. Session and user ids are not kept.
     """
 
     texts: Sequence[str]  #: the cleaned text, the key of an arm
-    shown: Sequence[str]  #: its commonest original spelling, for people
+    shown: Sequence[str]  #: its most common original spelling, for display
     session_counts: NDArray[np.int64]  #: sessions of the whole cleaned log that issued it
-    user_counts: NDArray[np.int64]  #: the same for distinct users (sessions, without users)
+    user_counts: NDArray[np.int64]  #: distinct users who issued it (sessions if there are no users)
     sessions: Sessions
     k_anonymous: bool
     report: Report
 
 
 def arms(engine: Engine, *, timed: bool) -> dict[str, NDArray[Any]]:
-    """The arms in order: by first appearance, then by text; ``ids`` keeps their numbers."""
+    """The arms, ordered by first appearance, then by text; the table ``ids`` has their numbers."""
     first = "first_at" if timed else "first_pos"
     engine.run(
         "CREATE TABLE ids AS SELECT tid, text, sessions, users, "
@@ -49,11 +48,11 @@ def arms(engine: Engine, *, timed: bool) -> dict[str, NDArray[Any]]:
 
 
 def steps(engine: Engine) -> dict[str, NDArray[Any]]:
-    """The rows of the sessions in order; ``first`` marks where a session begins."""
-    engine.run("CREATE TABLE begun AS SELECT visit, min(secs) AS began FROM final GROUP BY visit")
+    """The rows of the sessions in order; ``first`` marks the first row of each session."""
+    engine.run("CREATE TABLE starts AS SELECT visit, min(secs) AS began FROM final GROUP BY visit")
     return engine.columns(
         "SELECT arm, coalesce(began, 'nan'::DOUBLE) AS start, "
         "lag(visit) OVER (ORDER BY began, visit, secs, pos) IS DISTINCT FROM visit AS first "
-        "FROM final JOIN ids USING (tid) JOIN begun USING (visit) "
+        "FROM final JOIN ids USING (tid) JOIN starts USING (visit) "
         "ORDER BY began, visit, final.secs, pos"
     )

@@ -1,8 +1,8 @@
-"""DuckDB with manners: bounded memory, a private scratch folder, progress, and no traces.
+"""DuckDB with bounded memory, a private scratch folder, progress reports and full clean-up.
 
-Everything lives in memory until the limit is reached; then DuckDB spills to the scratch folder.
-Spilled pages hold raw queries, so the folder is deleted on every way out, and what a killed
-process left behind is swept by the next run: a folder whose lock nobody holds is nobody's.
+Data stays in memory until the limit is reached; then DuckDB spills to the scratch folder. Spilled
+pages contain raw queries, so the folder is always deleted on exit. If a process is killed, the next
+run deletes its folder: a scratch folder whose lock is free is stale.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from nextquery.errors import InvalidInput, StorageError
 
 try:
     import fcntl
-except ImportError:  # pragma: no cover  (Windows: stale folders are then left to the user)
+except ImportError:  # pragma: no cover  (Windows: stale folders are not deleted)
     fcntl = None  # type: ignore[assignment]
 
 Progress = Callable[[str, float | None], None]
@@ -32,7 +32,7 @@ _POLL_SECONDS = 0.1
 
 
 class Engine:
-    """One DuckDB connection; `stage` names what it is doing for whoever watches.
+    """One DuckDB connection; `stage` names the current work in progress reports.
 
     >>> with opened(memory_limit="100MB") as engine:
     ...     engine.rows("SELECT 6 * 7")
@@ -46,7 +46,7 @@ class Engine:
         self._stage = ""
 
     def stage(self, name: str) -> None:
-        """From now on the work belongs to the stage `name`."""
+        """Start the stage `name`; the stage before it is reported as done."""
         if self._progress and self._stage:
             self._progress(self._stage, 1.0)
         self._stage = name
@@ -54,13 +54,13 @@ class Engine:
             self._progress(name, None)
 
     def report(self, done: float) -> None:
-        """Tell whoever watches how much of the stage is done, from 0 to 1."""
+        """Report how much of the stage is done, from 0 to 1."""
         if self._progress:
             self._progress(self._stage, done)
 
     def run(self, sql: str, parameters: list[Any] | None = None) -> None:
         """Execute one statement for its effect."""
-        # DuckDB works in another thread, so that this one can report and hear Ctrl-C.
+        # DuckDB runs in another thread, so that this one can report progress and handle Ctrl-C.
         failure: list[BaseException] = []
         done = threading.Event()
 
@@ -79,7 +79,7 @@ class Engine:
                 if self._progress and (percent := self.connection.query_progress()) > 0:
                     self._progress(self._stage, min(percent / 100, 1.0))
         except BaseException:
-            while not done.wait(_POLL_SECONDS):  # an interrupt between two steps would be lost
+            while not done.wait(_POLL_SECONDS):  # one interrupt could fall between two steps
                 self.connection.interrupt()
             raise
         finally:
@@ -88,17 +88,17 @@ class Engine:
             raise failure[0]
 
     def rows(self, sql: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
-        """The rows of a small answer."""
+        """Return the rows of a small result."""
         return self._execute(sql, parameters).fetchall()
 
     def value(self, sql: str, parameters: list[Any] | None = None) -> Any:
-        """The only value of an answer."""
+        """Return the single value of a result."""
         return self.rows(sql, parameters)[0][0]
 
     def columns(self, sql: str) -> dict[str, NDArray[Any]]:
-        """A large answer as one array per column; NULLs must not occur."""
-        found = self._execute(sql, None).fetchnumpy()
-        return {name: np.asarray(column) for name, column in found.items()}
+        """Return a large result as one array per column; it must not contain NULLs."""
+        columns = self._execute(sql, None).fetchnumpy()
+        return {name: np.asarray(column) for name, column in columns.items()}
 
     def insert(self, table: str, columns: dict[str, NDArray[Any]]) -> None:
         """Append arrays to a table."""
@@ -112,13 +112,13 @@ class Engine:
         try:
             return self.connection.execute(sql, parameters)
         except RuntimeError as error:
-            if "interrupted" in str(error):  # DuckDB's word for Ctrl-C
+            if "interrupted" in str(error):  # how DuckDB reports Ctrl-C
                 raise KeyboardInterrupt from error
             raise
         except duckdb.OutOfMemoryException as error:
             raise StorageError(
                 f"the log does not fit: {_first_line(error)}. Raise the memory limit "
-                "(--memory-limit 4GB), or name a working folder with more free space."
+                "(--memory-limit 4GB), or use a working folder with more free space."
             ) from error
 
 
@@ -130,22 +130,22 @@ def opened(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Engine]:
-    """An `Engine` whose scratch folder (under `workdir`) is gone when the block ends."""
+    """An `Engine` whose scratch folder (under `workdir`) is deleted when the block ends."""
     with _scratch(workdir) as scratch:
         config: dict[str, Any] = {
             "memory_limit": memory_limit,
             "temp_directory": str(scratch / "spill"),
             "TimeZone": "UTC",  # a time without a zone means the same on every machine
-            "autoinstall_known_extensions": "false",  # never reach for the network
+            "autoinstall_known_extensions": "false",  # no network access
         }
         if threads is not None:
             config["threads"] = str(threads)
         try:
             connection = duckdb.connect(config=config)
         except duckdb.Error as error:
-            raise InvalidInput(f"DuckDB refused its settings: {_first_line(error)}.") from error
+            raise InvalidInput(f"DuckDB rejected its settings: {_first_line(error)}.") from error
         try:
-            # DuckDB counts its progress for us, but must never print: stdout belongs to the caller.
+            # DuckDB counts its progress but must never print it: stdout belongs to the caller.
             connection.execute("SET enable_progress_bar_print = false")
             connection.execute(f"SET enable_progress_bar = {'true' if progress else 'false'}")
             engine = Engine(connection, scratch, progress)
@@ -164,7 +164,7 @@ def _scratch(workdir: str | os.PathLike[str] | None) -> Iterator[Path]:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
     except OSError as error:
         raise StorageError(
-            f"cannot work in {parent}: {error}. Name a folder that can be written."
+            f"cannot work in {parent}: {error}. Use a folder that you can write to."
         ) from error
     lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR)
     try:
@@ -184,12 +184,12 @@ def _sweep(parent: Path) -> None:
         try:
             lock = os.open(folder / "lock", os.O_RDWR)
         except OSError:
-            continue  # somebody is making or deleting it just now, or it is not ours to touch
+            continue  # it is being created or deleted, or belongs to another user
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)
         except OSError:
-            pass  # its process is alive
+            pass  # its process is running
         finally:
             os.close(lock)
 

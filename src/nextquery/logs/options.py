@@ -1,4 +1,4 @@
-"""What a user may say about a log: where the columns are, how to clean, what must stay private."""
+"""Options for a log: which columns it has, how to clean it, what must stay private."""
 
 import re
 from dataclasses import asdict, dataclass
@@ -16,24 +16,24 @@ ROLES = ("session", "user", "time", "query")
 
 @dataclass(frozen=True)
 class LogOptions:
-    """How to read, cut, clean and protect a log; the defaults are the paper's.
+    """How to read a log, split it into sessions, clean it and protect it, by default as the paper.
 
     Parameters
     ----------
-    session, user, time, query : names of the columns; None finds them by common names.
+    session, user, time, query : column names; None finds them by common names.
     gap_minutes : inactivity that ends a session, for rows with a user but no session id; above 0.
     profile : ``text`` (the paper's rules) or ``sql``.
     skip : names of cleaning rules and privacy patterns to switch off.
     min_queries, max_queries : length of the sessions to keep, 4 to 50 in the paper.
     max_chars : longer queries are dropped; at least 1.
-    language : drop sessions with a query in another language, e.g. ``en``; needs the extra
-        ``language``. None leaves it to the ASCII rule.
-    min_users : an arm was issued by at least so many distinct users. None is 2 with a user column
-        and 1 without one (sessions then stand for users).
+    language : drop sessions with a query in another language than this, e.g. ``en``; needs the
+        extra ``language``. With None, only the ASCII rule applies.
+    min_users : minimum number of distinct users who issued an arm. None means 2 with a user column
+        and 1 without one (sessions are then counted instead of users).
     blocklist : a file with one query per line; compared after cleaning.
-    format : one of `FORMATS`; None goes by the name and content of each file.
-    memory_limit : what DuckDB may use before it spills to disk.
-    threads : of DuckDB; None is all cores. The result does not depend on it.
+    format : one of `FORMATS`; None detects it from the name and content of each file.
+    memory_limit : memory that DuckDB may use before it spills to disk.
+    threads : DuckDB threads; None uses all cores. The result does not depend on it.
 
     >>> LogOptions(profile="json")
     Traceback (most recent call last):
@@ -69,7 +69,7 @@ class LogOptions:
             whole_number(self.threads, "threads", at_least=1)
         if self.blocklist is not None and not Path(self.blocklist).is_file():
             raise InvalidInput(
-                f"cannot read the blocklist {self.blocklist}: there is no such file. Give a UTF-8 "
+                f"cannot read the blocklist {self.blocklist}: there is no such file. Pass a UTF-8 "
                 "text file with one query per line."
             )
         if self.format is not None:
@@ -89,20 +89,20 @@ class LogOptions:
             if any(rule.always and rule.name == name for rule in rules):
                 raise InvalidInput(
                     f"skip: the rule {name!r} cannot be switched off: an arm is a non-empty text "
-                    f"without control characters. Those that can be: {', '.join(allowed)}."
+                    f"without control characters. You can skip: {', '.join(allowed)}."
                 )
             one_of(name, "skip", allowed)
         return names
 
     def column(self, role: str) -> str | None:
-        """The column that the user mapped to `role`, if any."""
+        """Return the column mapped to `role`, if any."""
         value = getattr(self, role)
         return None if value is None else str(value)
 
     def to_dict(self) -> dict[str, Any]:
-        """For reports and for telling whether two runs are the same; JSON."""
-        said = asdict(self)
-        del said["threads"], said["memory_limit"]  # no arm or session depends on them
-        said["skip"] = list(self.skip)
-        said["blocklist"] = None if self.blocklist is None else str(self.blocklist)
-        return said
+        """Return the options as JSON, for reports and for comparing two runs."""
+        fields = asdict(self)
+        del fields["threads"], fields["memory_limit"]  # no arm or session depends on them
+        fields["skip"] = list(self.skip)
+        fields["blocklist"] = None if self.blocklist is None else str(self.blocklist)
+        return fields

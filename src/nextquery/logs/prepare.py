@@ -1,11 +1,11 @@
-"""From a raw log to clean, private sessions: the whole way, stage by stage.
+"""Turn a raw log into clean sessions without private text, stage by stage.
 
 ::
 
     read      files → log            one row per line
-    clean     log → spellings        the rules, once per distinct spelling; the private ones marked
-    sessions  log → steps, kept      sessions cut, repeats merged, lengths checked
-    privacy   steps → arms, final    who may be an arm; what is left of the sessions
+    clean     log → spellings        rules, once per distinct spelling; private ones are marked
+    sessions  log → steps, kept      split into sessions, merge repeats, check lengths
+    privacy   steps → arms, final    which texts may be arms; what remains of the sessions
     collect   → Prepared             arrays and texts, in an order that does not depend on threads
 """
 
@@ -43,12 +43,11 @@ def prepare(
 
     Parameters
     ----------
-    log : a path, a glob, a list of either; or records of ir_datasets (``format="ir_datasets"``),
-        or their name (``"irds:aol-ia"``).
+    log : a path, a glob, or a list of either; ir_datasets records (``format="ir_datasets"``), or
+        the name of an ir_datasets data set (``"irds:aol-ia"``).
     options : see `LogOptions`.
-    workdir : where DuckDB may spill; nothing is left there. Default: the system's temporary folder.
-    progress : called with the stage (one of `STAGES`) and the share of it that is done, None at
-        its start.
+    workdir : where DuckDB may spill; cleaned up afterwards. Default: the system's temporary folder.
+    progress : called with the stage (one of `STAGES`) and the fraction done, None at its start.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp(), "log.csv")
@@ -61,7 +60,7 @@ def prepare(
     with _engine(options, workdir, progress) as engine:
         facts = _sessions(engine, log, options, private=True)
         if not engine.value("SELECT count(*) FROM kept"):
-            raise _nothing_left(facts.report)
+            raise _no_sessions(facts.report)
         return _protect(engine, options, facts)
 
 
@@ -72,7 +71,7 @@ def stats_of(
     workdir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Table 2 of a log and what each rule removes, without privacy or arms."""
+    """Return Table 2 of a log and what each rule removes, without privacy or arms."""
     options = options or LogOptions()
     with _engine(options, workdir, progress) as engine:
         return _sessions(engine, log, options, private=False).report
@@ -101,7 +100,7 @@ def _sessions(engine: Engine, log: Log, options: LogOptions, *, private: bool) -
     engine.stage("read")
     read.create(engine)
     sources = _read(engine, log, options)
-    sessions.forget_placeholders(engine)
+    sessions.clear_placeholder_users(engine)
     faults = malformed.finish(engine, sources)
     by_user = bool(engine.value("SELECT count(person) FROM log WHERE bad IS NULL"))
     timed = bool(engine.value("SELECT count(secs) FROM log WHERE bad IS NULL"))
@@ -131,8 +130,8 @@ def _read(engine: Engine, log: Log, options: LogOptions) -> list[malformed.Sourc
         return [records.insert(engine, records.load(log.removeprefix(records.PREFIX)), log)]
     if options.format == "ir_datasets":
         return [records.insert(engine, log, "the records")]  # type: ignore[arg-type]
-    found = files.find(log)
-    sources = [read.read_file(engine, file, options, i) for i, file in enumerate(found)]
+    paths = files.find(log)
+    sources = [read.read_file(engine, file, options, i) for i, file in enumerate(paths)]
     if any(engine.rows("SELECT 1 FROM log WHERE bad = 'event' LIMIT 1")):
         ubi.link(engine)
     return sources
@@ -173,11 +172,11 @@ def _protect(engine: Engine, options: LogOptions, facts: _Facts) -> Prepared:
     min_users = options.min_users or (2 if facts.by_user else 1)
     k_anonymous = facts.by_user and min_users >= 2
     privacy.gates(engine, options, min_users=min_users, by_user=facts.by_user)
-    merged, orphaned = privacy.leave_sessions(engine, options)
+    merged, orphaned = privacy.finish_sessions(engine, options)
     engine.stage("collect")
     arms = collect.arms(engine, timed=facts.timed)
     steps = collect.steps(engine)
-    gone = Privacy(
+    costs = Privacy(
         min_users=min_users,
         k_anonymous=k_anonymous,
         arms_before=facts.report.distinct,
@@ -188,7 +187,7 @@ def _protect(engine: Engine, options: LogOptions, facts: _Facts) -> Prepared:
         queries=len(steps["arm"]),
         sessions=int(steps["first"].sum()),
     )
-    report = replace(facts.report, privacy=gone)
+    report = replace(facts.report, privacy=costs)
     starts = np.flatnonzero(steps["first"])
     times = steps["start"][starts] if facts.timed else np.full(len(starts), np.nan)
     return Prepared(
@@ -206,11 +205,11 @@ def _protect(engine: Engine, options: LogOptions, facts: _Facts) -> Prepared:
     )
 
 
-def _nothing_left(report: Report) -> InvalidInput:
+def _no_sessions(report: Report) -> InvalidInput:
     worst = max(report.removed, key=lambda name: report.removed[name], default="")
     options = {rule.name: rule.changed_by for rule in rules_of(report.options.profile)}
     return InvalidInput(
-        f"no session is left of {report.original:,} rows. The rule {worst!r} removed most of them "
-        f"({report.removed.get(worst, 0):,}); change it with {options.get(worst, '')}, "
-        "or give a longer log."
+        f"no sessions remain of {report.original:,} rows. The rule {worst!r} removed most of them "
+        f"({report.removed.get(worst, 0):,}). Change it with {options.get(worst, '')}, "
+        "or use a longer log."
     )

@@ -1,12 +1,13 @@
-"""Nobody's secrets: which texts may become arms.
+"""Decide which texts may become arms, so that private queries never do.
 
-Three gates, in this order, each counted by the first that closes: the `patterns` of private text,
-the user's blocklist, and k-anonymity: a text that fewer than `min_users` distinct users of the
-whole cleaned log issued is theirs alone. (Sessions stand for users where the log knows no users.)
+There are three gates, applied in this order: the patterns of private text, your blocklist, and
+k-anonymity, which removes a text issued by fewer than `min_users` distinct users of the whole
+cleaned log. (If the log has no users, sessions are counted instead.) A text counts towards the
+first gate that removes it.
 
-A removed text leaves its sessions, which keep their other queries. Neighbours that have become
-equal are merged, and a session with fewer than 2 queries left has no next query: it goes. An arm
-that passed the gates stays, even when no session of it is left.
+A removed text is removed from its sessions, which keep their other queries. Neighbours that become
+equal are merged. A session with fewer than 2 queries left has no next query, so it is dropped. An
+arm that passed the gates stays, even if no session with it remains.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from nextquery.logs.database import Engine
 from nextquery.logs.options import LogOptions
 from nextquery.logs.rules.cleaning import cleaning
 from nextquery.logs.rules.private_patterns import KEPT, PATTERNS, RAW, seen_in, suspicious, verdict
-from nextquery.logs.sessions import NOBODY, without_repeats
+from nextquery.logs.sessions import NO_USER, without_repeats
 
 BLOCKLIST, MIN_USERS = "blocklist", "min-users"
 
@@ -35,7 +36,7 @@ class Gate:
 
 
 def mark(engine: Engine, options: LogOptions) -> None:
-    """Write into ``spellings`` which pattern each matches, before anything else reads it."""
+    """Mark each row of ``spellings`` with the pattern it matches, before anything else reads it."""
     engine.run(
         "CREATE TABLE suspects AS SELECT * FROM "
         f"(SELECT raw, {seen_in(RAW)} AS h, {seen_in(KEPT)} AS kept FROM spellings "
@@ -59,17 +60,17 @@ def mark(engine: Engine, options: LogOptions) -> None:
 
 
 def gates(engine: Engine, options: LogOptions, *, min_users: int, by_user: bool) -> None:
-    """Make ``arms(tid, rows, first_at, first_pos, sessions, users, why)``, why naming the gate."""
+    """Make ``arms(tid, rows, first_at, first_pos, sessions, users, why)``; why names the gate."""
     engine.run(
         "CREATE TABLE bearers AS SELECT tid, min(why) FILTER (wide) AS wide, min(why) AS why "
         "FROM spellings WHERE private GROUP BY tid"
     )
     _blocked(engine, options)
-    least = min_users if min_users > 1 else 0  # who asks for one user asks for no protection
+    least = min_users if min_users > 1 else 0  # min_users=1 means no protection
     engine.run(
         "CREATE TABLE issued AS SELECT tid, count(*) AS users FROM "
         f"(SELECT DISTINCT tid, {'who' if by_user else 'visit'} FROM steps "
-        f"WHERE NOT private AND who <> {NOBODY}) "
+        f"WHERE NOT private AND who <> {NO_USER}) "
         "GROUP BY tid"
     )
     engine.run(
@@ -81,7 +82,7 @@ def gates(engine: Engine, options: LogOptions, *, min_users: int, by_user: bool)
         "min(secs) FILTER (NOT private) AS first_at, min(pos) FILTER (NOT private) AS first_pos "
         "FROM steps SEMI JOIN kept USING (visit) GROUP BY tid"
     )
-    # A text with private rows only goes for what they matched; other people's rows let it pass.
+    # A text whose rows are all private is removed by their pattern; one other row keeps it.
     engine.run(
         "CREATE TABLE arms AS SELECT u.*, coalesce(s.sessions, 0) AS sessions, "
         "coalesce(i.users, 0) AS users, CASE WHEN b.wide IS NOT NULL THEN b.wide "
@@ -96,7 +97,7 @@ def gates(engine: Engine, options: LogOptions, *, min_users: int, by_user: bool)
 
 
 def _blocked(engine: Engine, options: LogOptions) -> None:
-    """Make ``blocked(tid)``: the texts that the blocklist names, cleaned as the log was."""
+    """Make ``blocked(tid)``: the texts on the blocklist, cleaned in the same way as the log."""
     if options.blocklist is None:
         engine.run("CREATE TABLE blocked (tid BIGINT)")
         return
@@ -104,7 +105,7 @@ def _blocked(engine: Engine, options: LogOptions) -> None:
         content = Path(options.blocklist).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(
-            f"cannot read the blocklist {options.blocklist}: {error}. Give a UTF-8 text file "
+            f"cannot read the blocklist {options.blocklist}: {error}. Pass a UTF-8 text file "
             "with one query per line."
         ) from error
     entries = [line for line in content.splitlines() if line.strip()]
@@ -118,10 +119,11 @@ def _blocked(engine: Engine, options: LogOptions) -> None:
     engine.run("DROP TABLE entries")
 
 
-def leave_sessions(engine: Engine, options: LogOptions) -> tuple[int, int]:
-    """Make ``final``, the rows of the sessions without what was removed.
+def finish_sessions(engine: Engine, options: LogOptions) -> tuple[int, int]:
+    """Make ``final``, the rows of the sessions without the removed texts.
 
-    Returns how many rows the merging of equal neighbours and the dropping of short sessions cost.
+    Returns how many rows were merged with an equal neighbour and how many were in sessions that
+    became too short.
     """
     rows = (
         "(SELECT steps.* FROM steps SEMI JOIN kept USING (visit) JOIN arms USING (tid) "
@@ -139,7 +141,7 @@ def leave_sessions(engine: Engine, options: LogOptions) -> tuple[int, int]:
 
 
 def counted(engine: Engine, min_users: int, *, by_user: bool) -> list[Gate]:
-    """What each gate removed; every gate is listed, also those that removed nothing."""
+    """Return what each gate removed, including gates that removed nothing."""
     arms: Mapping[str, tuple[int, int]] = {
         why: (n, rows)
         for why, n, rows in engine.rows(

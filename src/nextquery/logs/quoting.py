@@ -1,8 +1,8 @@
-"""Small pieces of SQL, with their texts quoted."""
+"""Helpers that build small pieces of SQL with proper quoting."""
 
 
 def text(value: str) -> str:
-    """A text as an SQL literal.
+    """Quote a text as an SQL literal.
 
     >>> text("it's")
     "'it''s'"
@@ -11,7 +11,7 @@ def text(value: str) -> str:
 
 
 def name(value: str) -> str:
-    """A text as an SQL name.
+    """Quote a text as an SQL name.
 
     >>> name("when")
     '"when"'
@@ -20,11 +20,11 @@ def name(value: str) -> str:
 
 
 def matches(column: str, pattern: str, flags: str = "") -> str:
-    """The condition that a regular expression (RE2) matches somewhere."""
+    """SQL condition: the regular expression (RE2) matches somewhere in the column."""
     more = f", '{flags}'" if flags else ""
     return f"regexp_matches({column}, {text(pattern)}{more})"
 
 
 def replaced(column: str, pattern: str, by: str, flags: str = "g") -> str:
-    """The expression with every match of a regular expression replaced."""
+    """SQL expression: the column with every match of the regular expression replaced."""
     return f"regexp_replace({column}, {text(pattern)}, {text(by)}, '{flags}')"

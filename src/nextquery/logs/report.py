@@ -1,6 +1,6 @@
-"""What was done to a log: the paper's Table 2, and what each rule and each gate removed.
+"""Report on a prepared log: the paper's Table 2, and what each rule and each gate removed.
 
-A report counts; it never holds a text of the log.
+A report contains only counts, never a text from the log.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,26 +15,26 @@ from nextquery.logs.rules.cleaning import rules_of
 
 @dataclass(frozen=True)
 class Privacy:
-    """What the privacy gates cost."""
+    """What the privacy gates removed."""
 
     min_users: int
     k_anonymous: bool
     arms_before: int
     gates: tuple[Gate, ...]
-    merged: int  #: rows that equalled their neighbour once a removed query between them was gone
+    merged: int  #: rows equal to their neighbour after a query between them was removed
     orphaned: int  #: rows of sessions with fewer than 2 queries left
     arms: int
     queries: int
     sessions: int
 
     def share(self, arms: int) -> float:
-        """A number of arms as a share of those before privacy."""
+        """Return a number of arms as a share of those before the gates."""
         return arms / self.arms_before if self.arms_before else 0.0
 
 
 @dataclass(frozen=True)
 class Report:
-    """The numbers of one run; `to_dict` for JSON, `rows` for tables."""
+    """The counts of one run; use `to_dict` for JSON and `rows` for tables."""
 
     original: int  #: well-formed rows of the log
     queries: int  #: rows after cleaning
@@ -47,7 +47,7 @@ class Report:
     columns: Sequence[str] = field(default_factory=tuple)
 
     def table2(self) -> list[tuple[str, int | float]]:
-        """The data set's statistics, as in Table 2 of the paper."""
+        """Return the data set's statistics, as in Table 2 of the paper."""
         average = self.queries / self.sessions if self.sessions else 0.0
         return [
             ("queries (original)", self.original),
@@ -58,7 +58,7 @@ class Report:
         ]
 
     def rules(self) -> list[dict[str, Any]]:
-        """Per rule: name, what it does, rows removed, the option that changes it, on or off."""
+        """Return for each rule: name, effect, rows removed, option that changes it, on or off."""
         skipped = set(self.options.skip) | (set() if self.options.language else {"language"})
         return [
             {
@@ -72,7 +72,7 @@ class Report:
         ]
 
     def gates(self) -> list[dict[str, Any]]:
-        """Per privacy gate: name, what it removes, arms and rows removed, share of arms, option."""
+        """Return for each gate: name, effect, arms and rows removed, share of arms, option."""
         if self.privacy is None:
             return []
         return [
@@ -89,7 +89,7 @@ class Report:
         ]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Everything as flat rows ``section, name, value, does, option``, for one table."""
+        """Return the whole report as flat rows ``section, name, value, does, option``."""
         flat = [_row("log", name, value) for name, value in self.table2()]
         flat += [
             _row("rule", r["name"], r["removed"], r["does"], r["option"]) for r in self.rules()
@@ -116,8 +116,8 @@ class Report:
         return flat
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON."""
-        said: dict[str, Any] = {
+        """Return the report as JSON."""
+        sections: dict[str, Any] = {
             "table2": dict(self.table2()),
             "rules": self.rules(),
             "malformed": {
@@ -129,23 +129,23 @@ class Report:
             "options": self.options.to_dict(),
         }
         if self.privacy is not None:
-            gone = self.privacy.arms_before - self.privacy.arms
-            said["privacy"] = {
+            removed = self.privacy.arms_before - self.privacy.arms
+            sections["privacy"] = {
                 "k_anonymous": self.privacy.k_anonymous,
                 "min_users": self.privacy.min_users,
                 "arms_before": self.privacy.arms_before,
-                "arms_removed": gone,
-                "share_removed": self.privacy.share(gone),
+                "arms_removed": removed,
+                "share_removed": self.privacy.share(removed),
                 "gates": self.gates(),
                 "rows_merged": self.privacy.merged,
                 "rows_in_sessions_too_short": self.privacy.orphaned,
             }
-            said["pool"] = {
+            sections["pool"] = {
                 "arms": self.privacy.arms,
                 "sessions": self.privacy.sessions,
                 "queries": self.privacy.queries,
             }
-        return said
+        return sections
 
 
 def _row(section: str, name: str, value: float, does: str = "", option: str = "") -> dict[str, Any]:

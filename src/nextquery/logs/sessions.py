@@ -1,33 +1,34 @@
-"""Rows become sessions: by id, or by user and inactivity; then the rules about whole sessions.
+"""Group rows into sessions by id, or by user and inactivity, then apply the session rules.
 
-Tables made here, all of numbers: ``placed(pos, visit, who, secs, tid, private)`` has every usable
-row with its session (the rowid of its first row stands for it), its user and its text; ``steps``
-is what the row rules and `repeats` leave of it; ``kept(visit)`` are the sessions that stay.
+This module makes three tables, all of numbers. ``placed(pos, visit, who, secs, tid, private)`` has
+every usable row with its session (identified by the rowid of its first row), user and text.
+``steps`` has the rows that the row rules and `repeats` keep. ``kept(visit)`` has the sessions that
+are kept.
 """
 
 from nextquery.logs.database import Engine
 from nextquery.logs.options import LogOptions
 
-NOBODY = -1  #: stands for the user of rows that name none
-_NO_USER = (
+NO_USER = -1  #: the user of rows without a user
+_PLACEHOLDERS = (
     *("null", "(null)", "none", "nil", "nan", "n/a", "na", "-", "undefined"),
     *("unknown", "anonymous", "anon", "guest", "\\n"),
 )
 
 
-def forget_placeholders(engine: Engine) -> None:
-    """A user called "null" or "anonymous" is no user."""
-    names = ", ".join(f"'{name}'" for name in _NO_USER)
+def clear_placeholder_users(engine: Engine) -> None:
+    """Treat a user called "null" or "anonymous" as no user."""
+    names = ", ".join(f"'{name}'" for name in _PLACEHOLDERS)
     engine.run(f"UPDATE log SET person = NULL WHERE lower(person) IN ({names})")
 
 
 def place(engine: Engine, options: LogOptions, *, by_user: bool) -> None:
-    """Give every usable row its session and its user, as numbers.
+    """Assign a session and a user to every usable row, as numbers.
 
-    A session id counts per user, since some logs number each user's sessions from 1. Rows without
-    an id are cut from the user's other such rows where more than `gap_minutes` pass; rows that
-    cleaning will drop still show that the user was there. Rows without a user are cut together, as
-    if one person had typed them, but nobody vouches for them.
+    A session id is unique per user only, since some logs number each user's sessions from 1. Rows
+    without an id are split into sessions wherever more than `gap_minutes` pass between two rows of
+    the same user. Rows that cleaning will drop still count as activity. Rows without a user are
+    split as if they came from one user, but that user does not count towards `min_users`.
     """
     engine.run(
         "CREATE TABLE visits AS SELECT session, person, min(rowid) AS visit FROM log "
@@ -37,7 +38,7 @@ def place(engine: Engine, options: LogOptions, *, by_user: bool) -> None:
         "CREATE TABLE people AS SELECT person, min(rowid) AS who FROM log "
         "WHERE bad IS NULL GROUP BY person"
     )
-    who = f"CASE WHEN p.person IS NULL THEN {NOBODY} ELSE p.who END" if by_user else "0::BIGINT"
+    who = f"CASE WHEN p.person IS NULL THEN {NO_USER} ELSE p.who END" if by_user else "0::BIGINT"
     people = "JOIN people p ON p.person IS NOT DISTINCT FROM l.person" if by_user else ""
     engine.run(
         f"CREATE TABLE placed AS SELECT l.rowid AS pos, v.visit, {who} AS who, l.secs, s.tid, "
@@ -47,10 +48,10 @@ def place(engine: Engine, options: LogOptions, *, by_user: bool) -> None:
     for table in ("visits", "people", "log"):
         engine.run(f"DROP TABLE {table}")
     if engine.value("SELECT count(*) FROM placed WHERE visit IS NULL"):
-        _cut(engine, options.gap_minutes * 60)
+        _split_by_gap(engine, options.gap_minutes * 60)
 
 
-def _cut(engine: Engine, gap_seconds: float) -> None:
+def _split_by_gap(engine: Engine, gap_seconds: float) -> None:
     per_user = "OVER (PARTITION BY who ORDER BY secs, pos"
     gaps = (
         f"SELECT *, coalesce(secs - lag(secs) {per_user}) > {gap_seconds!r}, false)::INTEGER "
@@ -67,7 +68,7 @@ def _cut(engine: Engine, gap_seconds: float) -> None:
 
 
 def without_repeats(source: str, options: LogOptions) -> str:
-    """A SELECT of the rows of `source` whose text differs from the one before in the session."""
+    """Return a SELECT of `source` without rows that repeat the previous text of their session."""
     if "repeats" in options.skip:
         return f"SELECT * FROM {source}"
     return (
@@ -77,21 +78,21 @@ def without_repeats(source: str, options: LogOptions) -> str:
 
 
 def keep(engine: Engine, options: LogOptions) -> dict[str, int]:
-    """Apply the rules about sessions; the rows that each removed."""
+    """Apply the session rules and return the rows that each removed."""
     clean = "(SELECT * FROM placed WHERE tid IS NOT NULL)"
     before = engine.value(f"SELECT count(*) FROM {clean}")
-    _excuse_repeats(engine)
+    _unmark_repeats(engine)
     engine.run(f"CREATE TABLE steps AS {without_repeats(clean, options)}")
     engine.run("DROP TABLE placed")
     after = engine.value("SELECT count(*) FROM steps")
     low, high = options.min_queries, options.max_queries
-    right = "true" if "session-length" in options.skip else f"count(*) BETWEEN {low} AND {high}"
-    engine.run(f"CREATE TABLE kept AS SELECT visit FROM steps GROUP BY visit HAVING {right}")
+    allowed = "true" if "session-length" in options.skip else f"count(*) BETWEEN {low} AND {high}"
+    engine.run(f"CREATE TABLE kept AS SELECT visit FROM steps GROUP BY visit HAVING {allowed}")
     return {"repeats": before - after, "session-length": after - queries(engine)}
 
 
-def _excuse_repeats(engine: Engine) -> None:
-    """A run of equal texts is private only if all its rows are: one row will stand for the run."""
+def _unmark_repeats(engine: Engine) -> None:
+    """Mark a run of equal texts private only if all its rows are, since one row will replace it."""
     touched = "(SELECT visit FROM placed WHERE private AND tid IS NOT NULL)"
     in_visit = "OVER (PARTITION BY visit ORDER BY secs, pos)"
     in_text = "OVER (PARTITION BY visit, tid ORDER BY secs, pos)"
@@ -99,14 +100,14 @@ def _excuse_repeats(engine: Engine) -> None:
         f"SELECT pos, visit, tid, private, row_number() {in_visit} - row_number() {in_text} AS run "
         f"FROM placed WHERE tid IS NOT NULL AND visit IN {touched}"
     )
-    judged = (
+    marked = (
         "SELECT pos, private, bool_and(private) OVER (PARTITION BY visit, tid, run) AS whole "
         f"FROM ({runs})"
     )
-    innocent = f"SELECT pos FROM ({judged}) WHERE private AND NOT whole"
-    engine.run(f"UPDATE placed SET private = false WHERE pos IN ({innocent})")
+    unmarked = f"SELECT pos FROM ({marked}) WHERE private AND NOT whole"
+    engine.run(f"UPDATE placed SET private = false WHERE pos IN ({unmarked})")
 
 
 def queries(engine: Engine) -> int:
-    """How many rows the kept sessions have."""
+    """Return the number of rows in the kept sessions."""
     return int(engine.value("SELECT count(*) FROM steps SEMI JOIN kept USING (visit)"))

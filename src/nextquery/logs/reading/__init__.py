@@ -1,1 +1,1 @@
-"""Reading: from files of any format to one table of rows."""
+"""Read files of any supported format into one table of rows."""

@@ -1,4 +1,4 @@
-"""Which column is which: by the user's word, or by the names that logs commonly use."""
+"""Find the column of each role, as you mapped it or by the names that logs commonly use."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -30,59 +30,59 @@ COMMON: Mapping[str, tuple[str, ...]] = {
 
 
 def find(columns: Sequence[str], mapped: Mapping[str, str | None], where: str) -> dict[str, str]:
-    """The column of each role; a role that the log does not have is missing from the answer.
+    """Return the column of each role; roles that the log does not have are left out.
 
     >>> find(["AnonID", "Query", "QueryTime"], {}, "aol.tsv")
     {'user': 'AnonID', 'time': 'QueryTime', 'query': 'Query'}
     """
-    found: dict[str, str] = {}
+    roles: dict[str, str] = {}
     for role, names in COMMON.items():
-        wanted = mapped.get(role)
-        if wanted is not None:
-            found[role] = _named(columns, wanted, role, where)
+        requested = mapped.get(role)
+        if requested is not None:
+            roles[role] = _named(columns, requested, role, where)
             continue
-        taken = set(found.values()) | {name for name in mapped.values() if name}
+        taken = set(roles.values()) | {name for name in mapped.values() if name}
         free = {_plain(column): column for column in reversed(columns) if column not in taken}
         match = next((free[_plain(name)] for name in names if _plain(name) in free), None)
         if match is not None:
-            found[role] = match
-    return found
+            roles[role] = match
+    return roles
 
 
-def require(found: Mapping[str, str], columns: Sequence[str], where: str) -> None:
-    """Refuse a log without queries, or whose queries cannot be put into sessions."""
+def require(roles: Mapping[str, str], columns: Sequence[str], where: str) -> None:
+    """Raise an error if the log has no queries, or nothing to group them into sessions by."""
     shown = _listed(columns)
-    if "query" not in found:
+    if "query" not in roles:
         raise InvalidInput(
-            f"{where}: no column holds the queries. Columns found: {shown}. Name it with "
+            f"{where}: no column contains the queries. Columns found: {shown}. Name it with "
             f"query=… (--query NAME), or call it one of {', '.join(COMMON['query'][:6])}. "
             "The first line of a CSV or TSV file must name the columns."
         )
-    if "session" in found or ("user" in found and "time" in found):
+    if "session" in roles or ("user" in roles and "time" in roles):
         return
-    missing = "time" if "user" in found else "session or user"
+    missing = "time" if "user" in roles else "session or user"
     raise InvalidInput(
-        f"{where}: no column holds the {missing}. Columns found: {shown}. A log needs a session "
-        "column (--session NAME), or a user and a time column (--user NAME --time NAME) to cut "
+        f"{where}: no column contains the {missing}. Columns found: {shown}. A log needs a session "
+        "column (--session NAME), or a user and a time column (--user NAME --time NAME) to split "
         f"sessions by inactivity. Common names: {', '.join(COMMON['session'][:4])}; "
         f"{', '.join(COMMON['user'][:4])}; {', '.join(COMMON['time'][:4])}."
     )
 
 
-def _named(columns: Sequence[str], wanted: str, role: str, where: str) -> str:
+def _named(columns: Sequence[str], requested: str, role: str, where: str) -> str:
     for same in (lambda a, b: a == b, lambda a, b: _plain(a) == _plain(b)):
         for column in columns:
-            if same(column, wanted):
+            if same(column, requested):
                 return column
     shown = _listed(columns)
     raise InvalidInput(
-        f"{where}: there is no column {wanted!r} for the {role}. Columns found: {shown}. "
+        f"{where}: there is no column {requested!r} for the {role}. Columns found: {shown}. "
         f"Change {role}=… (--{role} NAME)."
     )
 
 
 def _listed(columns: Sequence[str]) -> str:
-    """The columns for a message; what is no name may be a query in a file without a header."""
+    """List columns for a message, hiding those that may be queries of a file without a header."""
     names = [c if re.fullmatch(r"[A-Za-z_][\w.-]{0,39}", c) else "…" for c in columns[:20]]
     return ", ".join(repr(name) for name in names) or "none"
 

@@ -1,8 +1,8 @@
-"""How a CSV or TSV file is written: its delimiter, its header, and whether quotes mean anything.
+"""Detect how a CSV or TSV file is written: delimiter, header, and whether it quotes fields.
 
-Many TSV logs are raw: a quote in a query is just a quote. Others quote fields as CSV does. A reader
-that guesses wrong swallows thousands of lines after one lonely quote, so quotes count only where
-the sample shows that a writer used them on purpose.
+Many TSV logs are raw: a quote in a query is just a quote. Others quote fields as CSV does. A wrong
+guess makes a reader swallow thousands of lines after one unpaired quote. So quotes count only if
+the sample shows that the writer quotes fields.
 """
 
 import csv
@@ -17,16 +17,16 @@ DELIMITERS = {"csv": (",", ";", "\t", "|"), "tsv": ("\t",), None: ("\t", ",", ";
 
 @dataclass(frozen=True)
 class Dialect:
-    """What is needed to cut lines into fields."""
+    """How to split lines into fields."""
 
     delimiter: str
     quoted: bool
     columns: tuple[str, ...]
-    header_line: int  #: the number of the header's line, from 1
+    header_line: int  #: line number of the header, from 1
 
 
 def sniff(lines: Sequence[str | None], format: str | None, named: Sequence[str]) -> Dialect:
-    """The dialect of the first lines of a file; `named` are columns the user mapped.
+    """Return the dialect of the first lines of a file; `named` are the columns you mapped.
 
     >>> sniff(["q;time;sid", 'say "hi";1;2'], "csv", [])
     Dialect(delimiter=';', quoted=True, columns=('q', 'time', 'sid'), header_line=1)
@@ -51,7 +51,7 @@ def _cells(header: str, delimiter: str) -> list[str]:
 
 
 def _writer_quotes(header: str, body: Sequence[str], delimiter: str) -> bool:
-    """Whether quotes are used as CSV uses them: always closed, and somewhere necessary."""
+    """Return whether fields are quoted as in CSV: quotes always close, and some are necessary."""
     if re.fullmatch(rf'"[^"]*"({re.escape(delimiter)}"[^"]*")+', header):
         return True
     necessary = False
@@ -70,6 +70,6 @@ def _writer_quotes(header: str, body: Sequence[str], delimiter: str) -> bool:
 
 
 def field_pattern(delimiter: str) -> str:
-    """A regular expression of one field, for RE2 and Python."""
+    """Return a regular expression for one field, for RE2 and Python."""
     safe = re.escape(delimiter)
     return rf'(?:"(?:[^"]|"")*"|[^"{safe}][^{safe}]*|)'

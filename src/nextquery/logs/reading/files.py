@@ -1,4 +1,4 @@
-"""The files of a log: which ones, how compressed, and whether they are whole."""
+"""Find the files of a log, detect their compression, and check that they are complete."""
 
 import glob
 import gzip
@@ -25,57 +25,57 @@ _SUFFIXES = {
 
 @dataclass(frozen=True)
 class LogFile:
-    """One file: the compression is told by its bytes, the format by its name."""
+    """One file, with its compression detected from its bytes and its format from its name."""
 
     path: Path
     compression: str  #: as DuckDB calls it: "none", "gzip" or "zstd"
-    format: str | None  #: by the name; None when the name does not tell
-    start: bytes  #: the first bytes as they lie on disk
+    format: str | None  #: from the file name; None if the name does not show it
+    start: bytes  #: the first bytes on disk
 
     @property
     def pattern(self) -> str:
-        """The path for DuckDB, which would take ``[1]`` in a name for a glob."""
+        """The path for DuckDB, escaped because DuckDB reads ``[1]`` in a name as a glob."""
         return "".join(f"[{c}]" if c in "*?[" else c for c in str(self.path))
 
     def first_bytes(self) -> str:
-        """The start of the file, for messages; of text not a word: it may be somebody's query."""
+        """Describe the start of the file for messages, without text, which may be a query."""
         start = self.start[:48]
         binary = any(byte < 32 and byte not in b"\t\r\n" for byte in start) or not start.strip()
         return repr(start[:16]) if binary else "are text"
 
 
 def find(log: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[LogFile]:
-    """The files that a path, a glob or a list of them names, sorted per glob."""
-    wanted = [log] if isinstance(log, str | os.PathLike) else list(log)
-    if not wanted:
-        raise InvalidInput("the list of log files is empty; name at least one file.")
+    """Return the files of a path, a glob or a list of either, sorted within each glob."""
+    names = [log] if isinstance(log, str | os.PathLike) else list(log)
+    if not names:
+        raise InvalidInput("the list of log files is empty. Name at least one file.")
     paths: list[Path] = []
-    for item in wanted:
+    for item in names:
         if not isinstance(item, str | os.PathLike):
             raise InvalidInput(
                 f"a log is a path, a glob or a list of paths; received {type(item).__name__}. "
                 "Records of ir_datasets need format='ir_datasets'."
             )
         paths += _expand(os.fspath(item))
-    return [_look(path) for path in dict.fromkeys(paths)]
+    return [_inspect(path) for path in dict.fromkeys(paths)]
 
 
 def _expand(name: str) -> list[Path]:
     path = Path(name)
     if path.is_dir():
         raise InvalidInput(
-            f"{path} is a folder; name its files, for instance {str(path / '*.csv')!r}."
+            f"{path} is a folder. Name its files, for example {str(path / '*.csv')!r}."
         )
     if path.exists():
         return [path]
-    found = sorted(Path(match) for match in glob.glob(name, recursive=True))
-    files = [match for match in found if match.is_file()]
+    matches = sorted(Path(match) for match in glob.glob(name, recursive=True))
+    files = [match for match in matches if match.is_file()]
     if not files:
-        raise InvalidInput(f"there is no file {name!r}. Give a path or a glob of existing files.")
+        raise InvalidInput(f"there is no file {name!r}. Pass a path or a glob of existing files.")
     return files
 
 
-def _look(path: Path) -> LogFile:
+def _inspect(path: Path) -> LogFile:
     try:
         with open(path, "rb") as stream:
             start = stream.read(64)
@@ -104,15 +104,15 @@ def _look(path: Path) -> LogFile:
 
 
 def truncated(path: Path) -> InvalidInput:
-    """The refusal of a compressed file that ends too early."""
+    """The error for a compressed file that ends too early."""
     return InvalidInput(
-        f"{path} is cut off: its compressed data ends before the end of the stream "
+        f"{path} is truncated: its compressed data ends before the end of the stream "
         f"({path.stat().st_size} bytes found). Copy or download it again."
     )
 
 
 def _check_zstd(path: Path) -> None:
-    """Refuse a cut-off .zst: DuckDB would read the part that is there without a word.
+    """Raise an error if a .zst file is truncated: DuckDB would silently read the part that exists.
 
     Walks the frames (RFC 8878) from block header to block header, without decompressing.
     """
@@ -125,7 +125,8 @@ def _check_zstd(path: Path) -> None:
                 continue
             if magic.to_bytes(4, "little") != _ZSTD:
                 raise InvalidInput(
-                    f"{path} is damaged: not a zstd frame at byte {stream.tell() - 4}."
+                    f"{path} is damaged: no zstd frame at byte {stream.tell() - 4}. Copy or "
+                    "download it again."
                 )
             descriptor = _exactly(stream, 1, path)[0]
             single, checksum = descriptor >> 5 & 1, descriptor >> 2 & 1
@@ -150,7 +151,7 @@ def _exactly(stream: BinaryIO, count: int, path: Path) -> bytes:
 
 
 def unpacked_parquet(file: LogFile, scratch: Path) -> Path:
-    """A Parquet file that was compressed once more from outside, unpacked to `scratch`."""
+    """Unpack a Parquet file that was compressed as a whole to `scratch`, and return its path."""
     target = scratch / f"{len(list(scratch.iterdir()))}.parquet"
     if file.compression == "gzip":
         try:

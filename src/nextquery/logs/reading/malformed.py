@@ -1,4 +1,4 @@
-"""Rows that cannot be used: counted, the first few named by line; a log of little else refused."""
+"""Count malformed rows and locate the first few; raise an error if most rows are malformed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,18 +24,18 @@ _FEW = 5
 
 @dataclass
 class Source:
-    """What one file turned out to be, and where its rows lie in ``log``."""
+    """The roles found in one file, and where its rows are in ``log``."""
 
     name: str
     roles: frozenset[str] = frozenset()
     start: int = 0  #: the rowid of its first row
-    line: int | None = 1  #: the line of that row; None when rows are not lines
-    rejects: Sequence[int] = ()  #: the first lines that are no rows at all
-    lost: int = 0  #: how many such lines there are
+    line: int | None = 1  #: the line of that row; None if rows are not lines
+    rejects: Sequence[int] = ()  #: the first lines that could not be read as rows
+    lost: int = 0  #: number of such lines
     why: str = "encoding"  #: a key of FAULTS
 
     def line_of(self, rowid: int) -> int | None:
-        """The line number of a row: rejected lines before it have no rowid."""
+        """Return the line number of a row; rejected lines before it have no rowid."""
         if self.line is None:
             return None
         number = self.line + rowid - self.start
@@ -56,7 +56,7 @@ class Malformed:
 
 
 def finish(engine: Engine, sources: Sequence[Source]) -> Malformed:
-    """Look over the whole log: name what is malformed, refuse a log that is mostly so."""
+    """Collect the malformed rows of the whole log; raises an error if most rows are malformed."""
     engine.run(
         "UPDATE log SET bad = 'owner' "
         "WHERE bad IS NULL AND session IS NULL AND (person IS NULL OR secs IS NULL)"
@@ -81,12 +81,12 @@ def finish(engine: Engine, sources: Sequence[Source]) -> Malformed:
         first.append({"file": source.name, "line": source.line_of(rowid), "why": FAULTS[bad]})
     order = {source.name: i for i, source in enumerate(sources)}
     first.sort(key=lambda row: (order[str(row["file"])], row["line"] or 0))
-    _refuse_hopeless(engine, sources, counts, good, first)
+    _check_usable(engine, sources, counts, good, first)
     reasons = {FAULTS[bad]: counts[bad] for bad in FAULTS if bad in counts}
     return Malformed(total, reasons, first[:_FEW])
 
 
-def _refuse_hopeless(
+def _check_usable(
     engine: Engine,
     sources: Sequence[Source],
     counts: Mapping[str, int],
@@ -97,17 +97,17 @@ def _refuse_hopeless(
     total = sum(counts.values())
     if good + total == 0:
         raise InvalidInput(
-            f"{named}: no row holds a query. {NEEDS}"
+            f"{named}: no row contains a query. {NEEDS}"
             if engine.value("SELECT count(*) FROM log WHERE bad = 'event'")
-            else f"{named}: there is a header but no rows. Give a log with at least one query."
+            else f"{named}: there is a header but no rows. Pass a log with at least one query."
         )
     if total <= good:
         return
     worst = max(counts, key=lambda bad: counts[bad])
     places = ", ".join(f"{row['file']}:{row['line']}" for row in first[:3])
     help_ = {
-        "time": f"Times may be {TIMES}. If another column holds the time, name it (--time NAME).",
-        "encoding": "Logs are UTF-8: convert the file first (iconv -t UTF-8).",
+        "time": f"Times may be {TIMES}. If another column has the time, name it (--time NAME).",
+        "encoding": "Logs must be UTF-8: convert the file first (iconv -t UTF-8).",
         "fields": "Every line must have as many fields as the header.",
         "owner": "Name the session or the user column (--session NAME, --user NAME).",
     }.get(worst, "Check that the format is right (--format csv, tsv, jsonl, parquet or ubi).")

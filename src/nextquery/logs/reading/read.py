@@ -1,8 +1,8 @@
-"""From files to one table of rows: ``log(file, session, person, secs, raw, qid, bad)``.
+"""Read files into one table of rows: ``log(file, session, person, secs, raw, qid, bad)``.
 
-Every line becomes a row, so that a rowid is a line number; ``bad`` says why a row cannot be used
-('blank' lines and UBI 'event' records are no rows and not malformed either). The work is one INSERT
-per file, done by DuckDB.
+Every line becomes a row, so a rowid gives the line number. ``bad`` is the reason why a row cannot
+be used. ('blank' lines and UBI 'event' records are not queries, but not malformed either.) DuckDB
+reads each file with one INSERT.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from nextquery.logs.reading.times import seconds
 
 
 def create(engine: Engine) -> None:
-    """The table that every reader fills."""
+    """Create the table that every reader fills."""
     engine.run(
         "CREATE TABLE log (file INTEGER, session VARCHAR, person VARCHAR, secs DOUBLE, "
         "raw VARCHAR, qid VARCHAR, bad VARCHAR)"
@@ -37,10 +37,10 @@ def read_file(engine: Engine, file: LogFile, options: LogOptions, number: int) -
         else:
             _text(engine, file, options, number, source)
     except duckdb.Error as error:
-        raise lines.refusal(file, error) from error
+        raise lines.unreadable(file, error) from error
     if _next_rowid(engine) == source.start and not source.rejects:
         raise InvalidInput(
-            f"{file.path} has a header but no rows. Give a log with at least one query."
+            f"{file.path} has a header but no rows. Pass a log with at least one query."
         )
     return source
 
@@ -48,30 +48,30 @@ def read_file(engine: Engine, file: LogFile, options: LogOptions, number: int) -
 def _text(engine: Engine, file: LogFile, options: LogOptions, number: int, source: Source) -> None:
     first = lines.sample(engine, file)
     start = next(line for line in first if line and line.strip()).lstrip()
-    wanted = options.format
-    found = lines.keys(first) if wanted in (None, "jsonl", "ubi") else None
-    if start.startswith("[") or (found is None and wanted in ("jsonl", "ubi")):
+    format = options.format
+    keys = lines.keys(first) if format in (None, "jsonl", "ubi") else None
+    if start.startswith("[") or (keys is None and format in ("jsonl", "ubi")):
         hint = f" It looks like one JSON array: jq -c '.[]' {file.path} writes one object per line."
         raise InvalidInput(
             f"{file.path} has no JSON objects, one per line, among its first {len(first)} lines "
             f"(first bytes {file.first_bytes()}).{hint if start.startswith('[') else ''}"
         )
-    if found is not None and (wanted == "ubi" or (wanted is None and ubi.looks_like(found))):
+    if keys is not None and (format == "ubi" or (format is None and ubi.looks_like(keys))):
         source.roles = ubi.insert(engine, file, number, options)
-    elif found is not None:
-        where = _roles(found, options, file)
+    elif keys is not None:
+        where = _roles(keys, options, file)
         source.roles = frozenset(where)
         cells = {role: ubi.extract(key) for role, key in where.items()}
         engine.run(_insert(lines.table(file), number, cells, ubi.FAULT))
     else:
-        known = wanted if wanted in ("csv", "tsv") else file.format
+        known = format if format in ("csv", "tsv") else file.format
         named = [options.column(role) or "" for role in ROLES]
         dialect = sniff(first, known if known in ("csv", "tsv") else None, named)
         _delimited(engine, file, options, number, source, dialect)
     if not source.rejects:
         source.rejects = lines.rejects(engine)
         source.lost = len(source.rejects)
-    lines.forget_rejects(engine)
+    lines.drop_rejects(engine)
 
 
 def _delimited(
@@ -106,14 +106,14 @@ def _multiline(
     where: Mapping[str, str],
     lost: int,
 ) -> None:
-    """Quotes stay open at line ends: read records that span lines, if that loses fewer lines.
+    """Read records that span lines, if that loses fewer lines than reading line by line.
 
-    A field with a line break and a forgotten quote look alike from inside a line. DuckDB's reader
-    follows quotes across lines, but after a forgotten one it loses everything up to the next; so
-    both readings are made and the lines that each loses are counted.
+    Within one line, a field with a line break and a missing closing quote look the same. DuckDB's
+    reader follows quotes across lines, but after a missing one it loses everything up to the next
+    quote. So the file is read both ways, and the lines that each way loses are counted.
     """
     kept = lines.rejects(engine)
-    lines.forget_rejects(engine)
+    lines.drop_rejects(engine)
     total = engine.value(
         f"SELECT count(*) FROM log WHERE file = {number} AND bad IS DISTINCT FROM 'blank'"
     )
@@ -128,7 +128,7 @@ def _multiline(
         engine.run(f"CREATE TEMP TABLE records AS SELECT * FROM {reader}")
     except duckdb.Error:
         source.rejects, source.lost = kept, len(kept)
-        lines.forget_rejects(engine)
+        lines.drop_rejects(engine)
         return
     breaks = " + ".join(
         f"coalesce(length({c}) - length(replace({c}, chr(10), '')), 0)" for c in names
@@ -142,7 +142,7 @@ def _multiline(
         source.rejects, source.lost, source.why = lines.rejects(engine), total - read, "records"
     else:
         source.rejects, source.lost = kept, len(kept)
-    lines.forget_rejects(engine)
+    lines.drop_rejects(engine)
     engine.run("DROP TABLE records")
 
 
@@ -153,28 +153,28 @@ def _parquet(
     if file.compression != "none":
         path = str(unpacked_parquet(file, engine.scratch))
     table = f"read_parquet({text(path)}, binary_as_string=true)"
-    found = [row[0] for row in engine.rows(f"DESCRIBE SELECT * FROM {table}")]
-    where = _roles(found, options, file)
+    names = [row[0] for row in engine.rows(f"DESCRIBE SELECT * FROM {table}")]
+    where = _roles(names, options, file)
     source.roles = frozenset(where)
     cells = {role: f"CAST({name(column)} AS VARCHAR)" for role, column in where.items()}
     engine.run(_insert(table, number, cells, "NULL"))
 
 
-def _roles(found: Sequence[str], options: LogOptions, file: LogFile) -> dict[str, str]:
+def _roles(names: Sequence[str], options: LogOptions, file: LogFile) -> dict[str, str]:
     where = f"{file.path} (first bytes {file.first_bytes()})"
-    roles = columns.find(found, {role: options.column(role) for role in ROLES}, str(file.path))
-    columns.require(roles, found, where)
+    roles = columns.find(names, {role: options.column(role) for role in ROLES}, str(file.path))
+    columns.require(roles, names, where)
     return roles
 
 
 def _insert(table: str, number: int, cells: Mapping[str, str], fault: str) -> str:
-    """The statement that appends a file's rows, with its times read and its faults named."""
+    """Return the statement that appends a file's rows, with times parsed and faults named."""
 
     def cell(role: str) -> str:
         return cells.get(role, "NULL")
 
     at = seconds("clock") if "time" in cells else "NULL"
-    late = "WHEN secs IS NULL THEN 'time'" if "time" in cells else ""
+    no_time = "WHEN secs IS NULL THEN 'time'" if "time" in cells else ""
     rows = (
         f"SELECT nullif(trim({cell('session')}), '') AS session, "
         f"nullif(trim({cell('user')}), '') AS person, trim({cell('time')}) AS clock, "
@@ -183,7 +183,7 @@ def _insert(table: str, number: int, cells: Mapping[str, str], fault: str) -> st
     timed = f"SELECT *, {at} AS secs FROM ({rows})"
     return (
         f"INSERT INTO log SELECT {number}, session, person, secs, coalesce(raw, ''), NULL, "
-        f"CASE WHEN fault IS NOT NULL THEN fault {late} END FROM ({timed})"
+        f"CASE WHEN fault IS NOT NULL THEN fault {no_time} END FROM ({timed})"
     )
 
 

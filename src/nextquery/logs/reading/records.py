@@ -1,4 +1,4 @@
-"""Query-log records of ir_datasets: ``(user_id, query_id, query, query_orig, time, items)``."""
+"""Read ir_datasets query logs: ``(user_id, query_id, query, query_orig, time, items)`` records."""
 
 import datetime
 import importlib
@@ -19,7 +19,7 @@ _BATCH = 50_000
 
 
 def load(name: str) -> Iterable[Any]:
-    """The records of a data set of ir_datasets, by its name without the prefix."""
+    """Return the records of an ir_datasets data set, by its name without the prefix."""
     try:
         ir_datasets = importlib.import_module("ir_datasets")
     except ImportError:
@@ -31,16 +31,16 @@ def load(name: str) -> Iterable[Any]:
         dataset = ir_datasets.load(name)
     except KeyError:
         raise InvalidInput(
-            f"ir_datasets knows no data set {name!r}. One with a query log is 'aol-ia'."
+            f"ir_datasets has no data set {name!r}. Use one with a query log, such as 'aol-ia'."
         ) from None
     if not hasattr(dataset, "qlogs_iter"):
-        raise InvalidInput(f"the data set {name!r} has no query log. One that has is 'aol-ia'.")
+        raise InvalidInput(f"the data set {name!r} has no query log. Use one such as 'aol-ia'.")
     records: Iterable[Any] = dataset.qlogs_iter()
     return records
 
 
 def insert(engine: Engine, records: Iterable[Any], named: str) -> Source:
-    """Append records to ``log`` in batches; the original spelling of a query is taken if known."""
+    """Append records to ``log`` in batches, with the original spelling of a query if available."""
     if isinstance(records, str | bytes) or not isinstance(records, Iterable):
         raise InvalidInput(
             f"format='ir_datasets' takes an iterable of records or '{PREFIX}NAME'; "
@@ -57,7 +57,7 @@ def insert(engine: Engine, records: Iterable[Any], named: str) -> Source:
         engine.insert("log", _columns(batch))
         rows += len(batch)
     if not rows:
-        raise InvalidInput(f"{named} has no records. Give a log with at least one query.")
+        raise InvalidInput(f"{named} has no records. Pass a log with at least one query.")
     return Source(named, frozenset({"user", "time", "query"}))
 
 
@@ -78,7 +78,7 @@ def _columns(batch: list[Any]) -> dict[str, NDArray[Any]]:
 
 
 def _text(value: Any) -> str:
-    # A lone surrogate is no Unicode and cannot be stored.
+    # A lone surrogate is not valid Unicode and cannot be stored.
     return "" if value is None else str(value).encode("utf-8", "replace").decode()
 
 

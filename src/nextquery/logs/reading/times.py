@@ -1,19 +1,20 @@
-"""Times as logs write them, turned into unix seconds by SQL."""
+"""Convert the times in logs to unix seconds with SQL."""
 
 from nextquery.logs.quoting import matches
 
-#: what error messages and docs say
+#: for error messages and docs
 ACCEPTED = (
     "ISO 8601 (2024-05-01T10:00:00Z), '2024-05-01 10:00:00', 2024-05-01, or unix time in seconds, "
-    "milliseconds, microseconds or nanoseconds; without a zone, UTC is meant"
+    "milliseconds, microseconds or nanoseconds; times without a zone are UTC"
 )
 
 
 def seconds(column: str) -> str:
-    """The SQL expression of a text column's time in unix seconds, NULL when it cannot be read.
+    """SQL expression: the time in a text column in unix seconds, or NULL if it cannot be read.
 
-    Numbers are told apart by size: unix time in milliseconds passed 1e11 in 1973. Compact dates
-    (20240501, 20240501103000) are numbers too, but no log is from August 1970 or the year 2611.
+    The size of a number shows its unit: unix time in milliseconds passed 1e11 in 1973. Compact
+    dates (20240501, 20240501103000) are numbers too, but no log is from August 1970 or the year
+    2611.
     """
     number = f"TRY_CAST({column} AS DOUBLE)"
     scaled = (

@@ -1,9 +1,9 @@
 """User Behavior Insights 1.3: the query and event records of OpenSearch, Elasticsearch and Solr.
 
 A query record (``user_query``, ``query_id``, ``client_id``, ``timestamp``) is a row. An event
-record (``action_name``, ``query_id``, ``session_id``, …) is none, but it may know the session of
-its query. Records may be mixed in one file or lie in several. A query without a session is cut from
-its client's other queries by inactivity.
+record (``action_name``, ``query_id``, ``session_id``, …) is not a row, but it may have the session
+of its query. Records may be mixed in one file or spread over several. Queries without a session are
+split into sessions by client and inactivity.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from nextquery.logs.reading.files import LogFile
 from nextquery.logs.reading.times import seconds
 
 NEEDS = (
-    "UBI events alone carry no query text: give the query records too (those with user_query), "
+    "UBI events alone have no query text. Pass the query records too (those with user_query), "
     "as one glob or a list of files."
 )
 _RECORD = "CASE WHEN json_type(line, '$._source') = 'OBJECT' THEN line -> '$._source' ELSE line END"
@@ -28,12 +28,12 @@ FAULT = (
 
 
 def looks_like(keys: Sequence[str]) -> bool:
-    """Whether JSON lines with these keys are UBI records."""
+    """Return whether JSON lines with these keys are UBI records."""
     return "query_id" in keys and ("user_query" in keys or "action_name" in keys)
 
 
 def extract(key: str) -> str:
-    """The SQL expression of a key's value as text; the key may stand below ``_source``."""
+    """SQL expression: the value of a key as text; the key may be below ``_source``."""
     path = text('$."' + key.replace('"', '\\"') + '"')
     return f"CASE WHEN json_valid(line) THEN json_extract_string({_RECORD}, {path}) END"
 
@@ -64,7 +64,7 @@ def insert(engine: Engine, file: LogFile, number: int, options: LogOptions) -> f
 
 
 def link(engine: Engine) -> None:
-    """Give queries the session and the client that their events know."""
+    """Fill in missing sessions and clients of queries from their events."""
     engine.run(
         "CREATE TEMP TABLE known AS SELECT qid, min(session) AS session, min(person) AS person "
         "FROM log WHERE bad = 'event' AND qid IS NOT NULL GROUP BY qid"

@@ -1,1 +1,1 @@
-"""Rules: how a query is cleaned, and which text is private."""
+"""How a query is cleaned, and which text is private."""

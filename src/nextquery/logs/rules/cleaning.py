@@ -1,10 +1,10 @@
-"""The cleaning rules, one named step each: what runs, what `skip` may name, what reports print.
+"""The cleaning rules, each a named step that you can skip and that reports list.
 
-A rule *changes* the text of a query, *drops* the query, or looks at the whole *session*. Changes
-and drops are SQL expressions over the column ``x``, so that DuckDB applies them out of core; they
-run once per distinct spelling, in the order of this file. The changes marked `shown` are done for
-people too: the shown spelling of an arm has its escapes decoded and its links removed, because
-what cleaning throws away was never counted for privacy.
+A rule *changes* the text of a query, *drops* the query, or applies to the whole *session*. Changes
+and drops are SQL expressions over the column ``x``, so DuckDB can apply them out of core. They run
+once per distinct spelling, in the order of this file. Changes marked `shown` also apply to the
+displayed spelling of an arm: its escapes are decoded and its links removed, because the privacy
+counts do not cover what cleaning removes.
 
 The profile ``text`` is the paper's preprocessing (Section 5.1 and the authors' released code).
 """
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from nextquery.logs.quoting import matches, replaced
 from nextquery.logs.rules import sql_text
 
-# Spaces of Unicode, the zero-width space included: it separates words.
+# Unicode spaces, including the zero-width space, which separates words.
 SPACES = r" \x{a0}\x{1680}\x{180e}\x{2000}-\x{200b}\x{202f}\x{205f}\x{3000}"
 CONTROLS = r"\x00-\x1f\x7f-\x{9f}\x{2028}\x{2029}"
-# Soft hyphens, joiners, direction marks, BOMs: they only hide differences.
+# Soft hyphens, joiners, direction marks and BOMs, which would only hide differences.
 INVISIBLE = r"\x{ad}\x{61c}\x{200c}-\x{200f}\x{202a}-\x{202e}\x{2060}-\x{2069}\x{feff}"
 SEPARATORS = r"\-_:,.\x{2010}-\x{2015}\x{2212}"
 PUNCTUATION = (
@@ -28,15 +28,15 @@ PUNCTUATION = (
 URL = rf"(?:[a-z][a-z0-9+.-]*://|www\.)[^{SPACES}]*"
 ESCAPE = "%[0-9A-Fa-f]{2}"
 
-# '+' is a space only in a query that was taken from a URL as it stood: it has no spaces, and either
-# escapes or single pluses between words. So "c++" and "c++ tutorial" keep their pluses.
+# '+' is a space only in a query copied from a URL: one without spaces, and with either escapes or
+# single pluses between words. So "c++" and "c++ tutorial" keep their pluses.
 _ESCAPED, _SPACED = matches("x", ESCAPE), matches("x", r"\s")
 _JOINED = matches("x", r"^[^+]+(?:\+[^+]+)+$")
 _PLUS = (
     f"CASE WHEN contains(x, '+') AND NOT {_SPACED} AND ({_ESCAPED} OR {_JOINED}) "
     "THEN replace(x, '+', ' ') ELSE x END"
 )
-# Escapes that are not UTF-8 ("save 20%ac") were none: the query stays as it is.
+# Escapes that are not UTF-8 ("save 20%ac") are not escapes: the query stays as it is.
 DECODED = f"CASE WHEN {_ESCAPED} THEN coalesce(TRY(url_decode({_PLUS})), x) ELSE {_PLUS} END"
 _ONE_SPACE = replaced("x", f"[{SPACES}]+", " ")
 VISIBLE = replaced(replaced("x", f"[{INVISIBLE}]", ""), f"[{CONTROLS}]", " ")
@@ -47,11 +47,11 @@ class Rule:
     """One step of cleaning."""
 
     name: str
-    does: str  #: in a few words, for tables
+    does: str  #: short description, for tables
     kind: str  #: "change", "drop" or "session"
     sql: str = ""  #: the new text, or the condition to drop; over the column x
-    option: str = ""  #: what changes it; by default ``--skip NAME``
-    shown: bool = False  #: done to the spelling that people see, too
+    option: str = ""  #: the option that changes it; by default ``--skip NAME``
+    shown: bool = False  #: also applies to the displayed spelling
     always: bool = False  #: cannot be switched off
 
     @property
@@ -116,7 +116,7 @@ PROFILES: dict[str, tuple[Rule, ...]] = {
 
 
 def rules_of(profile: str) -> tuple[Rule, ...]:
-    """Every rule of a profile, in order.
+    """Return every rule of a profile, in order.
 
     >>> [rule.name for rule in rules_of("text") if rule.kind == "drop"]
     ['too-long', 'empty', 'numeric', 'non-ascii']
@@ -125,10 +125,10 @@ def rules_of(profile: str) -> tuple[Rule, ...]:
 
 
 def cleaning(source: str, profile: str, skip: Collection[str], max_chars: int) -> str:
-    """A SELECT that adds three columns to `source`: ``shown``, ``text`` and ``dropped``.
+    """Return a SELECT that adds three columns to `source`: ``shown``, ``text`` and ``dropped``.
 
     `source` has a column ``raw``; ``dropped`` names the first rule that drops the query, or is
-    NULL. Too long a query is not even cleaned: its ``shown`` and ``text`` are empty.
+    NULL. Queries that are too long are not cleaned: their ``shown`` and ``text`` are empty.
     """
     rules = [rule for rule in rules_of(profile) if rule.name not in skip]
     long = "false"

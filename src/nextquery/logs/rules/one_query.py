@@ -1,4 +1,4 @@
-"""One query as people type it, through the very rules and patterns that cleaned the log."""
+"""Clean one typed query with the same rules and patterns as the log."""
 
 import threading
 from collections.abc import Collection
@@ -12,16 +12,16 @@ from nextquery.logs.rules.private_patterns import RAW, seen_in, verdict
 
 
 class Cleaned(NamedTuple):
-    """What the rules make of a query."""
+    """A cleaned query."""
 
-    text: str  #: the key under which it would be an arm
-    shown: str  #: how people would see it
+    text: str  #: its key as an arm
+    shown: str  #: its displayed spelling
     dropped: str | None  #: the rule that drops it, if any
     private: str | None  #: the pattern of private text that it matches, if any
 
 
 class QueryCleaner:
-    """Cleans single queries with the SQL that cleans whole logs, so that both always agree.
+    """Clean single queries with the SQL that cleans whole logs, so that both always agree.
 
     >>> clean = QueryCleaner()
     >>> clean("Deep%20Learning, 2nd ed.").text
@@ -36,16 +36,16 @@ class QueryCleaner:
         self._lock = threading.Lock()
         self._connection = duckdb.connect(config={"threads": "1", "memory_limit": "64MB"})
         cleaned = cleaning("(SELECT ?::VARCHAR AS raw)", profile, skip, max_chars)
-        # Planning so much SQL costs more than running it: it is done once.
+        # Planning this SQL costs more than running it, so it is planned once.
         self._connection.execute(
             f"PREPARE clean_one AS SELECT text, shown, dropped, {verdict('h', skip)} FROM "
             f"(SELECT *, {seen_in(RAW)} AS h FROM ({cleaned}))"
         )
 
     def __call__(self, query: str) -> Cleaned:
-        """The query, cleaned; characters that no UTF-8 can hold are replaced first."""
-        sound = query.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
+        """Clean a query; characters that UTF-8 cannot encode are replaced first."""
+        valid = query.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
         with self._lock:
-            row = self._connection.execute(f"EXECUTE clean_one({text(sound)})").fetchone()
+            row = self._connection.execute(f"EXECUTE clean_one({text(valid)})").fetchone()
         assert row is not None
         return Cleaned(*row)

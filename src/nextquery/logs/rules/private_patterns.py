@@ -1,14 +1,14 @@
-"""What gives a person or an account away: patterns that are matched before anything is learnt.
+"""Patterns of text that identifies a person or an account, matched before any training.
 
-Each pattern proposes candidates with a regular expression and, where the number has a check digit,
-confirms them, so that "covid 19 2020 2021" or an arXiv number passes and a card number does not.
-A match in what cleaning keeps condemns the arm with all its spellings. A match in what it throws
-away (a token inside a link) takes only the rows that had it: "weather https://…?token=…" must not
-cost others their "weather".
+Each pattern finds candidates with a regular expression. If the number has a check digit, the
+pattern confirms it, so "covid 19 2020 2021" or an arXiv number passes and a card number does not.
+A match in the text that cleaning keeps removes the arm with all its spellings. A match in the text
+that cleaning removes (a token inside a link) removes only those rows: a query
+"weather https://…?token=…" must not remove "weather" for other users.
 
-The text looked at is the raw query, the query decoded twice and what would be shown, with
-typographic dashes and spaces made plain, so that an escaped ``%40`` is found. It is not the cleaned
-text: without its commas and brackets "Nature 435, 207 (2005)" would read like a phone number.
+Patterns see the raw query, the query decoded twice, and the displayed spelling, with typographic
+dashes and spaces made plain, so they find an escaped ``%40``. They do not see the cleaned text:
+without its commas and brackets "Nature 435, 207 (2005)" would look like a phone number.
 """
 
 from collections.abc import Collection
@@ -77,7 +77,7 @@ PATTERNS: tuple[Pattern, ...] = (
             r"[^\s@<>()\[\],;:]+@[^\s@]+\.[a-z]{2,}",
             rf"[a-z0-9._+-]+@[a-z0-9-]+ (?:{_TLD})\b",
             r"[a-z0-9._+-]+ ?@ ?[a-z0-9.-]+\.[a-z]{2,}\b",
-            # Without a dot behind it only names of two parts: SETI@home is none.
+            # Without a dot after the @, only names of two parts: SETI@home is not an address.
             r"\b[a-z0-9]+[.+][a-z0-9.+]+@[a-z][a-z0-9-]+\b",
             r"[a-z0-9._+-]+ ?@ ?(?:gmail|googlemail|outlook|hotmail|yahoo|icloud|gmx|proton)\b",
             rf"\b[a-z0-9._+-]+ ?[\[(]at[\])] ?[a-z0-9-]+ ?(?:\.|[\[(]dot[\])]) ?(?:{_TLD})\b",
@@ -173,7 +173,7 @@ PATTERNS: tuple[Pattern, ...] = (
             r"\b(?:password|passwd|pwd|passwort|contraseña|mot de passe)['\"]? ?[:=] ?\S+",
             r"\b(?:password|passwd|pwd|passwort) [^\s]*[a-z][^\s]*\d[^\s]*",
             r"\bmy (?:password|passcode|pin|pwd) (?:is|was) \S+",
-            # A secret has a digit in it, a title with a colon ("Token: a survey") has none.
+            # A secret contains a digit; a title with a colon ("Token: a survey") does not.
             rf"{_NAMED} ?[:=] ?[\w.~+/-]*\d[\w.~+/-]{{5,}}",
             rf"{_NAMED} ?[:=] ?[\w.~+/-]{{5,}}\d",
             r"\bbasic [a-z0-9+/]{8,}={1,2}(?:\s|$)",
@@ -184,14 +184,14 @@ PATTERNS: tuple[Pattern, ...] = (
 
 
 _TWICE = f"list_transform(list_transform([raw], lambda x: {DECODED}), lambda x: {DECODED})[1]"
-#: what a query says in all its forms; one escaped twice (``%2540``) is decoded twice
+#: a query in all its forms; one escaped twice (``%2540``) is decoded twice
 RAW = f"concat_ws(chr(10), raw, {_TWICE}, shown)"
-#: what cleaning leaves for people to see
+#: the displayed spelling after cleaning
 KEPT = "shown"
 
 
 def seen_in(forms: str) -> str:
-    """The SQL expression of the text that patterns look at: plain dashes, spaces and at-signs."""
+    """SQL expression: the text that patterns see, with plain dashes, spaces and at-signs."""
     plain = replaced(forms, f"[{SPACES[1:]}]", " ")
     plain = replaced(plain, r"[\x{2010}-\x{2015}\x{2212}]", "-")
     plain = replaced(plain, r"\x{ff20}", "@")
@@ -199,7 +199,7 @@ def seen_in(forms: str) -> str:
 
 
 def suspicious(column: str, skip: Collection[str]) -> str:
-    """The condition that some pattern proposes a candidate: one pass over the many clean texts."""
+    """SQL condition: some pattern has a candidate. This filters most texts in one pass."""
     regexes = [regex for pattern in _on(skip) for regex in pattern.regexes]
     return (
         matches(column, "|".join(f"(?:{regex})" for regex in regexes), "i") if regexes else "false"
@@ -207,7 +207,7 @@ def suspicious(column: str, skip: Collection[str]) -> str:
 
 
 def verdict(column: str, skip: Collection[str]) -> str:
-    """The expression that names the pattern found in a suspicious text, or is NULL."""
+    """SQL expression: the name of the pattern found in a suspicious text, or NULL."""
     cases = " ".join(f"WHEN {_found(column, p)} THEN {text(p.name)}" for p in _on(skip))
     return f"CASE {cases} END" if cases else "NULL"
 
