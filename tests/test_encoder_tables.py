@@ -14,7 +14,7 @@ LINES = (DOCS / "figures" / "encoders.jsonl").read_text(encoding="utf-8").splitl
 ROWS = [row for row in map(json.loads, LINES) if "split" in row]
 
 
-def test_every_line_of_the_tables_stands_in_the_guide() -> None:
+def test_every_line_of_the_tables_is_in_the_guide() -> None:
     guide = (DOCS / "encoders.md").read_text(encoding="utf-8").splitlines()
     for table in tables(LINES):
         assert len(table) > 2 + 5
@@ -29,7 +29,7 @@ def test_floors_follow_from_the_ranks(row: dict[str, object]) -> None:
     assert floors(ranks) == row["all"]
 
 
-def test_all_encoders_are_there_on_both_splits() -> None:
+def test_all_encoders_are_measured_on_both_splits() -> None:
     names = {row["encoder"] for row in ROWS}
     assert len(names) == 9
     assert {(row["encoder"], row["split"]) for row in ROWS} == {

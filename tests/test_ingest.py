@@ -1,4 +1,4 @@
-"""From a log to a pool: the same files twice, whole after any kill, and nobody's secrets in it."""
+"""Ingest: the same files twice, complete after any kill, and without private text."""
 
 import hashlib
 import subprocess
@@ -36,7 +36,7 @@ def test_twice_gives_identical_files(tmp_path: Path, encoder: str) -> None:
     assert not list(tmp_path.glob(".*.work"))
 
 
-def test_the_pool_holds_what_the_log_said(tmp_path: Path) -> None:
+def test_the_pool_contains_the_log(tmp_path: Path) -> None:
     done = ingest(pets(tmp_path / "log.tsv"), tmp_path / "pool", encoder="lsa")
     pool = nq.ArmPool.open(tmp_path / "pool")
     assert len(pool) == 36
@@ -71,7 +71,7 @@ def test_a_pool_made_from_a_log_recommends(tmp_path: Path) -> None:
 
 
 def planted(path: Path) -> Path:
-    """The pets' log, in which one user also asks what nobody else may see."""
+    """Write the pets log, in which one user also issues private queries."""
     pets(path)
     rows = [f"u3\ts3\t2024-01-04 10:3{i}:00\t{secret}" for i, secret in enumerate(SECRETS)]
     with open(path, "a") as stream:
@@ -88,8 +88,8 @@ def test_planted_secrets_are_nowhere(
         content = path.read_bytes().lower()
         for trace in TRACES:
             assert trace not in content, f"{trace!r} in {path.name}"
-    said = str(done.report) + "".join(capfd.readouterr())
-    assert not any(secret in said for secret in SECRETS)
+    output = str(done.report) + "".join(capfd.readouterr())
+    assert not any(secret in output for secret in SECRETS)
     pool = nq.ArmPool.open(tmp_path / "pool")
     rec = nq.Recommender(pool, nq.MaxUtility(k=36), nq.MostSimilar(top=36))
     for query in (*SECRETS, "zyxphobia", "therapy"):
@@ -107,7 +107,7 @@ ingest(sys.argv[1], sys.argv[2], encoder="lsa", progress=progress)
 """
 
 
-def test_killed_at_any_stage_the_old_pool_stands_and_the_next_run_resumes(tmp_path: Path) -> None:
+def test_after_a_kill_the_old_pool_is_intact_and_the_next_run_resumes(tmp_path: Path) -> None:
     old, new = pets(tmp_path / "old.tsv", users=12), pets(tmp_path / "new.tsv", users=30)
     target = tmp_path / "pool"
     ingest(old, target, encoder="lsa")
@@ -135,7 +135,7 @@ def test_another_log_or_option_does_not_resume(tmp_path: Path) -> None:
     assert ingest(log, target, LogOptions(min_users=3), encoder="lsa").resumed == ()
 
 
-def test_foreign_folders_are_refused_before_any_work(tmp_path: Path) -> None:
+def test_foreign_folders_are_rejected_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "pool").mkdir()
     (tmp_path / "pool" / "thesis.doc").write_text("years of work")
     stages: list[Any] = []
@@ -143,7 +143,7 @@ def test_foreign_folders_are_refused_before_any_work(tmp_path: Path) -> None:
         ingest(
             pets(tmp_path / "log.tsv"),
             tmp_path / "pool",
-            progress=lambda *said: stages.append(said),
+            progress=lambda *report: stages.append(report),
         )
     assert stages == []
 
@@ -160,7 +160,7 @@ def test_held_out_sessions_are_kept_from_the_encoder(tmp_path: Path) -> None:
     assert (whole.origin.held_out, some.origin.held_out) == (0, 20)
 
 
-def test_queries_that_no_encoder_can_place_are_no_arms(tmp_path: Path) -> None:
+def test_queries_without_a_vector_do_not_become_arms(tmp_path: Path) -> None:
     log = tmp_path / "log.tsv"
     pets(log)
     text = log.read_text().replace("Cat vet", "☃☃☃").replace("Cat toys", "☂☂")
@@ -177,13 +177,13 @@ def test_queries_that_no_encoder_can_place_are_no_arms(tmp_path: Path) -> None:
         assert shown.lower() == pool.texts[arm]
 
 
-def test_a_log_of_which_privacy_leaves_nothing_is_refused(tmp_path: Path) -> None:
+def test_a_log_without_arms_after_privacy_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="Lower --min-users"):
         ingest(pets(tmp_path / "log.tsv"), tmp_path / "pool", LogOptions(min_users=99))
     assert not (tmp_path / ".pool.work").exists()
 
 
-def test_a_log_that_nothing_can_place_is_refused(tmp_path: Path) -> None:
+def test_a_log_without_any_known_word_is_rejected(tmp_path: Path) -> None:
     log = tmp_path / "log.tsv"
     rows = [f"u{u}\ts{u}\t2024-01-01\t{'☃' * n}" for u in range(3) for n in range(1, 7)]
     log.write_text("user_id\tsession_id\ttime\tquery\n" + "\n".join(rows) + "\n")
@@ -192,14 +192,14 @@ def test_a_log_that_nothing_can_place_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sessions", [100, 1_100])
-def test_auto_in_a_script_that_the_token_vectors_do_not_know(tmp_path: Path, sessions: int) -> None:
-    """Amharic, say: n-grams of its characters tell the queries apart, whatever the size."""
+def test_auto_in_a_script_without_token_vectors(tmp_path: Path, sessions: int) -> None:
+    """For Amharic, for example, character n-grams tell queries apart at any size of the log."""
     rng = np.random.default_rng(0)
     words = ["".join(chr(0x1208 + c) for c in rng.integers(0, 60, 5)) for _ in range(60)]
     rows = ["session_id\tquery"]
     for session in range(sessions):
-        theirs = rng.choice(words, 6, replace=False)
-        rows += [f"{session}\t{' '.join(rng.permutation(theirs)[:3])}" for _ in range(5)]
+        topic = rng.choice(words, 6, replace=False)
+        rows += [f"{session}\t{' '.join(rng.permutation(topic)[:3])}" for _ in range(5)]
     (tmp_path / "log.tsv").write_text("\n".join([*rows, ""]), encoding="utf-8")
     options = LogOptions(session="session_id", query="query", skip=("non-ascii",))
     made = ingest(tmp_path / "log.tsv", tmp_path / "pool", options)
@@ -207,7 +207,7 @@ def test_auto_in_a_script_that_the_token_vectors_do_not_know(tmp_path: Path, ses
     assert made.pool.vectors.any(axis=1).all()
 
 
-def test_tuning_says_when_it_knows_no_word() -> None:
+def test_tuning_raises_an_error_if_it_knows_no_word() -> None:
     texts = [f"{chr(0x1208 + i)}{chr(0x1209 + i)}" for i in range(40)]
     with pytest.raises(InvalidInput, match=r"in 0 of 20 sessions, .* Use the encoder lsa"):
         TunedEncoder(steps=1).fit(texts, [[2 * s, 2 * s + 1] for s in range(20)])

@@ -1,8 +1,8 @@
-"""Texts to vectors in fixed blocks of rows, each kept on disk as soon as it is made.
+"""Encode texts in fixed blocks of rows, each written to disk as soon as it is ready.
 
-Who encodes a block, and in which order, changes no byte: a block is the same texts, read by an
-encoder loaded from the same files, wherever that is done. So a run that was killed goes on with the
-blocks that are missing, and other machines that reach the same path may help.
+The result does not depend on which process encodes a block, or in which order: a block is always
+the same texts and an encoder loaded from the same files. So a killed run continues with the missing
+blocks, and other machines that can reach the same path can help.
 """
 
 import hashlib
@@ -30,15 +30,15 @@ BLOCK = 1 << 14  # texts encoded at once: batch shapes change the last bits of s
 
 @dataclass(frozen=True)
 class Plan:
-    """What a process needs to encode any block, as paths that every machine must reach.
+    """Everything a process needs to encode a block, as paths that every machine must reach.
 
     Parameters
     ----------
     texts : the folder of the prepared log.
-    encoder : the folder that holds the fitted encoder.
-    out : where the blocks go.
-    rows : how many texts there are.
-    block : texts in a block, at least 1; the last one may be shorter.
+    encoder : the folder of the fitted encoder.
+    out : the folder for the blocks.
+    rows : number of texts.
+    block : texts in a block, at least 1; the last block may be shorter.
 
     >>> nowhere = Folder(Path("x"), {}, {})
     >>> plan = Plan(nowhere, nowhere, Path("x"), rows=40, block=16)
@@ -62,16 +62,16 @@ class Plan:
         return range(number * self.block, min((number + 1) * self.block, self.rows))
 
     def file(self, number: int) -> Path:
-        """Where a block's vectors lie once they are made."""
+        """The file of a block's vectors."""
         return self.out / f"{number:08d}.npy"
 
     def missing(self) -> list[int]:
         """The blocks that no run has made yet."""
-        there = set(os.listdir(self.out))
-        return [number for number in self.blocks if self.file(number).name not in there]
+        existing = set(os.listdir(self.out))
+        return [number for number in self.blocks if self.file(number).name not in existing]
 
     def vectors(self) -> Iterator[NDArray[np.float32]]:
-        """The finished blocks in order, one at a time."""
+        """Yield the finished blocks in order, one at a time."""
         for number in self.blocks:
             try:
                 vectors = np.load(self.file(number), allow_pickle=False)
@@ -79,20 +79,20 @@ class Plan:
                     raise ValueError(f"it has {len(vectors)} rows")
             except (OSError, ValueError) as error:
                 raise StorageError(
-                    f"{self.file(number)} cannot be used ({error}): a machine that encodes may "
+                    f"{self.file(number)} cannot be used ({error}). A machine that encodes may "
                     f"not reach it, or it is damaged. Delete {self.out} and start again."
                 ) from error
             yield vectors
 
     def gathered(self) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """The unit rows of the texts that the encoder placed, on disk, and which texts those are.
+        """Return the unit rows of the texts that have a vector, on disk, and a mask of those texts.
 
         Only one block is in memory at a time.
         """
         placed, dim = np.zeros(self.rows, bool), 1
         file = self.out / "rows.f32"
         try:
-            # Written as a file: a mapping on a full disk would end the process without a word.
+            # Written as a file: writing to a memory map on a full disk would kill the process.
             with open(file, "wb") as stream:
                 for number, vectors in zip(self.blocks, self.vectors(), strict=True):
                     known, dim = (vectors != 0).any(axis=1), vectors.shape[1]
@@ -109,11 +109,11 @@ class Plan:
 
 
 EncodeBlocks = Callable[[Plan, Sequence[int]], Iterator[int]]
-"""Makes the blocks of a plan that are named, and yields the number of each when it is written."""
+"""Makes the given blocks of a plan, and yields the number of each when it is written."""
 
 
 class Hand:
-    """One process's part: the texts mapped and the encoder loaded once, for any of the blocks."""
+    """A worker that maps the texts and loads the encoder once, and can then make any block."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -121,35 +121,35 @@ class Hand:
         self._encoder = Encoder.of(plan.encoder)
 
     def make(self, number: int) -> None:
-        """Encode a block and write it: wholly there, or not at all."""
+        """Encode a block and write it atomically."""
         rows = self._plan.rows_of(number)
         vectors = self._encoder.encode(self._texts[rows.start : rows.stop])
         final = self._plan.file(number)
-        # A twin of this process may be at the same block, believed dead by a cluster.
-        own = final.with_name(f".{final.name}.{os.urandom(4).hex()}.tmp")
+        # Another process may write the same block, if the cluster gave up on it too early.
+        temporary = final.with_name(f".{final.name}.{os.urandom(4).hex()}.tmp")
         buffer = io.BytesIO()
         np.save(buffer, np.asarray(vectors, np.float32), allow_pickle=False)
         try:
-            with open(own, "wb") as stream:
+            with open(temporary, "wb") as stream:
                 stream.write(buffer.getbuffer())
                 stream.flush()
                 os.fsync(stream.fileno())
-            os.replace(own, final)
+            os.replace(temporary, final)
         except OSError as error:
             raise _unwritten(final, error) from error
         finally:
-            own.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def _unwritten(file: Path, error: OSError) -> StorageError:
     return StorageError(
-        f"could not write {file}: {error}. Free space or fix permissions; started again, the "
-        "ingest goes on from here."
+        f"could not write {file}: {error}. Free space or fix permissions, and run the ingest "
+        "again; it continues from here."
     )
 
 
 def in_this_process(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
-    """Make the blocks one after the other, here."""
+    """Make the blocks one after another in this process."""
     hand = Hand(plan)
     for number in missing:
         hand.make(number)
@@ -157,22 +157,22 @@ def in_this_process(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
 
 
 def planned(work: Path, texts: Folder, encoder: Folder, *, rows: int, block: int) -> Plan:
-    """The plan of an ingest, in a folder of its own; blocks of other texts or encoders are deleted.
+    """Return the plan of an ingest; blocks of other texts or encoders are deleted.
 
-    The folder is named after all that decides the vectors.
+    The folder is named after everything that determines the vectors.
     """
     size = whole_number(block, "block", at_least=1)
     made = [texts.meta["made_from"], encoder.meta["encoder"]]
-    decides = [made, _content(texts), _content(encoder), size]
-    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
-    everything = work.absolute() / "encoded"
-    out = everything / digest[:32]
+    inputs = [made, _content(texts), _content(encoder), size]
+    digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+    parent = work.absolute() / "encoded"
+    out = parent / digest[:32]
     out.mkdir(parents=True, exist_ok=True)
-    for other in everything.iterdir():
+    for other in parent.iterdir():
         if other != out:
             shutil.rmtree(other, ignore_errors=True)
-    for left in out.glob(".*.tmp"):  # of processes that were killed
-        left.unlink(missing_ok=True)
+    for temporary in out.glob(".*.tmp"):  # of processes that were killed
+        temporary.unlink(missing_ok=True)
     return Plan(_absolute(texts), _absolute(encoder), out, rows, size)
 
 
@@ -181,6 +181,6 @@ def _content(folder: Folder) -> Mapping[str, Any]:
 
 
 def _absolute(folder: Folder) -> Folder:
-    """Other machines start from other directories; what was told of the log stays here."""
-    said = {name: folder.meta[name] for name in ("encoder",) if name in folder.meta}
-    return Folder(folder.path.absolute(), said, dict(folder.files))
+    """Return the folder with an absolute path, for other machines, and without log metadata."""
+    meta = {name: folder.meta[name] for name in ("encoder",) if name in folder.meta}
+    return Folder(folder.path.absolute(), meta, dict(folder.files))

@@ -1,11 +1,11 @@
-"""From a raw log to a pool folder: prepare, fit an encoder, encode, write.
+"""Make a pool folder from a raw log: prepare, fit an encoder, encode, write.
 
 Each finished stage is kept in a working folder beside the pool (``.POOL.work``) until the pool
-stands, so a run that was interrupted goes on where it stopped. The stages are named after what
-they were made from: another log, option or version starts anew. Vectors are kept block by block
-(`nextquery.encoding`), so that hours of encoding are not lost. The stages hold nothing that the
-privacy rules removed. (While DuckDB works it may spill raw rows into the same folder. They are
-deleted on every way out but a kill -9, and then by the next ingest to the same place.)
+is written, so an interrupted run continues where it stopped. A stage records what it was made from:
+another log, option or version starts from the beginning. Vectors are kept block by block
+(`nextquery.encoding`), so hours of encoding are not lost. The stages contain nothing that the
+privacy rules removed. (While DuckDB runs, it may spill raw rows into the same folder. They are
+deleted on exit, except after a kill -9; then the next ingest to the same place deletes them.)
 """
 
 import hashlib
@@ -43,11 +43,11 @@ _PREPARED, _FITTED = "nextquery prepared log", "nextquery fitted encoder"
 
 @dataclass(frozen=True)
 class Ingested:
-    """What an ingest made."""
+    """The result of an ingest."""
 
     pool: ArmPool
     report: Mapping[str, Any]  #: as JSON: the log, the rules, privacy, the encoder
-    resumed: tuple[str, ...]  #: what an earlier run had finished: stages, or a part of `encode`
+    resumed: tuple[str, ...]  #: stages that an earlier run finished, or started (`encode`)
 
 
 def ingest(
@@ -61,41 +61,42 @@ def ingest(
     encode_blocks: EncodeBlocks = in_this_process,
     block: int = BLOCK,
 ) -> Ingested:
-    """Make a pool folder from a log; an older pool at `out` stands until the new one is whole.
+    """Make a pool folder from a log; an older pool at `out` stays until the new one is complete.
 
     Parameters
     ----------
-    log : what `nextquery.logs.prepare` reads.
+    log : any log that `nextquery.logs.prepare` reads.
     out : the pool folder.
     options : how to read, clean and protect the log.
     encoder : ``auto``, the name of an encoder, or the folder of a saved one.
-    hold_out : the encoder does not learn from so many of the newest sessions (at most half of
-        them), so that replays on these tell the truth. Their queries are arms all the same.
-    progress : called with the stage and the share of it that is done (None: just begun).
-    encode_blocks : who encodes, such as `nextquery.cluster.encoding.on_ray`; no byte depends on it.
+    hold_out : number of newest sessions (at most half of them) that the encoder is not fitted on,
+        so that replays on them are unbiased. Their queries still become arms.
+    progress : called with the stage and the fraction done (None: just started).
+    encode_blocks : function that encodes, such as `nextquery.cluster.encoding.on_ray`; the result
+        does not depend on it.
     block : texts encoded at once, at least 1; with some encoders the last bits depend on it.
     """
     target, options = Path(out), options or LogOptions()
     folders.refuse_foreign(target, KIND)
     if not (Path(encoder) / folders.MANIFEST).exists():
         one_of(encoder, "encoder", (AUTO, *ENCODERS))
-    said: Progress = progress or (lambda stage, done: None)
+    report: Progress = progress or (lambda stage, done: None)
     made_from = fingerprint(log, options)
     with work_on(target) as work:
-        texts, origin, old = prepared(log, options, work, made_from, said)
+        texts, origin, old = prepared(log, options, work, made_from, report)
         held_out = min(whole_number(hold_out, "hold_out", at_least=0), origin.sessions.size // 2)
         origin = replace(origin, held_out=held_out)
         resumed = ["prepare"] if old else []
-        fitted, old = _fitted(encoder, texts, origin, options, work, made_from, said)
+        fitted, old = _fitted(encoder, texts, origin, options, work, made_from, report)
         resumed += ["fit"] if old else []
         source = folders.read(work / PREPARED, kind=_PREPARED, version=1)
         plan = planned(work, source, fitted, rows=len(texts), block=block)
-        resumed += ["encode"] if _encode(plan, encode_blocks, said) else []
+        resumed += ["encode"] if _encode(plan, encode_blocks, report) else []
         pool = _pool(plan, texts, origin, Encoder.of(fitted))
-        said("write", None)
+        report("write", None)
         pool.save(target)
         shutil.rmtree(work, ignore_errors=True)
-    said("write", 1.0)
+    report("write", 1.0)
     assert pool.origin is not None
     return Ingested(ArmPool.open(target), pool.origin.report, tuple(resumed))
 
@@ -103,7 +104,7 @@ def ingest(
 def prepared(
     log: Any, options: LogOptions, work: Path, made_from: str, progress: Progress
 ) -> tuple[TextColumn, Origin, bool]:
-    """The cleaned log: its texts, where they come from, and whether an earlier run left them."""
+    """Return the texts of the cleaned log, their origin, and whether an earlier run made them."""
     folder = _finished(work / PREPARED, _PREPARED, made_from)
     if folder is not None:
         return TextColumn.open(folder, "texts"), Origin.of(folder, folder.meta["log"]), True
@@ -111,13 +112,13 @@ def prepared(
     try:
         done = prepare(log, options, workdir=work, progress=progress)
     except InvalidInput:
-        shutil.rmtree(work, ignore_errors=True)  # nothing of it could be used again
+        shutil.rmtree(work, ignore_errors=True)  # no later run can use it
         raise
     if not len(done.texts):
         shutil.rmtree(work, ignore_errors=True)
         raise InvalidInput(
-            f"the privacy rules left no arm of {done.report.distinct:,} distinct queries: too few "
-            "were issued by enough different users. Lower --min-users, or give a longer log."
+            f"the privacy rules removed all {done.report.distinct:,} distinct queries: too few "
+            "users issued the same query. Lower --min-users, or use a longer log."
         )
     origin = Origin(
         done.shown,
@@ -143,7 +144,7 @@ def _fitted(
     made_from: str,
     progress: Progress,
 ) -> tuple[folders.Folder, bool]:
-    """The folder that holds the encoder, and whether an earlier run left it."""
+    """Return the folder of the fitted encoder, and whether an earlier run made it."""
     if (Path(name) / folders.MANIFEST).exists():
         return folders.read(name, kind=ENCODER, version=ENCODER_VERSION), False
     sessions = origin.sessions.take(np.arange(origin.sessions.size - origin.held_out))
@@ -167,26 +168,26 @@ def _fitted(
 
 
 def _encode(plan: Plan, encode_blocks: EncodeBlocks, progress: Progress) -> bool:
-    """Make the blocks that are missing; whether an earlier run left some."""
+    """Make the missing blocks; return whether an earlier run made some."""
     progress("encode", None)
     missing, total = plan.missing(), len(plan.blocks)
-    found = total - len(missing)
+    existing = total - len(missing)
     if missing:
-        for done, _ in enumerate(encode_blocks(plan, missing), start=found + 1):
+        for done, _ in enumerate(encode_blocks(plan, missing), start=existing + 1):
             if done < total:
                 progress("encode", done / total)
     progress("encode", 1.0)
-    return found > 0
+    return existing > 0
 
 
 def _pool(plan: Plan, texts: TextColumn, origin: Origin, encoder: Encoder) -> ArmPool:
-    """The pool; texts that the encoder cannot place are no arms and leave the sessions."""
+    """Return the pool; texts without a vector do not become arms and are left out of sessions."""
     vectors, placed = plan.gathered()
     kept = np.flatnonzero(placed)
     if not len(kept):
         raise InvalidInput(
-            f"the encoder {encoder.name} knows no word of any of the {len(texts)} queries. "
-            "Use --encoder lsa, which learns the words from the log itself."
+            f"the encoder {encoder.name} knows no word in any of the {len(texts)} queries. "
+            "Use --encoder lsa, which learns its words from the log."
         )
     report = {
         **origin.report,
@@ -208,7 +209,7 @@ def _pool(plan: Plan, texts: TextColumn, origin: Origin, encoder: Encoder) -> Ar
 
 
 def _without(origin: Origin, placed: NDArray[np.bool_]) -> tuple[Sessions, NDArray[np.intp]]:
-    """The sessions without texts that have no place, under their new ids, and which they were."""
+    """Return the sessions without unplaced texts, with new ids, and their old positions."""
     sessions = origin.sessions.where(placed)
     stay = np.flatnonzero(sessions.lengths >= 2)
     sessions = sessions.take(stay)
@@ -217,7 +218,7 @@ def _without(origin: Origin, placed: NDArray[np.bool_]) -> tuple[Sessions, NDArr
 
 
 def _finished(path: Path, kind: str, made_from: str) -> folders.Folder | None:
-    """What an earlier run left of a stage, if it was made from the same."""
+    """Return the result of a stage from an earlier run, if it was made from the same input."""
     try:
         folder = folders.read(path, kind=kind, version=1)
     except NotAFolder:
@@ -226,16 +227,16 @@ def _finished(path: Path, kind: str, made_from: str) -> folders.Folder | None:
 
 
 def fingerprint(log: Any, options: LogOptions) -> str:
-    """What the stages are made from: the files as they are, the options, and this version."""
-    said = options.to_dict()
+    """Return a hash of the input of the stages: the files, the options, and this version."""
+    fields = options.to_dict()
     if options.blocklist is not None and Path(options.blocklist).is_file():
-        said["blocklist"] = hashlib.sha256(Path(options.blocklist).read_bytes()).hexdigest()
+        fields["blocklist"] = hashlib.sha256(Path(options.blocklist).read_bytes()).hexdigest()
     if isinstance(log, str) and log.startswith("irds:"):
         source: Any = log
     elif isinstance(log, str | os.PathLike) or options.format != "ir_datasets":
         stats = [(str(file.path), os.stat(file.path)) for file in find(log)]
         source = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
     else:
-        source = os.urandom(8).hex()  # records that pass by once cannot be known again
-    whole = json.dumps([source, said, version("nextquery")], sort_keys=True)
+        source = os.urandom(8).hex()  # an iterator cannot be recognised in a later run
+    whole = json.dumps([source, fields, version("nextquery")], sort_keys=True)
     return hashlib.sha256(whole.encode()).hexdigest()

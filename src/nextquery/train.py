@@ -1,7 +1,7 @@
-"""From a raw log to a trained encoder: prepare, train, export, write.
+"""Train an encoder on a raw log: prepare, train, export, write.
 
-Everything unfinished stands in a working folder beside the encoder (``.ENCODER.work``): the
-prepared log and the checkpoints. Started again after a kill, the run goes on with the next step.
+Unfinished work is kept in a working folder beside the encoder (``.ENCODER.work``): the prepared log
+and the checkpoints. If you start a killed run again, it continues with the next step.
 """
 
 import contextlib
@@ -42,49 +42,49 @@ def train(
     hold_out: int = 0,
     progress: Callable[[str, float | None], None] = lambda stage, done: None,
     say: "Say" = lambda stage, check, steps: None,
-    note: "Note" = lambda said: None,
+    note: "Note" = lambda message: None,
 ) -> dict[str, Any]:
-    """Train an encoder on a log; an older one at `out` stands until the new one is whole.
+    """Train an encoder on a log; an older one at `out` stays until the new one is complete.
 
     Parameters
     ----------
-    log : what `nextquery.logs.prepare` reads.
+    log : any log that `nextquery.logs.prepare` reads.
     out : the encoder's folder; its distilled table goes into ``static`` inside it.
     options : how to train.
     log_options : how to read, clean and protect the log, as for an ingest.
-    hold_out : so many of the newest sessions (at most half) are not looked at, for replays.
-    progress : called with the stage and the share of it that is done.
-    say : called at each look at the validation sessions.
-    note : called with a sentence about what a person should know: a checkpoint that cannot be
-        used, parts of a start model that are left out, a stage that did not help.
+    hold_out : number of newest sessions (at most half) that are not used, for replays.
+    progress : called with the stage and the fraction done.
+    say : called at each check on the validation sessions.
+    note : called with a message that you should read: a checkpoint that cannot be used, parts of
+        a start model that are left out, a stage that did not help.
 
-    Returns what ``training.json`` says.
+    Returns the content of ``training.json``.
     """
     target, cleaning = Path(out), log_options or LogOptions()
     folders.refuse_foreign(target, KIND, within=(STATIC,))
     folders.refuse_foreign(target / STATIC, KIND)
     whole_number(hold_out, "hold_out", at_least=0)
     installed("bert", "torch", "transformers", "sentence_transformers", "onnx", "onnxruntime")
-    from nextquery.encode.train.finish import finish  # torch: only who trains pays
+    from nextquery.encode.train.finish import finish  # imports torch, so only for training
     from nextquery.encode.train.run import device_for, enough_memory, learn
 
-    device_for(options)  # says now if there is no such device
+    device_for(options)  # fails now if there is no such device
     with work_on(target) as work:
         texts, origin, _ = prepared(log, cleaning, work, fingerprint(log, cleaning), progress)
         kept = origin.sessions.size - min(hold_out, origin.sessions.size // 2)
         sessions = origin.sessions.take(np.arange(kept))
-        seen, arms = np.unique(sessions.arms, return_inverse=True)
+        used, arms = np.unique(sessions.arms, return_inverse=True)
         sessions = sessions._replace(arms=arms.astype(np.int64))
-        own = [texts[i] for i in seen.tolist()]
+        queries = [texts[i] for i in used.tolist()]
         timed = bool(np.isfinite(np.asarray(origin.sessions.times)).all())
         try:
-            watched: Any = {"progress": progress, "say": say, "note": note}
+            callbacks: Any = {"progress": progress, "say": say, "note": note}
             with enough_memory(options):
-                learnt = learn(own, sessions, options, timed=timed, work=work, **watched)
-                made = finish(learnt, own, progress=progress)
+                learnt = learn(queries, sessions, options, timed=timed, work=work, **callbacks)
+                made = finish(learnt, queries, progress=progress)
         except Exception:
-            nothing_learnt = set(os.listdir(work)) <= {PREPARED, LOCK}
-            if nothing_learnt:  # keep none of the log
+            no_checkpoint = set(os.listdir(work)) <= {PREPARED, LOCK}
+            if no_checkpoint:  # keep nothing of the log
                 shutil.rmtree(work, ignore_errors=True)
             raise
         report = {**made.report, "hold_out": origin.sessions.size - kept, "out": str(target)}
@@ -92,15 +92,15 @@ def train(
             _write(target, made, report)
         except StorageError as error:
             raise StorageError(
-                f"{error} The training itself is done and kept in {work}: the same command only "
-                "exports and writes."
+                f"{error} The training is complete and kept in {work}. Run the same command again "
+                "to export and write it."
             ) from error
         shutil.rmtree(work, ignore_errors=True)
     return report
 
 
 def _write(target: Path, made: "Trained", report: dict[str, Any]) -> None:
-    """Everything is on disk before the first rename: what fails leaves the older encoder whole."""
+    """Write everything to disk before the first rename, so a failure keeps the older encoder."""
     beside = {
         CARD: model_card(report).encode(),
         REPORT: (json.dumps(report, indent=2) + "\n").encode(),
@@ -108,7 +108,7 @@ def _write(target: Path, made: "Trained", report: dict[str, Any]) -> None:
     with contextlib.ExitStack() as whole:
         if made.static is not None:
             whole.enter_context(made.static.saving(target / STATIC))
-        # Entered last, so renamed first: what stands beside it makes no folder of ours by itself.
+        # Entered last, so renamed first: the files beside it are not a valid folder on their own.
         whole.enter_context(made.encoder.saving(target, beside=beside, within=(STATIC,)))
     if made.static is None:
         shutil.rmtree(target / STATIC, ignore_errors=True)

@@ -15,7 +15,7 @@ class Log(NamedTuple):
 
 @pytest.fixture(scope="session")
 def pets_and_money() -> Log:
-    """Sessions stay with pets or stay with money; no word is in both halves of a session."""
+    """Sessions about pets or about money; no word is in both halves of a session."""
     pets = ["cat food", "puppy training", "vet near me", "aquarium fish"]
     money = ["stock market", "mortgage rate", "income tax", "savings account"]
     texts = [f"{text} {n}" for n in range(12) for text in pets + money]
@@ -23,7 +23,7 @@ def pets_and_money() -> Log:
 
 
 class WordModel:
-    """Stands in for a sentence model: a text is the sum of fixed random vectors of its words."""
+    """A fake sentence model: a text is the sum of fixed random vectors of its words."""
 
     def __init__(self, name: str) -> None:
         if name == "no-such-model":
@@ -44,7 +44,7 @@ class WordModel:
 
 @pytest.fixture(scope="module")
 def a_sentence_model() -> Iterator[None]:
-    """Makes `sentence_transformers` importable, with a model that needs no file."""
+    """Make `sentence_transformers` importable, with a model that needs no files."""
     module = types.ModuleType("sentence_transformers")
     module.SentenceTransformer = WordModel  # type: ignore[attr-defined]
     with pytest.MonkeyPatch.context() as patch:

@@ -23,14 +23,14 @@ def test_every_name_makes_its_encoder(name: str) -> None:
     assert encoder_by_name(name, dim=9).dim == 9
 
 
-def test_unknown_names_are_answered_with_the_known_ones() -> None:
+def test_the_error_for_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(
         InvalidInput, match=r"auto, static, projected, tuned, lsa, sentence.*'bert'"
     ):
         encoder_by_name("bert")
     with pytest.raises(InvalidInput, match=r"static has the options dim; received \['colour'\]"):
         encoder_by_name("static", colour="red")
-    with pytest.raises(InvalidInput, match="Give both sizes"):
+    with pytest.raises(InvalidInput, match="Pass both sizes"):
         encoder_by_name("auto")
     with pytest.raises(InvalidInput, match="profile must be one of text, sql"):
         choose(1, 1, profile="xml")

@@ -1,4 +1,4 @@
-"""What every encoder promises, asked of each one that subclasses `Encoder`."""
+"""Contract tests for every subclass of `Encoder`."""
 
 import json
 from pathlib import Path
@@ -17,14 +17,14 @@ WORDS = ["cat", "stock", "mortgage", "savings account", "vet", "7", "zyx", "να
 
 
 def encoders() -> list[type[Encoder]]:
-    found: set[type[Encoder]] = set()
+    kinds: set[type[Encoder]] = set()
     pending: list[Any] = [Encoder]
     while pending:
         subs = pending.pop().__subclasses__()
         pending.extend(subs)
-        found.update(sub for sub in subs if sub.__module__.startswith(nextquery.__name__))
-    found.remove(TrainedEncoder)  # a command fits it; tests/encode/train asks it the same
-    return sorted(found, key=lambda encoder: encoder.name)
+        kinds.update(sub for sub in subs if sub.__module__.startswith(nextquery.__name__))
+    kinds.remove(TrainedEncoder)  # fitted by a command; tests/encode/train has the same tests
+    return sorted(kinds, key=lambda encoder: encoder.name)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -57,7 +57,7 @@ class TestEveryEncoder:
         texts = data.draw(st.lists(text, min_size=1, max_size=40))
         order = data.draw(st.permutations(range(len(texts))))
         whole = encoder.encode(texts)
-        alone = np.concatenate([encoder.encode([one]) for one in texts])
+        alone = np.concatenate([encoder.encode([text]) for text in texts])
         shuffled = encoder.encode([texts[i] for i in order])
         assert whole.tobytes() == alone.tobytes()
         assert whole[list(order)].tobytes() == shuffled.tobytes()
@@ -105,25 +105,25 @@ class TestEveryEncoder:
         assert encoder.encode(texts).tobytes() == fresh.encode(texts).tobytes()
 
     def test_reports_numbers_between_0_and_1(self, kind: Any, pets_and_money: Any) -> None:
-        heard: list[tuple[str, float | None]] = []
+        reports: list[tuple[str, float | None]] = []
         encoder = kind()
-        encoder.progress = lambda stage, done: heard.append((stage, done))
+        encoder.progress = lambda stage, done: reports.append((stage, done))
         encoder.fit(*pets_and_money)
-        assert all(stage and (done is None or 0 <= done <= 1) for stage, done in heard)
+        assert all(stage and (done is None or 0 <= done <= 1) for stage, done in reports)
 
-    def test_refuses_to_encode_before_fitting(self, kind: Any) -> None:
+    def test_raises_an_error_before_fitting(self, kind: Any) -> None:
         with pytest.raises(InvalidInput, match="not fitted"):
             kind().encode(["cat"])
         with pytest.raises(InvalidInput, match="not fitted"):
             kind().parts()
 
-    def test_refuses_one_string_and_a_bad_dim(self, kind: Any, encoder: Encoder) -> None:
-        with pytest.raises(InvalidInput, match=r"wrap it: \[text\]"):
+    def test_rejects_one_string_and_a_bad_dim(self, kind: Any, encoder: Encoder) -> None:
+        with pytest.raises(InvalidInput, match=r"Wrap it: \[text\]"):
             encoder.encode("cat food")
         with pytest.raises(InvalidInput, match="dim must be a whole number"):
             kind(dim=0)
 
-    def test_refuses_sessions_of_another_log(self, kind: Any) -> None:
+    def test_rejects_sessions_of_another_log(self, kind: Any) -> None:
         if kind.name in {"static", "lsa"}:  # these do not read sessions
             return
         with pytest.raises(InvalidInput, match="contain query 7"):

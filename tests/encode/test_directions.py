@@ -11,8 +11,8 @@ from nextquery.encode.directions import Scatter, discriminant, principal, produc
 from nextquery.errors import InvalidInput
 
 
-def directly(rows: Any, sessions: list[list[int]]) -> tuple[Any, Any]:
-    """Both scatter matrices from their definition, session by session."""
+def by_definition(rows: Any, sessions: list[list[int]]) -> tuple[Any, Any]:
+    """Compute both scatter matrices by definition, session by session."""
     log = np.concatenate([rows[session] for session in sessions])
     grand = log.mean(axis=0)
     within = sum(np.cov(rows[s].T, bias=True) * len(s) for s in sessions) / len(log)
@@ -34,24 +34,24 @@ def test_one_pass_gives_the_scatter_of_the_definition(
     rows, sessions = world
     monkeypatch.setattr(directions, "_ROWS", at_once)
     within, between = Scatter.of(rows.__getitem__, Sessions.of([*sessions, [3], []]))
-    np.testing.assert_allclose(within, directly(rows.astype(float), sessions)[0], atol=1e-10)
-    np.testing.assert_allclose(between, directly(rows.astype(float), sessions)[1], atol=1e-10)
+    np.testing.assert_allclose(within, by_definition(rows.astype(float), sessions)[0], atol=1e-10)
+    np.testing.assert_allclose(between, by_definition(rows.astype(float), sessions)[1], atol=1e-10)
 
 
 def test_lda_is_the_generalised_eigenproblem(world: Any) -> None:
     rows, sessions = world
-    within, between = directly(rows.astype(float), sessions)
+    within, between = by_definition(rows.astype(float), sessions)
     noise = within + 0.1 * np.trace(within) / 6 * np.eye(6)
     gains, vectors = linalg.eig(between, noise)
     order = np.argsort(-gains.real)
-    found = discriminant(Scatter(within, between), 3, 0.1)
-    for column, best in zip(found.T, vectors.T[order[:3]], strict=True):
+    columns = discriminant(Scatter(within, between), 3, 0.1)
+    for column, best in zip(columns.T, vectors.T[order[:3]], strict=True):
         expected = best.real / np.sqrt(best.real @ noise @ best.real)
         np.testing.assert_allclose(abs(column @ noise @ expected), 1, atol=1e-9)
-    np.testing.assert_allclose(found.T @ noise @ found, np.eye(3), atol=1e-9)
+    np.testing.assert_allclose(columns.T @ noise @ columns, np.eye(3), atol=1e-9)
 
 
-def test_signs_are_settled(world: Any) -> None:
+def test_signs_are_fixed(world: Any) -> None:
     moment = np.cov(world[0].T)
     columns = principal(moment, 4)
     assert (columns[np.abs(columns).argmax(axis=0), np.arange(4)] > 0).all()

@@ -45,7 +45,7 @@ def test_the_gradient_is_the_finite_difference(batch: Any, temperature: float) -
             assert gradient[place] == pytest.approx((above - below) / (2 * h), abs=1e-7)
 
 
-def test_another_copy_of_the_partner_pulls_at_nothing() -> None:
+def test_another_copy_of_the_partner_is_not_a_negative() -> None:
     rows = np.array([[1.0, 0.1], [1.0, -0.1], [0.0, 1.0]])
     with_copy = info_nce(rows, rows, copies_in(np.arange(3), np.array([7, 7, 8])), 0.1)
     without = info_nce(rows, rows, np.zeros((3, 3), bool), 0.1)

@@ -8,9 +8,7 @@ from nextquery.errors import InvalidInput
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_stands_on_any_encoder_bit_for_bit(
-    layers: int, pets_and_money: Any, tmp_path: Path
-) -> None:
+def test_projects_any_encoder_bit_for_bit(layers: int, pets_and_money: Any, tmp_path: Path) -> None:
     texts, sessions = pets_and_money
     encoder: Encoder = LsaEncoder(dim=24, analyzer="char")
     for _ in range(layers):
@@ -24,12 +22,12 @@ def test_stands_on_any_encoder_bit_for_bit(
     assert not encoder.encode(["🫠"]).any()
 
 
-def test_refuses_a_base_that_is_no_encoder() -> None:
+def test_rejects_a_base_that_is_not_an_encoder() -> None:
     with pytest.raises(InvalidInput, match=r"base must be an encoder.*received 'lsa'"):
         ProjectedEncoder("lsa")  # type: ignore[arg-type]
 
 
-def test_refuses_a_log_without_sessions() -> None:
+def test_rejects_a_log_without_sessions() -> None:
     with pytest.raises(InvalidInput, match="at least 2 sessions"):
         ProjectedEncoder().fit(["cat", "dog"])
     with pytest.raises(InvalidInput, match="shrinkage must be a number above 0"):

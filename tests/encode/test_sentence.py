@@ -8,7 +8,7 @@ from nextquery.encode import Encoder, SentenceEncoder
 from nextquery.errors import InvalidInput
 
 
-def test_says_how_to_install_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_shows_how_to_install_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(InvalidInput, match=r'pip install "nextquery\[sentence\]"'):
         SentenceEncoder().fit(["cat"])
@@ -32,7 +32,7 @@ class TestWithAModelOfWords:
         assert rows.shape == (2, dim)
         assert rows.tobytes() == encoder.encode(["cat food", ""]).tobytes()
 
-    def test_refuses_an_unknown_reduction(self) -> None:
+    def test_rejects_an_unknown_reduction(self) -> None:
         with pytest.raises(InvalidInput, match="reduce must be one of sessions, texts, none"):
             SentenceEncoder(reduce="umap")
 

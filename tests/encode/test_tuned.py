@@ -16,7 +16,7 @@ RIGHT = ["cinema", "umbrella", "tractor", "poetry", "helmet", "battery", "carpet
 
 
 def odd_couples() -> tuple[list[str], list[list[int]]]:
-    """Who asks for LEFT[i] asks for RIGHT[i] next: no word in common, no meaning either."""
+    """Sessions in which RIGHT[i] follows LEFT[i], with no word and no meaning in common."""
     fillers = ["shop", "price", "near me", "guide", "online", "review"]
     texts = [f"{word} {filler}" for filler in fillers for word in LEFT + RIGHT]
     n = len(LEFT)
@@ -25,13 +25,13 @@ def odd_couples() -> tuple[list[str], list[list[int]]]:
 
 
 @pytest.fixture
-def never_content(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Held-out sessions that gain at every check: the last table is kept."""
+def rising_recall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make recall rise at every check, so that the last table is kept."""
     rising = itertools.count()
     monkeypatch.setattr(Validation, "recall", lambda self, table: float(next(rising)))
 
 
-@pytest.mark.usefixtures("never_content")
+@pytest.mark.usefixtures("rising_recall")
 def test_words_asked_together_come_together() -> None:
     texts, sessions = odd_couples()
     near = []
@@ -39,8 +39,8 @@ def test_words_asked_together_come_together() -> None:
         encoder.fit(texts, sessions)
         left, right = encoder.encode(LEFT), encoder.encode(RIGHT)
         near.append(float(np.mean(np.diag(left @ right.T))))
-        found = (left @ right.T).argmax(axis=1) == np.arange(len(LEFT))
-        assert found.all() == (encoder.name != "static")
+        nearest = (left @ right.T).argmax(axis=1) == np.arange(len(LEFT))
+        assert nearest.all() == (encoder.name != "static")
     assert near[0] < near[1] < near[2]
 
 
@@ -69,12 +69,12 @@ def test_the_gradient_in_the_token_vectors_is_the_finite_difference() -> None:
 def test_stops_when_held_out_sessions_gain_nothing_and_keeps_the_best(
     monkeypatch: pytest.MonkeyPatch, pets_and_money: Any
 ) -> None:
-    said = iter([0.1, 0.2, 0.5, 0.4, 0.5, 0.3, 0.9])
+    recalls = iter([0.1, 0.2, 0.5, 0.4, 0.5, 0.3, 0.9])
     seen: list[TokenTable] = []
 
     def recall(self: Validation, table: TokenTable) -> float:
         seen.append(table)
-        return next(said)
+        return next(recalls)
 
     monkeypatch.setattr(Validation, "recall", recall)
     encoder = TunedEncoder(check_every=5, patience=3).fit(*pets_and_money)
@@ -82,23 +82,23 @@ def test_stops_when_held_out_sessions_gain_nothing_and_keeps_the_best(
     assert encoder.table is seen[2]
 
 
-@pytest.mark.usefixtures("never_content")
+@pytest.mark.usefixtures("rising_recall")
 def test_tokens_of_no_session_stay_where_they_were(pets_and_money: Any) -> None:
     start = ProjectedEncoder().fit(*pets_and_money)
     tuned = TunedEncoder(steps=20).fit(*pets_and_money)
     assert tuned.encode(["zebra"]).round(5).tolist() == start.encode(["zebra"]).round(5).tolist()
 
 
-def test_the_loss_falls_and_progress_is_told(pets_and_money: Any) -> None:
-    heard: list[float | None] = []
+def test_the_loss_falls_and_progress_is_reported(pets_and_money: Any) -> None:
+    reports: list[float | None] = []
     encoder = TunedEncoder(steps=60, check_every=20)
-    encoder.progress = lambda stage, done: heard.append(done) if "tuning" in stage else None
+    encoder.progress = lambda stage, done: reports.append(done) if "tuning" in stage else None
     losses = [check.loss for check in encoder.fit(*pets_and_money).history[1:]]
     assert losses[-1] < losses[0] / 2
-    assert heard == pytest.approx([1 / 3, 2 / 3, 1])
+    assert reports == pytest.approx([1 / 3, 2 / 3, 1])
 
 
-@pytest.mark.usefixtures("never_content")
+@pytest.mark.usefixtures("rising_recall")
 def test_another_seed_gives_another_table() -> None:
     texts, sessions = odd_couples()
     one, two = (TunedEncoder(steps=30, check_every=5, seed=s).fit(texts, sessions) for s in (0, 1))
@@ -129,8 +129,8 @@ class _Given:
         return self.rows[positions]
 
 
-def test_who_tells_nothing_apart_finds_nothing() -> None:
-    """All texts alike: a target is anywhere among them, in the middle on average."""
+def test_equal_vectors_have_no_recall() -> None:
+    """If all vectors are equal, a target ranks in the middle."""
     check = Validation(
         np.arange(400), Sessions.of([[i, i + 1] for i in range(0, 40, 2)]), np.random.default_rng(0)
     )
@@ -141,7 +141,7 @@ def test_who_tells_nothing_apart_finds_nothing() -> None:
     assert check.recall(_Given(np.full((400, 4), np.nan))) == 0
     assert check.recall(_Given(np.zeros((400, 4)))) == 0
     apart = rng.normal(size=(400, 64))
-    apart[1:40:2] = apart[0:40:2]  # each target lies where its anchor does
+    apart[1:40:2] = apart[0:40:2]  # each target has the vector of its anchor
     assert check.recall(_Given(apart / np.linalg.norm(apart, axis=1, keepdims=True))) == 1
 
 
@@ -170,12 +170,12 @@ def test_a_rank_is_that_of_a_sorted_list(rng: np.random.Generator) -> None:
         ({"check_every": 0}, "check_every must be"),
     ],
 )
-def test_refuses_bad_options(options: dict[str, Any], message: str) -> None:
+def test_rejects_bad_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         TunedEncoder(**options)
 
 
-def test_refuses_too_few_sessions() -> None:
+def test_rejects_too_few_sessions() -> None:
     with pytest.raises(
         InvalidInput, match=r"at least 10 sessions.*received 2.*projected or static"
     ):

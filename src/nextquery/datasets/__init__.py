@@ -1,4 +1,4 @@
-"""The sample log that ships with the package, so that everything runs before you have a log."""
+"""The sample log in the package, so you can try everything without your own log."""
 
 import csv
 import gzip
@@ -21,12 +21,12 @@ class LoggedQuery(NamedTuple):
 
 
 def path(name: str = "sample") -> Path:
-    """The file of a data set, as any command that takes a log wants it."""
+    """Return the file of a data set, for any command that takes a log."""
     return Path(__file__).parent / f"{one_of(name, 'data set', NAMES)}.tsv.gz"
 
 
 def load(name: str = "sample") -> list[LoggedQuery]:
-    """The rows of a data set, sessions together and in order of time.
+    """Return the rows of a data set, grouped by session and in order of time.
 
     >>> rows = load("sample")
     >>> len({row.session_id for row in rows})

@@ -1,4 +1,4 @@
-"""Encoders: from texts to unit vectors."""
+"""Encoders turn texts into unit vectors."""
 
 from nextquery.encode.auto import ENCODERS, choose, encoder_by_name
 from nextquery.encode.base import Encoder

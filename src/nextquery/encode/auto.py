@@ -1,4 +1,4 @@
-"""Which encoder: by name, or by what the log can teach."""
+"""Choose an encoder by name, or by the size of the log."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,36 +16,36 @@ from nextquery.encode.tuned import TunedEncoder
 from nextquery.errors import InvalidInput
 
 AUTO = "auto"
-_OURS: tuple[type[Encoder], ...] = (
+_BUILT_IN: tuple[type[Encoder], ...] = (
     StaticEncoder,
     ProjectedEncoder,
     TunedEncoder,
     LsaEncoder,
     SentenceEncoder,
 )
-ENCODERS: dict[str, type[Encoder]] = {encoder.name: encoder for encoder in _OURS}
+ENCODERS: dict[str, type[Encoder]] = {encoder.name: encoder for encoder in _BUILT_IN}
 
-# In sessions, as docs/encoders.md measured them: with 100 a projection is worse than none, with 300
-# level; tuning costs nothing with 1,000 and gains with 3,000.
+# In sessions, as measured in docs/encoders.md: with 100, a projection is worse than none; with 300,
+# it is equal. Tuning is no worse with 1,000 and better with 3,000.
 _ENOUGH_TO_TUNE = 1_000
 _ENOUGH_TO_PROJECT = 300
-_ENOUGH_KNOWN = 0.5  # of the texts: without a known word they have no vector at all
-_LOOKED_AT = 2_000  # texts
+_ENOUGH_KNOWN = 0.5  # of the texts: a text without a known word has no vector
+_SAMPLE = 2_000  # texts
 
 
 def choose(n_sessions: int, n_texts: int, *, profile: str = "text", known: float = 1.0) -> Encoder:
-    """The encoder that a log of this size supports.
+    """Return the encoder that suits a log of this size.
 
-    Tuned from a thousand sessions on, projected from three hundred, else static: none
-    of them needs torch or a GPU. SQL has no use for token vectors of prose, and neither has a
-    script that they do not know: both get LSA over character n-grams.
+    This is the tuned encoder for 1,000 or more sessions, the projected one for 300 or more, and
+    otherwise the static one. None of them needs torch or a GPU. Token vectors of prose do not help
+    with SQL or with a script they do not cover: both get LSA over character n-grams.
 
     Parameters
     ----------
     n_sessions : sessions of two or more queries, at least 0.
     n_texts : distinct texts, at least 0.
     profile : ``text`` or ``sql``.
-    known : the share of texts of which the token vectors know a word, see `share_known`.
+    known : the share of texts with a word that has a token vector, see `share_known`.
 
     >>> [choose(n, 5 * n).name for n in (20, 300, 5_000)]
     ['static', 'projected', 'tuned']
@@ -63,13 +63,13 @@ def choose(n_sessions: int, n_texts: int, *, profile: str = "text", known: float
 
 
 def share_known(texts: Sequence[str]) -> float:
-    """The share of some texts of which the token vectors know a word.
+    """Return the share of texts with a word that has a token vector, from a sample of the texts.
 
     >>> share_known(["deep learning", "ሰላም"])
     0.5
     """
-    some = [texts[i] for i in range(0, len(texts), max(1, len(texts) // _LOOKED_AT))]
-    return float((np.diff(pretrained()[0].bags(some).indptr) > 0).mean()) if some else 1.0
+    sample = [texts[i] for i in range(0, len(texts), max(1, len(texts) // _SAMPLE))]
+    return float((np.diff(pretrained()[0].bags(sample).indptr) > 0).mean()) if sample else 1.0
 
 
 def encoder_by_name(
@@ -81,7 +81,7 @@ def encoder_by_name(
     known: float = 1.0,
     **options: Any,
 ) -> Encoder:
-    """An encoder by its name, with its own options; ``auto`` chooses by the size of the log.
+    """Return an encoder by name, with its options; ``auto`` chooses by the size of the log.
 
     >>> encoder_by_name("lsa", analyzer="char").get_params()["analyzer"]
     'char'
@@ -92,9 +92,9 @@ def encoder_by_name(
     if name == AUTO:
         if n_sessions is None or n_texts is None or options:
             raise InvalidInput(
-                "the encoder auto chooses by the size of the log and takes no options of its own; "
+                "the encoder auto chooses by the size of the log and takes no other options; "
                 f"received n_sessions={n_sessions!r}, n_texts={n_texts!r} and options "
-                f"{sorted(options)}. Give both sizes, or name one of {', '.join(ENCODERS)}."
+                f"{sorted(options)}. Pass both sizes, or use one of {', '.join(ENCODERS)}."
             )
         return choose(n_sessions, n_texts, profile=profile, known=known)
     try:

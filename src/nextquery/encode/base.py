@@ -1,4 +1,4 @@
-"""The contract of an encoder: texts in, unit vectors out."""
+"""The base class of encoders: texts in, unit vectors out."""
 
 import os
 from abc import ABC, abstractmethod
@@ -22,50 +22,50 @@ State = TypeVar("State")
 
 
 class Encoder(ABC):
-    """Turns texts into float32 unit rows; the same text gives the same vector in any batch.
+    """Turn texts into float32 unit rows; the same text gives the same vector in any batch.
 
-    A subclass names itself in `name`, keeps its constructor's arguments under their own names,
-    and writes `fit`, `_encode`, `parts` and `_restore`. A text that it cannot place (no known
+    A subclass sets `name`, stores its constructor arguments in attributes of the same name, and
+    implements `fit`, `_encode`, `parts` and `_restore`. A text that it cannot place (no known
     word) gets a zero row, which is similar to nothing.
     """
 
     name: ClassVar[str]
     dim: int
     progress: Progress | None = None
-    """Called while fitting with the stage and the share of it that is done (None: unknown)."""
+    """Called during fitting with the stage and the fraction done (None: unknown)."""
 
     @abstractmethod
     def fit(self, texts: Sequence[str], sessions: AnySessions = ()) -> Self:
-        """Learn from the distinct texts, and from sessions given as positions in `texts`."""
+        """Fit on distinct texts, and on sessions given as positions in `texts`."""
 
     @abstractmethod
     def _encode(self, texts: Sequence[str]) -> Vectors:
-        """Unit rows for texts that were checked."""
+        """Return unit rows for texts that were already checked."""
 
     @abstractmethod
     def parts(self) -> dict[str, folders.Part]:
-        """What a folder keeps of the encoder; names start with ``encoder_``."""
+        """Return the parts of the encoder to save in a folder; names start with ``encoder_``."""
 
     @abstractmethod
     def _restore(self, folder: folders.Folder) -> None:
-        """Go on from the parts in `folder`."""
+        """Restore the encoder from the parts in `folder`."""
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """One unit row per text."""
+        """Return one unit row per text."""
         if isinstance(texts, str):
-            raise InvalidInput("encode takes a sequence of texts, received one; wrap it: [text]")
+            raise InvalidInput("encode takes a sequence of texts; received one. Wrap it: [text]")
         return self._encode(list(texts))
 
     def get_params(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Return the constructor arguments."""
         return params_of(self)
 
     def meta(self) -> dict[str, Any]:
-        """What a manifest says of the encoder."""
+        """Return the encoder's manifest entry."""
         return {"name": self.name, "params": self.get_params(), "dim": self.dim}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the encoder to a folder of its own."""
+        """Write the encoder to a folder."""
         with self.saving(path):
             pass
 
@@ -76,7 +76,7 @@ class Encoder(ABC):
         beside: Mapping[str, bytes] = MappingProxyType({}),
         within: Collection[str] = (),
     ) -> AbstractContextManager[folders.Folder]:
-        """`save` in two steps, as `nextquery.folders.writing`: the context's end only renames."""
+        """Save in two steps, as `nextquery.folders.writing`: leaving the context only renames."""
         return folders.writing(
             path,
             kind=KIND,
@@ -89,15 +89,15 @@ class Encoder(ABC):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Encoder":
-        """The encoder in a folder, of whichever kind it is."""
+        """Load the encoder in a folder, whatever its class."""
         return cls.of(folders.read(path, kind=KIND, version=VERSION))
 
     @classmethod
     def of(cls, folder: folders.Folder) -> "Encoder":
-        """The encoder in an opened folder, whatever else that holds."""
-        said: Mapping[str, Any] = folder.meta["encoder"]
-        encoder: Encoder = class_named(Encoder, said["name"], "name")(**said["params"])
-        encoder.dim = int(said["dim"])
+        """Load the encoder in an opened folder, which may contain other parts."""
+        meta: Mapping[str, Any] = folder.meta["encoder"]
+        encoder: Encoder = class_named(Encoder, meta["name"], "name")(**meta["params"])
+        encoder.dim = int(meta["dim"])
         encoder._restore(folder)
         return encoder
 
@@ -107,10 +107,10 @@ class Encoder(ABC):
 
 
 def fitted(state: State | None, encoder: Encoder) -> State:
-    """What `fit` or `load` left in the encoder; `InvalidInput` before either."""
+    """Return the fitted or loaded state of an encoder; raises `InvalidInput` if there is none."""
     if state is None:
         raise InvalidInput(
-            f"this {encoder.name} encoder was not fitted yet; call fit(texts, sessions) first, "
-            "or load a saved one."
+            f"this {encoder.name} encoder is not fitted. Call fit(texts, sessions) first, or load "
+            "a saved one."
         )
     return state

@@ -1,4 +1,4 @@
-"""Projections fitted in closed form: principal directions, and those in which sessions differ."""
+"""Projections in closed form: principal directions, and directions in which sessions differ."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ _ROWS = 1 << 15  # rows of the log read at once
 
 
 def principal(moment: Matrix, dim: int) -> Matrix:
-    """The `dim` directions along which a matrix of second moments is largest, as columns.
+    """Return the `dim` leading eigenvectors of a matrix of second moments, as columns.
 
     >>> principal(np.diag([1.0, 3.0, 2.0]), 2).tolist()
     [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
@@ -24,7 +24,7 @@ def principal(moment: Matrix, dim: int) -> Matrix:
     from scipy import linalg  # slow to import
 
     _, vectors = linalg.eigh(moment, subset_by_index=(size - dim, size - 1))
-    return _settled(vectors[:, ::-1])
+    return _fix_signs(vectors[:, ::-1])
 
 
 class Scatter(NamedTuple):
@@ -35,18 +35,18 @@ class Scatter(NamedTuple):
 
     @classmethod
     def of(cls, read: Reader, sessions: Sessions) -> "Scatter":
-        """Both scatter matrices in one pass over the sessions, per row of the log.
+        """Compute both scatter matrices in one pass over the sessions, per row of the log.
 
         S_w = Σ_s Σ_{i∈s} (z_i − m_s)(z_i − m_s)ᵀ / N,   S_b = Σ_s n_s (m_s − m)(m_s − m)ᵀ / N
 
-        `read` gives the vectors of texts by position. Sessions of one query teach nothing about
-        agreement and are left out.
+        `read` returns the vectors of texts by position. Sessions of one query are left out, since
+        they show nothing about agreement.
         """
         used = sessions.take(np.flatnonzero(sessions.lengths >= 2))
         if used.size < 2:
             raise InvalidInput(
                 f"a session projection needs at least 2 sessions of 2 or more queries; received "
-                f"{used.size}. Give more sessions, or use the encoder static."
+                f"{used.size}. Pass more sessions, or use the encoder static."
             )
         total: Matrix | float = 0.0
         means: Matrix | float = 0.0
@@ -81,13 +81,13 @@ def discriminant(scatter: Scatter, dim: int, shrinkage: float) -> Matrix:
     from scipy import linalg
 
     _, vectors = linalg.eigh(scatter.between, noise, subset_by_index=chosen)
-    return _settled(vectors[:, ::-1])
+    return _fix_signs(vectors[:, ::-1])
 
 
 def product_by_row(rows: NDArray[np.float32], matrix: Matrix) -> Matrix:
-    """``rows @ matrix`` with the same bits for a row in any batch.
+    """Compute ``rows @ matrix`` with the same bits for a row in any batch.
 
-    BLAS adds in an order that depends on the shape of the batch; a sparse product goes row by row.
+    BLAS sums in an order that depends on the shape of the batch; a sparse product goes row by row.
 
     >>> product_by_row(np.ones((1, 2), np.float32), np.array([[1.0], [2.0]])).tolist()
     [[3.0]]
@@ -102,7 +102,7 @@ def product_by_row(rows: NDArray[np.float32], matrix: Matrix) -> Matrix:
 
 
 def _blocks(sessions: Sessions) -> Iterator[tuple[Ids, Ids, Ids]]:
-    """Whole sessions, about `_ROWS` rows at once: arms, where each session starts, its length."""
+    """Yield blocks of whole sessions, about `_ROWS` rows each: arms, session starts and lengths."""
     first = 0
     while first < sessions.size:
         target = sessions.offsets[first] + _ROWS
@@ -113,8 +113,8 @@ def _blocks(sessions: Sessions) -> Iterator[tuple[Ids, Ids, Ids]]:
         first = last
 
 
-def _settled(vectors: Matrix) -> Matrix:
-    """The columns with the sign that makes their largest entry positive: eigh leaves it open."""
+def _fix_signs(vectors: Matrix) -> Matrix:
+    """Make the largest entry of each column positive, since eigh leaves the sign open."""
     largest = np.abs(vectors).argmax(axis=0)
     signs = np.sign(vectors[largest, np.arange(vectors.shape[1])])
     return np.ascontiguousarray(vectors * signs) + 0.0

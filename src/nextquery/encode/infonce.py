@@ -1,4 +1,4 @@
-"""InfoNCE over pairs of queries, its gradient by hand, and Adam: all the training there is."""
+"""InfoNCE over pairs of queries with a hand-written gradient, and Adam."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ Floats = NDArray[np.floating]
 
 
 class Step(NamedTuple):
-    """The loss of a batch and its gradient in the two sides' vectors."""
+    """The loss of a batch and its gradients with respect to the vectors of both sides."""
 
     loss: float
     left: Floats
@@ -19,7 +19,7 @@ class Step(NamedTuple):
 
 
 def info_nce(left: Floats, right: Floats, copies: NDArray[np.bool_], temperature: float) -> Step:
-    """How well each query finds its partner among the batch, and which way is better.
+    """Compute the InfoNCE loss of a batch of pairs, and its gradients.
 
     With unit rows u_i = a_i/‖a_i‖, v_j = b_j/‖b_j‖ and s_ij = u_iᵀv_j / τ,
 
@@ -31,23 +31,23 @@ def info_nce(left: Floats, right: Floats, copies: NDArray[np.bool_], temperature
 
     Parameters
     ----------
-    left, right : (n, d), the partners row by row; no row is zero.
+    left, right : (n, d), partners in the same row; no row is zero.
     copies : (n, n), False on the diagonal.
-    temperature : τ, from 0.03 (below, float32 underflows) to 1.
+    temperature : τ, from 0.03 (float32 underflows below) to 1.
 
     >>> rows = np.array([[1.0, 0.0], [0.0, 1.0]])
     >>> round(info_nce(rows, rows, np.zeros((2, 2), bool), 1.0).loss, 4)  # log(1 + 1/e)
     0.3133
 
-    Reference: van den Oord, Li and Vinyals (2018), equation 4; both ways as in
+    Reference: van den Oord, Li and Vinyals (2018), equation 4; in both directions as in
     Radford et al. (2021).
     """
     n = len(left)
-    long_left = np.linalg.norm(left, axis=1, keepdims=True)
-    long_right = np.linalg.norm(right, axis=1, keepdims=True)
-    u, v = left / long_left, right / long_right
+    left_norm = np.linalg.norm(left, axis=1, keepdims=True)
+    right_norm = np.linalg.norm(right, axis=1, keepdims=True)
+    u, v = left / left_norm, right / right_norm
     weights = u @ v.T
-    weights -= 1.0  # similarities are 1 at most, so nothing overflows
+    weights -= 1.0  # similarities are at most 1, so nothing overflows
     weights /= temperature
     np.exp(weights, out=weights)
     weights[copies] = 0.0
@@ -58,11 +58,11 @@ def info_nce(left: Floats, right: Floats, copies: NDArray[np.bool_], temperature
     weights.flat[:: n + 1] -= 2.0
     weights /= 2 * n * temperature
     toward_v, toward_u = weights @ v, weights.T @ u
-    return Step(loss, _through(toward_v, u, long_left), _through(toward_u, v, long_right))
+    return Step(loss, _unscaled(toward_v, u, left_norm), _unscaled(toward_u, v, right_norm))
 
 
 def copies_in(left: Ids, right: Ids) -> NDArray[np.bool_]:
-    """Pairs (i, j), i ≠ j, that are no fair negatives: the same text stands on either side twice.
+    """Mark pairs (i, j), i ≠ j, that are not fair negatives because they share a text.
 
     >>> copies_in(np.array([1, 2, 3]), np.array([4, 4, 1])).astype(int).tolist()
     [[0, 1, 1], [1, 0, 0], [0, 0, 0]]
@@ -74,14 +74,14 @@ def copies_in(left: Ids, right: Ids) -> NDArray[np.bool_]:
     return same
 
 
-def _through(gradient: Floats, unit: Floats, length: Floats) -> Floats:
+def _unscaled(gradient: Floats, unit: Floats, norm: Floats) -> Floats:
     along = (gradient * unit).sum(axis=1, keepdims=True)
-    result: Floats = (gradient - unit * along) / length
+    result: Floats = (gradient - unit * along) / norm
     return result
 
 
 class Adam:
-    """Steps of equal size in every coordinate, whatever the gradient's scale (Kingma and Ba 2015).
+    """Adam optimiser: equal steps in every coordinate, at any gradient scale (Kingma and Ba 2015).
 
     >>> point = np.array([1.0], np.float32)
     >>> Adam(point).step(np.array([123.0], np.float32), rate=0.1)
@@ -95,7 +95,7 @@ class Adam:
         self._steps = 0
 
     def step(self, gradient: Floats, *, rate: float) -> None:
-        """Move the values, in place."""
+        """Update the values in place."""
         self._steps += 1
         self._mean *= 0.9
         self._mean += 0.1 * gradient

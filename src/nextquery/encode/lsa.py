@@ -1,4 +1,4 @@
-"""LSA: TF-IDF and truncated SVD fitted on the log, for text that no pretrained words fit."""
+"""LSA: TF-IDF and truncated SVD fitted on the log, for text without pretrained word vectors."""
 
 import json
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ class LsaEncoder(Encoder):
 
     Parameters
     ----------
-    dim : at most this many dimensions (fewer when the log has fewer words), at least 1.
+    dim : maximum number of dimensions (fewer if the log has fewer words), at least 1.
     analyzer : ``word``, or ``char`` for character n-grams within words (SQL, codes, misspellings).
-    seed : of the randomised SVD.
+    seed : seed of the randomised SVD.
 
     >>> encoder = LsaEncoder(dim=2).fit(["red cat", "black cat", "red wine", "white wine"])
     >>> cat, wine = encoder.encode(["cat", "wine"])
@@ -39,8 +39,8 @@ class LsaEncoder(Encoder):
         self._components = np.empty((0, 0))
 
     def fit(self, texts: Sequence[str], sessions: AnySessions = ()) -> Self:
-        """Learn words and directions from the texts; sessions are not used."""
-        from sklearn.decomposition import TruncatedSVD  # a second to import: only who fits pays
+        """Fit words and directions on the texts; sessions are not used."""
+        from sklearn.decomposition import TruncatedSVD  # takes a second, so only when fitting
 
         self._tfidf = self._vectorizer()
         try:
@@ -48,7 +48,7 @@ class LsaEncoder(Encoder):
         except ValueError as error:
             raise InvalidInput(
                 f"cannot fit an LSA encoder on {len(texts)} texts: {error}. "
-                'Give texts with words, or use analyzer="char".'
+                'Pass texts with words, or use analyzer="char".'
             ) from error
         rank = min(self.dim, *weights.shape)
         if rank == weights.shape[1]:  # nothing to reduce
@@ -63,11 +63,11 @@ class LsaEncoder(Encoder):
         tfidf = fitted(self._tfidf, self)
         if not texts:
             return np.empty((0, self.dim), np.float32)
-        # A sparse product adds row by row: a text has the same bits in any batch.
+        # A sparse product sums row by row, so a text has the same bits in any batch.
         return unit_rows(tfidf.transform(texts) @ self._components, allow_zero=True)
 
     def parts(self) -> dict[str, folders.Part]:
-        """The words in order of their column, their weights, and the directions."""
+        """Return the words in column order, their weights, and the directions."""
         tfidf = fitted(self._tfidf, self)
         return {
             "encoder_words.json": json.dumps(tfidf.get_feature_names_out().tolist()).encode(),

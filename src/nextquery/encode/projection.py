@@ -1,4 +1,4 @@
-"""The projected encoder: another encoder, seen in the directions that tell sessions apart."""
+"""The projected encoder: another encoder, projected onto directions that separate sessions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -24,14 +24,14 @@ _WIDEST = 256
 class ProjectedEncoder(Encoder):
     """Linear discriminant analysis with sessions as classes, on top of any encoder.
 
-    Queries of one session should lie together and sessions apart: x = Wᵀz / ‖Wᵀz‖, with the
-    columns of W from `directions.discriminant`. Over an encoder that is a token table the
-    projection is folded into the table; over any other it follows the base's vectors.
+    Queries of one session should be close together and sessions far apart: x = Wᵀz / ‖Wᵀz‖, with
+    the columns of W from `directions.discriminant`. If the base encoder is a token table, the
+    projection is folded into the table. Otherwise it is applied to the base's vectors.
 
     Parameters
     ----------
-    base : the encoder below (one of your own too), fitted along; by default the static encoder
-        with all its dimensions.
+    base : the base encoder, which may be your own; `fit` fits it too. By default the static
+        encoder with all its dimensions.
     dim : directions kept, at least 1; never more than the base has.
     shrinkage : λ as a share of the mean within-session variance, above 0.
 
@@ -61,18 +61,18 @@ class ProjectedEncoder(Encoder):
 
     def fit(self, texts: Sequence[str], sessions: AnySessions = ()) -> Self:
         """Fit the base, then the directions in which the sessions agree and differ."""
-        told = Sessions.of(sessions, len(texts))
+        checked = Sessions.of(sessions, len(texts))
         self.base.progress = self.progress
-        self.base.fit(texts, told)
+        self.base.fit(texts, checked)
         self.dim = min(self.dim, self.base.dim)
-        self._report("projecting on what sessions share")
-        below = _table_of(self.base)
-        read = self.base.encode(texts).__getitem__ if below is None else below.reader(texts)
-        matrix = discriminant(Scatter.of(read, told), self.dim, self.shrinkage)
-        if below is None:
+        self._report("projecting onto session directions")
+        table = _table_of(self.base)
+        read = self.base.encode(texts).__getitem__ if table is None else table.reader(texts)
+        matrix = discriminant(Scatter.of(read, checked), self.dim, self.shrinkage)
+        if table is None:
             self._matrix = matrix
         else:
-            self.table = below.times(matrix)
+            self.table = table.times(matrix)
         return self
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
@@ -84,15 +84,15 @@ class ProjectedEncoder(Encoder):
         return unit_rows(product_by_row(self.base.encode(texts), matrix), allow_zero=True)
 
     def get_params(self) -> dict[str, Any]:
-        """The constructor's arguments; the base as its own manifest entry."""
+        """Return the constructor arguments, with the base as its own manifest entry."""
         return {**super().get_params(), "base": self.base.meta()}
 
     def parts(self) -> dict[str, folders.Part]:
-        """The folded table, or the projection and the base's parts beside it."""
+        """Return the folded table, or the projection and the parts of the base."""
         if self.table is not None:
             return self.table.parts()
-        below = {_BASE + name.removeprefix("encoder_"): p for name, p in self.base.parts().items()}
-        return {_MATRIX: fitted(self._matrix, self), **below}
+        base = {_BASE + name.removeprefix("encoder_"): p for name, p in self.base.parts().items()}
+        return {_MATRIX: fitted(self._matrix, self), **base}
 
     def _restore(self, folder: folders.Folder) -> None:
         if _MATRIX not in folder:
@@ -113,11 +113,11 @@ def _encoder(base: Encoder | Mapping[str, Any] | None) -> Encoder:
     if not isinstance(base, Mapping) or "name" not in base:
         raise InvalidInput(
             f"base must be an encoder (or None for the static one); received {base!r}. "
-            'Make it first: encoder_by_name("lsa").'
+            'Create it first: encoder_by_name("lsa").'
         )
-    made: Encoder = class_named(Encoder, base["name"], "name")(**base["params"])
-    made.dim = int(base["dim"])
-    return made
+    encoder: Encoder = class_named(Encoder, base["name"], "name")(**base["params"])
+    encoder.dim = int(base["dim"])
+    return encoder
 
 
 def _table_of(encoder: Encoder) -> TokenTable | None:

@@ -1,4 +1,4 @@
-"""How often a held-out session's next queries are near: what early stopping listens to."""
+"""Recall of the next queries of held-out sessions, the metric for early stopping."""
 
 from typing import Any, Protocol
 
@@ -8,25 +8,25 @@ from numpy.typing import NDArray
 from nextquery.encode.base import Vectors
 from nextquery.sessions import Ids, Sessions
 
-_POOL = 100_000  # texts to search among: enough to rank, few enough to do it every few steps
+_POOL = 100_000  # texts to search: enough to rank, few enough to do it every few steps
 _K = 250
 _BLOCK = 1 << 13
-_LEVEL = np.float32(1e-6)  # similarities that differ by less are equal but for rounding
+_LEVEL = np.float32(1e-6)  # similarities that differ by less are equal up to rounding
 
 
 class Reads(Protocol):
-    """Turns rows of what is read (bags of tokens, or positions of texts) into unit vectors."""
+    """Turns bags of tokens, or positions of texts, into unit vectors."""
 
     def of(self, rows: Any) -> Vectors:
-        """One unit row each."""
+        """Return one unit row each."""
 
 
 class Validation:
-    """recall@k: the share of sessions one of whose later queries is among the k nearest.
+    """recall@k: the share of sessions with a later query among the k nearest texts.
 
-    The first query of a session is the anchor; the pool is every text (a sample of large logs)
-    without the anchor itself. k is 250, or a fortieth of a small pool, where 250 would be all.
-    `bags` are the texts in the form that the encoder under test reads, one row each.
+    The first query of a session is the anchor; the pool is every text (a sample in large logs)
+    except the anchor. k is 250, or a fortieth of the pool if that is smaller.
+    `bags` are the texts in the form that the tested encoder reads, one row each.
 
     >>> from nextquery.encode.tokens import pretrained
     >>> from nextquery.encode.table import TokenTable
@@ -59,14 +59,14 @@ class Validation:
         self.k = min(_K, max(1, len(self._pool) // 40))
 
     def recall(self, table: Reads) -> float:
-        """recall@k under the vectors of `table`."""
+        """Return recall@k with the vectors of `table`."""
         return float((self.ranks(table) < self.k).mean())
 
     def ranks(self, table: Reads) -> NDArray[np.int64]:
-        """How many texts are nearer to each anchor than the nearest of its later queries.
+        """Return how many texts are nearer to each anchor than the nearest of its later queries.
 
-        Of the texts that are as near, half are: an encoder that tells nothing apart finds nothing.
-        The session's own queries do not count.
+        Half of the equally near texts count as nearer, so an encoder with equal vectors has no
+        recall. The session's own queries do not count.
         """
         anchors = table.of(self._bags[self._anchors])
         targets = table.of(self._bags[self._later])
@@ -83,7 +83,7 @@ class Validation:
         nearer -= np.bincount(whose[above > _LEVEL], minlength=len(anchors))
         level -= np.bincount(whose[np.abs(above) <= _LEVEL], minlength=len(anchors))
         ranks: NDArray[np.int64] = np.maximum(nearer + level // 2, 0)
-        # Without a vector, or with one that is no number, nothing is near.
+        # Without a vector, or with one that contains NaN, nothing is near.
         ranks[~anchors.any(axis=1) | ~np.isfinite(best)] = len(self._pool)
         return ranks
 

@@ -20,10 +20,11 @@ _SHRINKAGE = 0.1
 
 
 class SentenceEncoder(Encoder):
-    """A pretrained sentence model: the best vectors for unseen queries, at hundreds a second.
+    """A pretrained sentence model: the best vectors for unseen queries, at hundreds per second.
 
-    x = Wᵀz / ‖Wᵀz‖, z the model's unit vector. The folder keeps the model's name and W, never the
-    model: give a local path, or have the named model in the local cache, wherever it is loaded.
+    x = Wᵀz / ‖Wᵀz‖, z the model's unit vector. The folder contains the model's name and W, never
+    the model. Wherever you load the encoder, the model must be at its local path or in the local
+    cache.
 
     Parameters
     ----------
@@ -31,7 +32,7 @@ class SentenceEncoder(Encoder):
     reduce : how W is fitted: ``sessions`` (LDA, sessions as classes), ``texts`` (PCA), or
         ``none`` (W = I, the model's own dimension).
     dim : dimensions kept by a reduction, at least 1; never more than the model has.
-    batch : texts the model reads at once, at least 1; vectors agree to 1e-5 whatever it is.
+    batch : texts the model reads at once, at least 1; vectors agree to 1e-5 for any value.
 
     Reference: Reimers and Gurevych (2019).
     """
@@ -46,7 +47,7 @@ class SentenceEncoder(Encoder):
         reduce: str = "sessions",
         batch: int = 64,
     ) -> None:
-        # A folder is found again from anywhere; a name is one of the hub's.
+        # An absolute path works from any directory; a name is a model on the hub.
         self.model = os.path.abspath(model) if os.path.isdir(model) else os.fspath(model)
         self.dim = whole_number(dim, "dim", at_least=1)
         self.reduce = one_of(reduce, "reduce", ("sessions", "texts", "none"))
@@ -55,16 +56,16 @@ class SentenceEncoder(Encoder):
         self._matrix: NDArray[np.float64] | None = None
 
     def fit(self, texts: Sequence[str], sessions: AnySessions = ()) -> Self:
-        """Fit the reduction; the model itself stays as it is."""
-        told = Sessions.of(sessions, len(texts))
-        if self.reduce == "none":  # nothing to learn from the texts
+        """Fit the reduction; the model does not change."""
+        checked = Sessions.of(sessions, len(texts))
+        if self.reduce == "none":  # nothing to fit
             self.dim = _width(self._loaded())
             self._matrix = np.eye(self.dim)
             return self
         rows = self._read(texts)
         self.dim = min(self.dim, rows.shape[1])
         if self.reduce == "sessions":
-            scatter = Scatter.of(rows.__getitem__, told)
+            scatter = Scatter.of(rows.__getitem__, checked)
             self._matrix = discriminant(scatter, self.dim, _SHRINKAGE)
         else:
             wide = rows.astype(np.float64)
@@ -79,14 +80,14 @@ class SentenceEncoder(Encoder):
         return unit_rows(product_by_row(rows, matrix), allow_zero=True)
 
     def _read(self, texts: Sequence[str]) -> Vectors:
-        """The model's unit vectors; an empty text, which the model would give some, gets none."""
+        """Return the model's unit vectors, with a zero row for an empty text."""
         model = self._loaded()
         rows = np.zeros((len(texts), int(_width(model))), np.float32)
-        written = [place for place, text in enumerate(texts) if text.strip()]
+        filled = [place for place, text in enumerate(texts) if text.strip()]
         step = 64 * self.batch
-        for at in range(0, len(written), step):
-            self._report("reading with the sentence model", at / len(written))
-            part = written[at : at + step]
+        for at in range(0, len(filled), step):
+            self._report("encoding with the sentence model", at / len(filled))
+            part = filled[at : at + step]
             rows[part] = model.encode(
                 [texts[place] for place in part],
                 batch_size=self.batch,
@@ -106,15 +107,15 @@ class SentenceEncoder(Encoder):
                 ) from error
             try:
                 self._model = SentenceTransformer(self.model)
-            except Exception as error:  # whatever is wrong with its files, and whoever reads them
+            except Exception as error:  # file errors of any of the libraries involved
                 raise InvalidInput(
-                    f"could not load the sentence model {self.model!r}: {error}. Give the path of "
+                    f"could not load the sentence model {self.model!r}: {error}. Pass the path of "
                     "its folder, or the name of a model that is on this machine or can be fetched."
                 ) from error
         return self._model
 
     def parts(self) -> dict[str, folders.Part]:
-        """The reduction; the model is named in the manifest."""
+        """Return the reduction; the manifest names the model."""
         return {_MATRIX: fitted(self._matrix, self)}
 
     def _restore(self, folder: folders.Folder) -> None:
@@ -122,6 +123,6 @@ class SentenceEncoder(Encoder):
 
 
 def _width(model: Any) -> int:
-    # Renamed in sentence-transformers 5; the old name stays behind with a warning.
-    ask = getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension
-    return int(ask())
+    # Renamed in sentence-transformers 5; the old name still works, with a warning.
+    width = getattr(model, "get_embedding_dimension", None)
+    return int((width or model.get_sentence_embedding_dimension)())

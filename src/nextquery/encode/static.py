@@ -1,4 +1,4 @@
-"""The static encoder: pretrained token vectors, reduced on the log's own texts."""
+"""The static encoder: pretrained token vectors, reduced on the texts of the log."""
 
 import functools
 from collections.abc import Sequence
@@ -17,15 +17,15 @@ from nextquery.errors import InvalidInput
 from nextquery.sessions import AnySessions
 
 _ROWS = 1 << 15
-_VOCABULARY_COUNTS_AS = 100  # texts: with few of its own a log leans on the vocabulary's directions
+_VOCABULARY_COUNTS_AS = 100  # texts: a log with few texts relies on the vocabulary's directions
 
 
 class StaticEncoder(Encoder):
-    """Mean of pretrained token vectors: knows the language, costs no training.
+    """Mean of pretrained token vectors: covers the language, needs no training.
 
     PCA: the token table V becomes E = V W, where the columns of W are the `dim` principal
-    directions of the texts' unit vectors z, the leading eigenvectors of Σ z zᵀ. It is taken about
-    the origin, since similarities are angles there.
+    directions of the texts' unit vectors z, the leading eigenvectors of Σ z zᵀ. It is not centred,
+    since similarities are angles at the origin.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class StaticEncoder(Encoder):
         self.table: TokenTable | None = None
 
     def fit(self, texts: Sequence[str], sessions: AnySessions = ()) -> Self:
-        """Find the principal directions of the texts; sessions are not used."""
+        """Compute the principal directions of the texts; sessions are not used."""
         tokens, vectors = pretrained()
         width = vectors.shape[1]
         if self.dim > width:
@@ -70,7 +70,7 @@ class StaticEncoder(Encoder):
         return fitted(self.table, self).encode(texts)
 
     def parts(self) -> dict[str, folders.Part]:
-        """The reduced token table and its tokenizer."""
+        """Return the reduced token table and its tokenizer."""
         return fitted(self.table, self).parts()
 
     def _restore(self, folder: folders.Folder) -> None:

@@ -1,4 +1,4 @@
-"""Words to tokens: the tokenizer of the static encoders, word by word and remembered."""
+"""The tokenizer of the static encoders, which works word by word with a cache."""
 
 import functools
 import logging
@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 from nextquery.errors import InvalidInput
 
 _TEXTS = 1 << 14  # texts tokenised at once
-_REMEMBERED = 1 << 20  # words kept with their tokens before starting anew
-_LONG = 64  # a longer word is hardly met twice
-_MARKS = re.compile("^##|▁")  # of a word's continuation, and of its beginning
-_NO_WORD = re.compile("<0x[0-9A-F]{2}>|▁")  # bytes, and the mark of a word's beginning alone
+_CACHED = 1 << 20  # words in the cache before it is emptied
+_LONG = 64  # a longer word rarely occurs twice
+_MARKS = re.compile("^##|▁")  # marks of a word's continuation and of its start
+_NO_WORD = re.compile("<0x[0-9A-F]{2}>|▁")  # bytes, and the mark of a word's start alone
 
 
 class Tokens:
-    """Texts as bags of token ids, from the tokenizer's own JSON.
+    """Turn texts into bags of token ids, with a tokenizer given as JSON.
 
-    wordllama's tokenizer (and any of word pieces) has no token that reaches over a space, so a
-    text's tokens are the tokens of its words, and a word met before costs one look-up. Bytes (how
-    the tokenizer spells what is not in its vocabulary) and special tokens are left out: a text of
-    nothing else has no token.
+    wordllama's tokenizer (like any word-piece tokenizer) has no token that spans a space. So a
+    text's tokens are the tokens of its words, and a cached word costs one look-up. Bytes (how the
+    tokenizer spells characters outside its vocabulary) and special tokens are left out. A text
+    with nothing else has no tokens.
 
     >>> tokens, table = pretrained()
     >>> bags = tokens.bags(["deep learning", "☃ 🫠", ""])
@@ -35,7 +35,7 @@ class Tokens:
     """
 
     def __init__(self, json: bytes) -> None:
-        from tokenizers import Tokenizer  # only when an encoder needs it
+        from tokenizers import Tokenizer  # imported only if an encoder needs it
 
         self.json = json
         self._tokenizer: Any = Tokenizer.from_buffer(json)
@@ -46,7 +46,7 @@ class Tokens:
         self.size = int(self._tokenizer.get_vocab_size())
 
     def bags(self, texts: Sequence[str]) -> Any:
-        """A sparse row of ones per text, tokens in order: ``bags @ table`` sums token vectors."""
+        """Return a sparse row of ones per text, so that ``bags @ table`` sums token vectors."""
         parts = [self._ids(texts[at : at + _TEXTS]) for at in range(0, len(texts), _TEXTS)]
         ids = np.concatenate([np.empty(0, np.int32), *(ids for ids, _ in parts)])
         lengths = np.concatenate([np.zeros(1, np.int64), *(counts for _, counts in parts)])
@@ -57,7 +57,7 @@ class Tokens:
         return sparse.csr_array((ones, ids, np.cumsum(lengths)), shape=shape)
 
     def words(self) -> list[str]:
-        """Each token as it stands in a text, in order of id; empty where it has no meaning.
+        """Return each token as written in a text, in order of id; empty if it has no meaning.
 
         >>> pretrained()[0].words()[260]
         't'
@@ -77,13 +77,13 @@ class Tokens:
         fresh = list({word: None for words in split for word in words if word not in known})
         if not fresh:
             return known
-        if len(known) > _REMEMBERED:  # other threads go on with the old dictionary
+        if len(known) > _CACHED:  # other threads continue with the old dictionary
             known, fresh = {}, list({word: None for words in split for word in words})
             self._known = known
         pieces = self._tokenizer.encode_batch(fresh, add_special_tokens=False)
-        found = {word: self._meaning(piece.ids) for word, piece in zip(fresh, pieces, strict=True)}
-        known.update((word, ids) for word, ids in found.items() if len(word) <= _LONG)
-        longer = {word: ids for word, ids in found.items() if len(word) > _LONG}
+        new = {word: self._meaning(piece.ids) for word, piece in zip(fresh, pieces, strict=True)}
+        known.update((word, ids) for word, ids in new.items() if len(word) <= _LONG)
+        longer = {word: ids for word, ids in new.items() if len(word) > _LONG}
         return {**known, **longer} if longer else known
 
     def _meaning(self, ids: Sequence[int]) -> tuple[int, ...]:
@@ -91,7 +91,7 @@ class Tokens:
 
 
 def meaningless(tokenizer: Any) -> frozenset[int]:
-    """The ids that stand for no part of a word: special tokens, the unknown one, single bytes."""
+    """Return the ids that are not part of a word: special tokens, the unknown one, single bytes."""
     special = tokenizer.get_added_tokens_decoder().items()
     ids = {int(i) for i, token in special if token.special}
     return frozenset(ids | {i for t, i in tokenizer.get_vocab().items() if _NO_WORD.fullmatch(t)})
@@ -99,7 +99,7 @@ def meaningless(tokenizer: Any) -> frozenset[int]:
 
 @functools.cache
 def pretrained() -> tuple[Tokens, NDArray[np.float32]]:
-    """wordllama's tokenizer and its 32,000 × 256 token vectors, from its own package, offline.
+    """Load wordllama's tokenizer and its 32,000 × 256 token vectors from its package, offline.
 
     Reference: WordLlama (Miller 2024), token vectors distilled from large language models.
     """
@@ -109,12 +109,12 @@ def pretrained() -> tuple[Tokens, NDArray[np.float32]]:
         import wordllama
     except ImportError as error:
         raise InvalidInput(
-            "the static encoders start from wordllama's token vectors, and wordllama is not "
-            "installed. Install it (pip install wordllama), or use the encoder lsa."
+            "the static encoders need wordllama's token vectors, and wordllama is not installed. "
+            "Install it (pip install wordllama), or use the encoder lsa."
         ) from error
     finally:
         root.removeHandler(quiet)
-    # The package's own folder as cache, and no download: nothing is asked of the network.
+    # The package's own folder is the cache, and downloads are off: no network access.
     model = wordllama.WordLlama.load(
         cache_dir=Path(wordllama.__file__).parent, disable_download=True
     )

@@ -1,4 +1,4 @@
-"""The trained encoder: a transformer that learned from the log, served by onnxruntime."""
+"""The trained encoder: a transformer trained on the log, served by onnxruntime."""
 
 import os
 from collections.abc import Sequence
@@ -18,20 +18,20 @@ from nextquery.vectors import unit_rows
 
 _MODEL, _TOKENIZER = "encoder_model.onnx", "encoder_tokenizer.json"
 _TEXTS = 1 << 13  # texts tokenised at once
-_TOKENS = 1 << 12  # tokens read at once: what a core's cache likes
+_TOKENS = 1 << 12  # tokens read at once: fits a core's cache
 
 
 class TrainedEncoder(Encoder):
-    """What ``nextquery train`` makes: the model as ONNX and its tokenizer, no torch needed.
+    """The encoder that ``nextquery train`` writes: an ONNX model and its tokenizer, without torch.
 
-    Texts of the same number of tokens are read together, so nothing is padded and a text's vector
-    does not depend on its neighbours. Cores read different batches, never parts of one: sums
-    split over threads would have other last bits on a machine with another number of cores.
+    Texts with the same number of tokens are read together, so nothing is padded and a text's vector
+    does not depend on its neighbours. Each core reads whole batches: sums split over threads would
+    differ in the last bits on a machine with another number of cores.
 
     Parameters
     ----------
     dim : dimensions of the model's vectors, at least 1.
-    max_tokens : a longer text is cut, as it was in training; at least 3.
+    max_tokens : longer texts are truncated, as in training; at least 3.
     """
 
     name: ClassVar[str] = "trained"
@@ -46,7 +46,7 @@ class TrainedEncoder(Encoder):
         self._meaningless: frozenset[int] = frozenset()
 
     def holding(self, model: bytes, tokenizer: bytes) -> Self:
-        """With an ONNX model (token ids in, unit rows out) and its tokenizer as JSON."""
+        """Use an ONNX model (token ids in, unit rows out) and its tokenizer, given as JSON."""
         from tokenizers import Tokenizer
 
         self._model, self._json, self._run = model, tokenizer, None
@@ -57,10 +57,10 @@ class TrainedEncoder(Encoder):
         return self
 
     def fit(self, texts: Sequence[str], sessions: AnySessions = ()) -> Self:
-        """Refused: training takes a GPU or hours, and has a command of its own."""
+        """Raise an error: training takes a GPU or hours, and has its own command."""
         raise InvalidInput(
-            "a trained encoder is made by `nextquery train LOG --out ENCODER` and then given as "
-            "`--encoder ENCODER`; it cannot be fitted in passing. Use the encoder tuned for that."
+            "a trained encoder cannot be fitted here. Train it with `nextquery train LOG --out "
+            "ENCODER` and pass `--encoder ENCODER`, or use the encoder tuned."
         )
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
@@ -72,7 +72,7 @@ class TrainedEncoder(Encoder):
 
     def _read(self, texts: Sequence[str], out: Vectors) -> None:
         run = self._runner()
-        tokens = [one.ids for one in self._tokenizer.encode_batch_fast(list(texts))]
+        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
         known = [not self._meaningless.issuperset(ids) for ids in tokens]
         lengths = np.where(known, [len(ids) for ids in tokens], 0)
         batches = []
@@ -83,7 +83,7 @@ class TrainedEncoder(Encoder):
 
         def read(part: NDArray[np.intp]) -> None:
             ids: NDArray[np.int64] = np.array([tokens[i] for i in part], np.int64)
-            if len(part) == 1:  # sums over one row run in another order: read it twice
+            if len(part) == 1:  # a single row would be summed in another order: read it twice
                 ids = np.repeat(ids, 2, axis=0)
             out[part] = unit_rows(run(["vectors"], {"ids": ids})[0][: len(part)])
 
@@ -108,7 +108,7 @@ class TrainedEncoder(Encoder):
         return self._run
 
     def parts(self) -> dict[str, folders.Part]:
-        """The model and its tokenizer."""
+        """Return the model and its tokenizer."""
         return {_MODEL: fitted(self._model, self), _TOKENIZER: self._json}
 
     def _restore(self, folder: folders.Folder) -> None:
@@ -116,8 +116,8 @@ class TrainedEncoder(Encoder):
 
 
 def _cores() -> int:
-    """How many batches are read at once: as many as OpenMP was told, or as there are cores."""
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    if told.isdigit() and int(told):
-        return int(told)
+    """Return how many batches to read at once: ``OMP_NUM_THREADS``, or the number of cores."""
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    if threads.isdigit() and int(threads):
+        return int(threads)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

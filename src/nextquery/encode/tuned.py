@@ -1,4 +1,4 @@
-"""The tuned encoder: token vectors that learned from the log what is asked together."""
+"""The tuned encoder: token vectors trained on queries that occur together in sessions."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Self
@@ -16,12 +16,12 @@ from nextquery.encode.table import TokenTable
 from nextquery.errors import InvalidInput
 from nextquery.sessions import AnySessions, Sessions
 
-_HELD_OUT = 2_000  # validation sessions at most
+_HELD_OUT = 2_000  # maximum number of validation sessions
 _FEWEST = 10  # sessions: with fewer there is nothing to hold out
 
 
 class Check(NamedTuple):
-    """What was seen at one check while tuning."""
+    """The metrics of one check during tuning."""
 
     step: int
     loss: float
@@ -29,26 +29,26 @@ class Check(NamedTuple):
 
 
 class TunedEncoder(Encoder):
-    """Token vectors moved so that two queries of one session find each other in a batch of others.
+    """Token vectors trained so that two queries of one session find each other in a batch.
 
     A text is the unit mean of its token vectors, x ∝ Σ_w E_w, so the gradient of InfoNCE (see
-    `infonce.info_nce`) in a text's vector is spread evenly over its tokens. E starts from the
-    session projection. Training stops when recall on held-out sessions has not risen for
+    `infonce.info_nce`) with respect to a text's vector is spread evenly over its tokens. E starts
+    from the session projection. Training stops if recall on held-out sessions has not risen for
     `patience` checks; the best table is kept.
 
     Parameters
     ----------
     dim : dimensions, at least 1; never more than the 256 of the pretrained vectors.
     temperature : τ of the softmax, 0.03 to 1.
-    batch : pairs in a step, at least 2, each from another session.
+    batch : pairs in a step, at least 2, each from a different session.
     rate : Adam's step size at the start, above 0; it falls linearly to 0 at `steps`.
-    steps : at most so many, at least 1.
-    check_every : steps between two looks at the held-out sessions, at least 1.
-    patience : looks without a better recall before stopping, at least 1.
-    seed : of held-out sessions and batches.
+    steps : maximum number of steps, at least 1.
+    check_every : steps between two checks on the held-out sessions, at least 1.
+    patience : checks without a better recall before stopping, at least 1.
+    seed : seed for held-out sessions and batches.
 
     >>> texts = [f"{word} {i}" for i in range(12) for word in ("sofa", "cinema")]
-    >>> together = [[2 * i, 2 * i + 1] for i in range(12)]  # who asks for a sofa wants a cinema
+    >>> together = [[2 * i, 2 * i + 1] for i in range(12)]  # a sofa query, then a cinema query
     >>> encoder = TunedEncoder(steps=20).fit(texts, together)
     >>> [check.step for check in encoder.history]
     [0, 20]
@@ -82,24 +82,24 @@ class TunedEncoder(Encoder):
         self.history: list[Check] = []
 
     def fit(self, texts: Sequence[str], sessions: AnySessions = ()) -> Self:
-        """Project, then tune on pairs of queries of one session."""
-        told = Sessions.of(sessions, len(texts))
+        """Project, then tune on pairs of queries from the same session."""
+        checked = Sessions.of(sessions, len(texts))
         start = ProjectedEncoder(dim=self.dim)
         start.progress = self.progress
-        table = fitted(start.fit(texts, told).table, start)
+        table = fitted(start.fit(texts, checked).table, start)
         table.rows /= np.sqrt(np.square(table.rows, dtype=np.float64).sum(axis=1).mean())
         bags = table.tokens.bags(texts)
-        usable = told.where(np.diff(bags.indptr) > 0).distinct()
+        usable = checked.where(np.diff(bags.indptr) > 0).distinct()
         usable = usable.take(np.flatnonzero(usable.lengths >= 2))
-        if usable.size < _FEWEST <= told.size:
+        if usable.size < _FEWEST <= checked.size:
             raise InvalidInput(
-                f"the token vectors know words of two queries in {usable.size} of {told.size} "
-                f"sessions, and tuning needs {_FEWEST}. Use the encoder lsa for this script."
+                f"two queries have known words in {usable.size} of {checked.size} sessions, and "
+                f"tuning needs {_FEWEST} such sessions. Use the encoder lsa for this script."
             )
         if usable.size < _FEWEST:
             raise InvalidInput(
                 f"tuning needs at least {_FEWEST} sessions of 2 or more different queries; "
-                f"received {usable.size}. Give more sessions, or use the encoder projected or "
+                f"received {usable.size}. Pass more sessions, or use the encoder projected or "
                 "static."
             )
         rng = np.random.default_rng(self.seed)
@@ -122,13 +122,13 @@ class TunedEncoder(Encoder):
             if step % self.check_every and step != self.steps:
                 continue
             self._report("tuning on sessions", step / self.steps)
-            now = pairs.table()
-            recall = check.recall(now)
+            current = pairs.table()
+            recall = check.recall(current)
             self.history.append(Check(step, float(np.mean(losses)), recall))
             losses.clear()
             waited += 1
             if recall > highest:
-                best, highest, waited = now, recall, 0
+                best, highest, waited = current, recall, 0
             elif waited == self.patience:
                 break
         return best
@@ -137,7 +137,7 @@ class TunedEncoder(Encoder):
         return fitted(self.table, self).encode(texts)
 
     def parts(self) -> dict[str, folders.Part]:
-        """The tuned token table and its tokenizer."""
+        """Return the tuned token table and its tokenizer."""
         return fitted(self.table, self).parts()
 
     def _restore(self, folder: folders.Folder) -> None:
@@ -145,7 +145,7 @@ class TunedEncoder(Encoder):
 
 
 class _Pairs:
-    """Training sessions and the token vectors they use: only those rows are moved."""
+    """Training sessions and the token vectors they use; only those rows are trained."""
 
     def __init__(self, bags: Any, sessions: Sessions, start: TokenTable) -> None:
         texts, arms = np.unique(sessions.arms, return_inverse=True)
@@ -161,7 +161,7 @@ class _Pairs:
         self.rows: NDArray[np.float32] = start.rows[self._used]
 
     def table(self) -> TokenTable:
-        """The whole table as it stands, the rows that no session uses as they were."""
+        """Return the whole table with the trained rows; rows that no session uses do not change."""
         rows = self._start.rows.copy()
         rows[self._used] = self.rows
         return TokenTable(self._start.tokens, rows)
@@ -169,10 +169,10 @@ class _Pairs:
     def gradient(
         self, rng: np.random.Generator, batch: int, temperature: float
     ) -> tuple[float, NDArray[np.float32]]:
-        """The loss of a fresh batch and its gradient in `rows`."""
+        """Return the loss of a new batch and its gradient with respect to `rows`."""
         left, right = self._sessions.pairs(rng, batch)
-        here, there = self._means[left], self._means[right]
+        left_means, right_means = self._means[left], self._means[right]
         step: Step = info_nce(
-            here @ self.rows, there @ self.rows, copies_in(left, right), temperature
+            left_means @ self.rows, right_means @ self.rows, copies_in(left, right), temperature
         )
-        return step.loss, here.T @ step.left + there.T @ step.right
+        return step.loss, left_means.T @ step.left + right_means.T @ step.right

@@ -10,7 +10,7 @@ from tests.encode.train.world import SMALL, Whole, World, trained, world
 
 @pytest.fixture(scope="package", autouse=True)
 def one_thread() -> Iterator[None]:
-    """Tiny products are slower on many threads, and a loaded machine makes that worse."""
+    """Use one thread: tiny products are slower on many, above all on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -1,4 +1,4 @@
-"""A tiny log trained end to end, by both methods."""
+"""Train on a tiny log end to end, with both methods."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_sessions_teach_what_words_do_not(contrastive: Whole, odd: World) -> Non
     assert together > apart + 0.3
 
 
-def test_contrastive_goes_on_from_a_finished_masked_lm(
+def test_contrastive_continues_from_a_finished_masked_lm(
     bert: Whole, topics: World, work: Path
 ) -> None:
     options = replace(SMALL, method="contrastive", steps=1)
@@ -62,12 +62,12 @@ def test_onnx_agrees_with_torch_text_by_text(contrastive: Whole, odd: World) -> 
 
 def test_saved_and_loaded_vectors_are_equal(contrastive: Whole, odd: World, tmp_path: Path) -> None:
     encoder, static, _ = vars(contrastive.made).values()
-    for name, one in (("onnx", encoder), ("static", static)):
-        one.save(tmp_path / name)
+    for name, saved in (("onnx", encoder), ("static", static)):
+        saved.save(tmp_path / name)
         again = Encoder.load(tmp_path / name)
-        assert type(again) is type(one)
-        assert again.meta() == one.meta()
-        assert again.encode(odd.texts).tobytes() == one.encode(odd.texts).tobytes()
+        assert type(again) is type(saved)
+        assert again.meta() == saved.meta()
+        assert again.encode(odd.texts).tobytes() == saved.encode(odd.texts).tobytes()
 
 
 def test_a_text_has_the_same_bits_in_any_batch(contrastive: Whole, odd: World) -> None:
@@ -86,25 +86,25 @@ def test_a_text_has_the_same_bits_in_any_batch(contrastive: Whole, odd: World) -
 def test_the_number_of_cores_changes_no_bit(
     contrastive: Whole, odd: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """onnxruntime's own threads would, from three on: so it has one, and cores share batches."""
+    """Three or more onnxruntime threads would, so it has one, and cores share batches."""
     session = contrastive.made.encoder._runner().__self__
     assert session.get_session_options().intra_op_num_threads == 1
     texts = [f"{' '.join(odd.texts[: n % 7])} {text}" for n, text in enumerate(odd.texts * 4)]
-    found = set()
+    results = set()
     for cores in ("1", "2", "5"):
         monkeypatch.setenv("OMP_NUM_THREADS", cores)
-        found.add(contrastive.made.encoder.encode(texts).tobytes())
-    assert len(found) == 1
+        results.add(contrastive.made.encoder.encode(texts).tobytes())
+    assert len(results) == 1
 
 
 def test_the_static_table_imitates_it(contrastive: Whole, odd: World) -> None:
     encoder, static, report = vars(contrastive.made).values()
     agree = (static.encode(odd.texts) * encoder.encode(odd.texts)).sum(axis=1)
-    assert agree.mean() > 0.7  # words are several pieces here, which a mean mixes up
+    assert agree.mean() > 0.7  # words have several pieces here, and a mean loses their order
     assert report["floors"]["static"] < contrastive.curve(0, "floor")[0] - 0.2
 
 
-def test_the_report_says_what_was_done(bert: Whole, topics: World) -> None:
+def test_the_report_describes_the_run(bert: Whole, topics: World) -> None:
     report = bert.made.report
     assert report["data"] | {"sha256": ""} == {
         "sha256": "",
@@ -119,7 +119,7 @@ def test_the_report_says_what_was_done(bert: Whole, topics: World) -> None:
 
 
 def steps_taken(monkeypatch: pytest.MonkeyPatch, *, lose_power_at: int) -> list[int]:
-    """The numbers of all steps from now on; the power fails once, before the one named."""
+    """Record the numbers of all steps; the power fails once, before step `lose_power_at`."""
     step, taken, failed = loop._step, list[int](), False
 
     def watched(objective: Any, optimizer: Any, number: int, *rest: Any) -> Any:
@@ -145,16 +145,16 @@ def test_a_mistyped_option_leaves_the_checkpoint_of_the_right_one(
     mistyped = replace(options, mlm_rate=3e-2)
     learn(*topics, mistyped, timed=True, work=tmp_path, note=notes.append)
     assert "at step 9, was made from other data, options" in notes.pop()
-    on = replace(options, device="auto" if not torch.cuda.is_available() else "cpu")
-    learn(*topics, on, timed=True, work=tmp_path, note=notes.append)  # the same device all the same
+    same = replace(options, device="auto" if not torch.cuda.is_available() else "cpu")
+    learn(*topics, same, timed=True, work=tmp_path, note=notes.append)  # the same device type
     assert not notes
     assert taken == [*range(9), *range(16), *range(9, 16)]
 
 
-def test_a_kill_between_two_looks_costs_the_steps_since_the_last_checkpoint(
+def test_a_kill_between_two_checks_costs_the_steps_since_the_last_checkpoint(
     topics: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = replace(SMALL, epochs=2, checks=1, checkpoint_seconds=0.0)  # one look, at the end
+    options = replace(SMALL, epochs=2, checks=1, checkpoint_seconds=0.0)  # one check, at the end
     alone = learn(*topics, options, timed=True, work=tmp_path / "alone")
     taken = steps_taken(monkeypatch, lose_power_at=20)
     with pytest.raises(KeyboardInterrupt):
@@ -171,7 +171,7 @@ def test_a_kill_between_two_looks_costs_the_steps_since_the_last_checkpoint(
 
 
 def test_another_split_of_the_same_data_starts_anew(topics: World, tmp_path: Path) -> None:
-    """Else sessions that were learnt from would judge, under the name of the newest."""
+    """Otherwise training sessions would be used for validation, reported as the newest."""
     options = replace(SMALL, epochs=1, checks=1)
     learn(*topics, options, timed=False, work=tmp_path / "one")
     second = learn(*topics, options, timed=True, work=tmp_path / "one")
@@ -182,7 +182,7 @@ def test_another_split_of_the_same_data_starts_anew(topics: World, tmp_path: Pat
 
 
 def sentence_model(folder: Path, texts: list[str], *, seed: int = 0) -> str:
-    """A tiny one; sentence-transformers reads such a folder."""
+    """Write a tiny model that sentence-transformers can load, and return its path."""
     from transformers import PreTrainedTokenizerFast
 
     published(replace(SMALL, seed=seed), 400).bert.save_pretrained(folder)
@@ -209,13 +209,13 @@ def test_another_start_under_the_same_name_starts_anew(odd: World, tmp_path: Pat
         learn(*odd, long, timed=False, work=tmp_path / "work")
 
 
-def test_what_of_a_sentence_model_is_left_out_is_said(odd: World, tmp_path: Path) -> None:
+def test_a_note_names_the_unused_parts_of_a_sentence_model(odd: World, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer import modules
 
     start, notes = sentence_model(tmp_path / "plain", odd.texts), list[str]()
     pretrained(start, 64, notes.append)
-    assert not notes  # a mean, as ours
+    assert not notes  # it uses a mean too
     transformer: Any = modules.Transformer(start)
     rest = [modules.Pooling(32, pooling_mode="cls"), modules.Dense(32, 8), modules.Normalize()]
     SentenceTransformer(modules=[transformer, *rest]).save(str(tmp_path / "more"))
@@ -223,24 +223,28 @@ def test_what_of_a_sentence_model_is_left_out_is_said(odd: World, tmp_path: Path
     assert notes[0].endswith("the mean of its tokens; left out: pooling (cls), Dense.")
 
 
-def test_an_exported_encoder_is_no_start(contrastive: Whole, odd: World, tmp_path: Path) -> None:
+def test_training_cannot_start_from_an_exported_encoder(
+    contrastive: Whole, odd: World, tmp_path: Path
+) -> None:
     contrastive.made.encoder.save(tmp_path / "encoder")
     options = replace(SMALL, method="contrastive", start=str(tmp_path / "encoder"))
-    with pytest.raises(InvalidInput, match=r"cannot start from .* cannot be trained on\. Give"):
+    with pytest.raises(
+        InvalidInput, match=r"cannot start from .* cannot be trained further\. Pass"
+    ):
         learn(*odd, options, timed=True, work=tmp_path)
 
 
-def test_a_stage_that_did_harm_is_named(bert: Whole, topics: World, work: Path) -> None:
+def test_a_note_names_a_stage_that_made_it_worse(bert: Whole, topics: World, work: Path) -> None:
     options = replace(SMALL, method="contrastive", steps=1, dim=1)  # one number for 40 topics
     notes: list[str] = []
     report = learn(*topics, options, timed=True, work=work, note=notes.append).report
     before, after = (stage["curve"][-1]["floor"] for stage in report["stages"])
     assert after > before
-    assert any(f"worse than the {before:.3f} that masked-LM ended with" in note for note in notes)
+    assert any(f"worse than the {before:.3f} of masked-LM" in note for note in notes)
 
 
 @pytest.mark.parametrize("wordless", [slice(None), slice(0, 8, 1), slice(-8, None)])
-def test_queries_without_a_word_teach_and_judge_nothing(tmp_path: Path, wordless: slice) -> None:
+def test_queries_without_a_known_word_are_not_used(tmp_path: Path, wordless: slice) -> None:
     """All texts, those of most sessions, those of the four newest."""
     texts = [f"{name * 3} food" for name in "abcdefghijklmnop"]
     texts[wordless] = [("[SEP]" * i, "\x01" * i)[i % 2] for i in range(len(texts[wordless]))]
@@ -250,30 +254,30 @@ def test_queries_without_a_word_teach_and_judge_nothing(tmp_path: Path, wordless
         data = learn(texts, sessions, replace(SMALL, epochs=1), timed=True, work=tmp_path).report
         assert data["data"]["training_sessions"] + data["data"]["validation_sessions"] == 36
         return
-    with pytest.raises(InvalidInput, match="no words to learn from: the vocabulary knows a word"):
+    with pytest.raises(InvalidInput, match="too few words to train on"):
         learn(texts, sessions, SMALL, timed=True, work=tmp_path)
 
 
-def test_a_start_that_knows_no_word_of_the_log_is_refused(odd: World, tmp_path: Path) -> None:
+def test_a_start_without_any_word_of_the_log_is_rejected(odd: World, tmp_path: Path) -> None:
     start = sentence_model(tmp_path / "model", odd.texts)
     letters = set("".join(odd.texts)) - {" "}
     another_script = {ord(letter): chr(0x1200 + ord(letter)) for letter in letters}
     texts = [text.translate(another_script) for text in odd.texts]
     options = replace(SMALL, method="contrastive", start=start)
-    with pytest.raises(InvalidInput, match=r"knows a word in 0 of \d+ queries.*from scratch"):
+    with pytest.raises(InvalidInput, match=r"0 of \d+ queries have a word.*from scratch"):
         learn(texts, odd.sessions, options, timed=True, work=tmp_path / "work")
 
 
-def test_a_start_whose_files_are_damaged_is_refused(odd: World, tmp_path: Path) -> None:
+def test_a_start_whose_files_are_damaged_is_rejected(odd: World, tmp_path: Path) -> None:
     start = sentence_model(tmp_path / "model", odd.texts)
     weights = tmp_path / "model" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:5_000])
     options = replace(SMALL, method="contrastive", start=start)
-    with pytest.raises(InvalidInput, match=r"could not start from the sentence model .*Give the"):
+    with pytest.raises(InvalidInput, match=r"could not start from the sentence model .*Pass the"):
         learn(*odd, options, timed=True, work=tmp_path / "work")
 
 
-def test_positions_that_begin_after_padding_hold_fewer_tokens() -> None:
+def test_positions_that_start_after_padding_allow_fewer_tokens() -> None:
     from transformers import RobertaConfig, RobertaModel
 
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
@@ -286,37 +290,39 @@ def weights_of_export(encoder: TrainedEncoder) -> dict[str, Any]:
     import onnx
 
     graph = onnx.load_from_string(encoder.parts()["encoder_model.onnx"]).graph
-    return {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer}
+    return {weight.name: onnx.numpy_helper.to_array(weight) for weight in graph.initializer}
 
 
 def test_a_projection_is_exported_as_it_is(topics: World) -> None:
-    """It takes away what texts share, which of long and similar ones is nearly all they have."""
+    """It subtracts what texts share, which is nearly everything for long and similar texts."""
     model = QueryModel(published(replace(SMALL, hidden=128), 400).bert)
     model.project(np.random.default_rng(0).normal(size=(128, 16)), np.ones(128))
     encoder = served(model, vocabulary.learn(topics.texts, 400), max_tokens=64)
-    kept = {name: one for name, one in weights_of_export(encoder).items() if "projection" in name}
-    (matrix,) = (one for one in kept.values() if one.size == 128 * 16)
-    wanted = model.projection.weight.detach().numpy()
+    weights = [w for name, w in weights_of_export(encoder).items() if "projection" in name]
+    (matrix,) = (weight for weight in weights if weight.size == 128 * 16)
+    expected = model.projection.weight.detach().numpy()
     assert matrix.dtype == np.float32
-    assert np.array_equal(np.sort(matrix, axis=None), np.sort(wanted, axis=None))
+    assert np.array_equal(np.sort(matrix, axis=None), np.sort(expected, axis=None))
 
 
 def test_an_export_that_is_too_coarse_is_made_in_full_precision(
     contrastive: Whole, odd: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = {one.dtype.name for one in weights_of_export(contrastive.made.encoder).values()}
+    stored = {weight.dtype.name for weight in weights_of_export(contrastive.made.encoder).values()}
     assert "float16" in stored
-    agree, said = finish_module._agreement, iter([0.9])
-    monkeypatch.setattr(finish_module, "_agreement", lambda *rows: next(said, None) or agree(*rows))
-    some = np.arange(20)
-    texts = [odd.texts[i] for i in some]
-    again, worst = finish_module._exported(contrastive.learnt, some, texts)
-    assert "float16" not in {one.dtype.name for one in weights_of_export(again).values()}
+    agree, first = finish_module._agreement, iter([0.9])
+    monkeypatch.setattr(
+        finish_module, "_agreement", lambda *rows: next(first, None) or agree(*rows)
+    )
+    sample = np.arange(20)
+    texts = [odd.texts[i] for i in sample]
+    again, worst = finish_module._exported(contrastive.learnt, sample, texts)
+    assert "float16" not in {weight.dtype.name for weight in weights_of_export(again).values()}
     assert worst > 1 - 1e-5
     monkeypatch.setattr(finish_module, "_agreement", lambda *rows: 0.9)
     monkeypatch.setattr(finish_module, "served", lambda *model, **options: again)
-    with pytest.raises(InvalidInput, match=r"cosine 0\.900000, allowed are 0\.999"):
-        finish_module._exported(contrastive.learnt, some, texts)
+    with pytest.raises(InvalidInput, match=r"cosine 0\.900000, but at least 0\.999 is required"):
+        finish_module._exported(contrastive.learnt, sample, texts)
 
 
 def test_starts_from_a_sentence_model_with_a_residual(odd: World, tmp_path: Path) -> None:
@@ -334,8 +340,8 @@ def test_starts_from_a_sentence_model_with_a_residual(odd: World, tmp_path: Path
     assert min(floors) < floors[0] - 0.3
 
 
-def test_refusals(topics: World, tmp_path: Path) -> None:
-    few = Sessions.of([[0, 1]] * 19 + [[2, 2]] * 30)  # the latter hold one query
+def test_errors(topics: World, tmp_path: Path) -> None:
+    few = Sessions.of([[0, 1]] * 19 + [[2, 2]] * 30)  # the latter have one distinct query
     with pytest.raises(InvalidInput, match=r"at least 20 sessions .* received 19"):
         learn(topics.texts, few, SMALL, timed=True, work=tmp_path)
     (tmp_path / "empty").mkdir()
@@ -343,7 +349,7 @@ def test_refusals(topics: World, tmp_path: Path) -> None:
         no_model = replace(SMALL, method="contrastive", start=str(tmp_path / name))
         with pytest.raises(InvalidInput, match="could not start from the sentence model") as error:
             learn(*topics, no_model, timed=True, work=tmp_path)
-        assert ".." not in str(error.value)  # their messages end in a full stop, or do not
+        assert ".." not in str(error.value)  # some of the libraries' messages end in a full stop
     with pytest.raises(InvalidInput, match="dim must be at most hidden, 32; received 33"):
         replace(SMALL, method="contrastive", dim=33)
     with pytest.raises(InvalidInput, match="nextquery train LOG"):
@@ -368,7 +374,7 @@ def test_a_loss_that_explodes_is_named(topics: World, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_refused(topics: World, tmp_path: Path) -> None:
+def test_a_missing_gpu_raises_an_error(topics: World, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="torch sees no GPU"):
         learn(*topics, replace(SMALL, device="cuda"), timed=True, work=tmp_path)
 
@@ -389,6 +395,6 @@ def test_a_gpu_that_is_not_there_is_refused(topics: World, tmp_path: Path) -> No
         ({"seed": 1 << 32}, "seed must be .* at most 4294967295; received"),
     ],
 )
-def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
+def test_bad_options_are_rejected(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         TrainOptions(**options)

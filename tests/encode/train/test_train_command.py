@@ -1,4 +1,4 @@
-"""`nextquery train` as a person meets it: a kill, no torch at serving, and everything refused."""
+"""The command `nextquery train`: kills, serving without torch, and error messages."""
 
 import json
 import os
@@ -28,9 +28,9 @@ def train(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=ONE_THREAD, **options)
 
 
-def told(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    said, errors = process.communicate()
-    return process.returncode, said, errors
+def result(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    output, errors = process.communicate()
+    return process.returncode, output, errors
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +40,13 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def encoder(log: Path) -> Path:
-    """Trained without an interruption."""
+    """An encoder trained without interruption."""
     folder = log.parent / "encoder"
-    code, said, errors = told(
+    code, output, errors = result(
         train(str(log), "--out", str(folder), "--method", "contrastive", *SAME, "--json")
     )
     assert code == 0, errors
-    assert json.loads(said)["out"] == str(folder)
+    assert json.loads(output)["out"] == str(folder)
     assert "masked-lm  step 80 of 80  loss" in errors
     return folder
 
@@ -54,7 +54,7 @@ def encoder(log: Path) -> Path:
 def test_killed_and_started_again_gives_the_same_encoder(
     log: Path, encoder: Path, tmp_path: Path
 ) -> None:
-    """SIGKILL in each of the two stages; the bytes are those of a run that was left alone."""
+    """After a SIGKILL in each of the two stages, the bytes are those of an uninterrupted run."""
     command = [str(log), "--out", str(tmp_path / "again"), "--method", "contrastive", *SAME]
     command += ["--checkpoint-seconds", "0.01"]
     for stage, step in (("masked-lm", "27"), ("contrastive", "50")):
@@ -68,17 +68,17 @@ def test_killed_and_started_again_gives_the_same_encoder(
                     break
             assert process.wait() == -signal.SIGKILL, "".join(seen)
         assert not (tmp_path / "again").exists()
-        if stage == "contrastive":  # the first kill's stage went on where it stood
+        if stage == "contrastive":  # the stage of the first kill was resumed
             assert not any(line.startswith("masked-lm  step 0 ") for line in seen)
-    code, _, errors = told(train(*command))
+    code, _, errors = result(train(*command))
     assert code == 0, errors
     assert "contrastive  step 0 " not in errors
-    ours, theirs = (Encoder.load(folder) for folder in (tmp_path / "again", encoder))
-    assert ours.parts() == theirs.parts()
-    one, two = (
+    resumed, straight = (Encoder.load(folder) for folder in (tmp_path / "again", encoder))
+    assert resumed.parts() == straight.parts()
+    first, second = (
         np.array(table.parts()["encoder_table.npy"]) for table in _tables(tmp_path, encoder)
     )
-    assert one.tobytes() == two.tobytes()
+    assert first.tobytes() == second.tobytes()
     curves = [
         [{**check, "seconds": 0} for stage in _report(folder)["stages"] for check in stage["curve"]]
         for folder in (tmp_path / "again", encoder)
@@ -144,7 +144,7 @@ def without_torch(*arguments: str) -> str:
         ),
     ],
 )
-def test_mistakes_are_answered_in_words(
+def test_mistakes_give_clear_errors(
     log: Path, tmp_path: Path, arguments: list[str], code: int, message: str
 ) -> None:
     log_file(tmp_path / "few.tsv", 19)
@@ -158,14 +158,14 @@ def test_mistakes_are_answered_in_words(
         "word": tmp_path / "word.tsv",
     }
     options = ["--min-queries", "1", "--skip", "repeats"] if arguments[0] == "{word}" else []
-    ended, _, errors = told(train(*(a.format(**names) for a in arguments), *options))
-    assert ended == code, errors
+    returned, _, errors = result(train(*(a.format(**names) for a in arguments), *options))
+    assert returned == code, errors
     assert message in errors.replace("\n", " ")
     assert "Traceback" not in errors
     assert sorted(os.listdir(tmp_path)) == ["few.tsv", "word.tsv"]  # nothing of the log is left
 
 
-def test_into_the_folder_where_one_stands_beside_the_work_of_other_options(
+def test_training_into_the_current_folder_beside_the_work_of_other_options(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
     module = torch.nn.Linear(2, 2)
@@ -176,25 +176,25 @@ def test_into_the_folder_where_one_stands_beside_the_work_of_other_options(
     monkeypatch.chdir(tmp_path / "here")
     options = [*SAME, "--epochs", "1", "--no-static", "--json"]
     app(["train", str(log), "--out", ".", *options], standalone_mode=False)
-    said = capfd.readouterr()
-    assert "note: the checkpoint" in said.err
-    assert "at step 7, was made from other data, options or versions" in said.err
-    assert json.loads(said.out)["out"] == "."
+    output = capfd.readouterr()
+    assert "note: the checkpoint" in output.err
+    assert "at step 7, was made from other data, options or versions" in output.err
+    assert json.loads(output.out)["out"] == "."
     Encoder.load(tmp_path / "here")
     assert os.listdir(tmp_path) == ["here"]
 
 
 def test_a_full_disk_loses_nothing(log: Path, encoder: Path, tmp_path: Path) -> None:
-    """No file may grow beyond 60 kB: the first checkpoint cannot be written."""
+    """With a file size limit of 60 kB, the first checkpoint cannot be written."""
     before = {file: file.read_bytes() for file in sorted(encoder.rglob("*")) if file.is_file()}
     process = train(
         *(str(log), "--out", str(encoder), "--method", "contrastive", *SAME, "--seed", "1"),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)),
     )
-    code, _, errors = told(process)
+    code, _, errors = result(process)
     assert code == 4, errors
     assert "could not write" in errors
-    assert "There is no checkpoint to go on from" in errors
+    assert "There is no checkpoint to continue from" in errors
     assert "last checkpoint" not in errors
     assert not list(encoder.parent.glob(".*.work"))
     assert "Traceback" not in errors

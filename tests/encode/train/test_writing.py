@@ -1,4 +1,4 @@
-"""The folder of a training is the old one or the new one, whatever happens at its last write."""
+"""The folder of a training is the old or the new one, whatever happens during the last write."""
 
 import os
 from dataclasses import replace
@@ -21,11 +21,11 @@ TINY = replace(SMALL, epochs=1, checks=1)
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
-    found = sorted(folder.rglob("*"))
-    return {str(f.relative_to(folder)): f.read_bytes() if f.is_file() else None for f in found}
+    files = sorted(folder.rglob("*"))
+    return {str(f.relative_to(folder)): f.read_bytes() if f.is_file() else None for f in files}
 
 
-def full(*_: Any, **__: Any) -> None:
+def disk_full(*_: Any, **__: Any) -> None:
     raise OSError(28, "No space left on device")
 
 
@@ -41,19 +41,19 @@ def test_a_disk_that_is_full_at_the_last_file_changes_nothing(
 
     def fill(stage: str, done: float | None) -> None:
         if (stage, done) == ("distil", 1.0):
-            monkeypatch.setattr(np, "save", full)  # the table is the only array to come
+            monkeypatch.setattr(np, "save", disk_full)  # only the table is still to be written
 
     other = replace(TINY, seed=1)
     with pytest.raises(StorageError, match="No space left") as raised:
         train(log, out, other, progress=fill)
     assert "untouched" in str(raised.value)
-    assert "The training itself is done" in str(raised.value)
+    assert "The training is complete" in str(raised.value)
     assert contents(out) == before
     assert out.exists() == older
     monkeypatch.undo()
-    looks: list[Any] = []
-    report = train(log, out, other, say=lambda *look: looks.append(look))
-    assert not looks  # nothing was trained again
+    checks: list[Any] = []
+    report = train(log, out, other, say=lambda *check: checks.append(check))
+    assert not checks  # nothing was trained again
     assert report["options"]["seed"] == 1
     assert sorted(os.listdir(tmp_path)) == ["encoder", "log.tsv"]
 
@@ -62,20 +62,20 @@ def test_a_disk_that_is_full_at_the_last_file_changes_nothing(
 def test_a_kill_at_any_rename_can_be_repeated(
     contrastive: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool
 ) -> None:
-    """And an older encoder stays whole; a killed process tidies nothing up."""
+    """An older encoder stays complete; a killed process does not clean up."""
     made, report = contrastive.made, {**contrastive.made.report, "out": "encoder", "hold_out": 0}
     rename, died = os.replace, 0
-    for left in range(20):
-        out = tmp_path / str(left)
+    for allowed in range(20):
+        out = tmp_path / str(allowed)
         if older:
             _write(out, made, {**report, "old": True})
 
-        def dying(one: Path, two: Path) -> None:
-            nonlocal left
-            left -= 1
-            if left < 0:
+        def dying(source: Path, target: Path) -> None:
+            nonlocal allowed
+            allowed -= 1
+            if allowed < 0:
                 raise KeyboardInterrupt
-            rename(one, two)
+            rename(source, target)
 
         with monkeypatch.context() as patch:
             patch.setattr(os, "replace", dying)
@@ -95,16 +95,14 @@ def test_a_kill_at_any_rename_can_be_repeated(
     assert died >= 7  # three data files, two manifests, card and report
 
 
-def test_a_table_that_is_not_made_goes_with_the_old_encoder(
-    contrastive: Whole, tmp_path: Path
-) -> None:
+def test_an_old_table_is_removed_if_no_new_one_is_made(contrastive: Whole, tmp_path: Path) -> None:
     made, report = contrastive.made, {**contrastive.made.report, "out": "encoder", "hold_out": 0}
     _write(tmp_path, made, report)
     _write(tmp_path, replace(made, static=None), report)
     assert not (tmp_path / "static").exists()
 
 
-def test_refused_before_anything_is_read(tmp_path: Path) -> None:
+def test_errors_come_before_anything_is_read(tmp_path: Path) -> None:
     out = tmp_path / "encoder"
     with work_on(out), pytest.raises(StorageError, match="another process is writing"):
         train(tmp_path / "nowhere.tsv", out, TINY)
@@ -114,46 +112,46 @@ def test_refused_before_anything_is_read(tmp_path: Path) -> None:
         train(tmp_path / "nowhere.tsv", out, TINY)
 
 
-def test_a_gpu_without_memory_is_said_and_the_same_command_goes_on(
+def test_the_same_command_continues_after_running_out_of_gpu_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, out, options = log_file(tmp_path / "log.tsv"), tmp_path / "encoder", TINY
-    whole = MaskedLM.loss
-    said = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.50 GiB free. Process 7 …"
+    loss = MaskedLM.loss
+    message = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.50 GiB free. Process 7 …"
 
-    def crowded(self: MaskedLM, step: int) -> Any:
+    def out_of_memory(self: MaskedLM, step: int) -> Any:
         if step == 5:
-            raise torch.OutOfMemoryError(said)
-        return whole(self, step)
+            raise torch.OutOfMemoryError(message)
+        return loss(self, step)
 
-    monkeypatch.setattr(MaskedLM, "loss", crowded)
+    monkeypatch.setattr(MaskedLM, "loss", out_of_memory)
     with pytest.raises(InvalidInput, match=r"Tried to allocate 2\.00 GiB") as raised:
         train(log, out, options)
-    for part in ("memory of the GPU", "--batch-tokens", "--pairs", "--device cpu", "1.50 GiB free"):
+    for part in ("GPU memory", "--batch-tokens", "--pairs", "--device cpu", "1.50 GiB free"):
         assert part in str(raised.value)
     assert "Process 7" not in str(raised.value)
     assert not out.exists()
     monkeypatch.undo()
-    looks: list[Any] = []
-    train(log, out, options, say=lambda stage, check, steps: looks.append(check.step))
-    assert looks[0] > 0  # the first look, at step 0, was before
+    checks: list[Any] = []
+    train(log, out, options, say=lambda stage, check, steps: checks.append(check.step))
+    assert checks[0] > 0  # the first check, at step 0, was in the first run
     assert sorted(os.listdir(tmp_path)) == ["encoder", "log.tsv"]
 
 
 @pytest.mark.parametrize(
-    ("raised", "told"),
+    ("raised", "expected"),
     [
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), InvalidInput),
         (RuntimeError("index 66 is out of bounds"), RuntimeError),
     ],
 )
-def test_whatever_fails_before_anything_is_learnt_leaves_nothing_of_the_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: Exception, told: type[Exception]
+def test_a_failure_before_the_first_checkpoint_leaves_nothing_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: Exception, expected: type[Exception]
 ) -> None:
     def failing(*_: Any, **__: Any) -> None:
         raise raised
 
     monkeypatch.setattr("nextquery.encode.train.run.learn", failing)
-    with pytest.raises(told, match=r"memory does not suffice|out of bounds"):
+    with pytest.raises(expected, match=r"not enough memory|out of bounds"):
         train(log_file(tmp_path / "log.tsv"), tmp_path / "encoder", TINY)
     assert os.listdir(tmp_path) == ["log.tsv"]

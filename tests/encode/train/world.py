@@ -1,4 +1,4 @@
-"""A log whose answer is evident: topic and wish in two words, and a session keeps to its topic."""
+"""A log with an obvious result: queries of two words, and sessions that stay on one topic."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +27,7 @@ SMALL = TrainOptions(
     checks=3,
     device="cpu",
 )
-SAME = (  #: SMALL on the command line, but for fewer epochs: what is learnt is tested elsewhere
+SAME = (  #: SMALL on the command line, with fewer epochs: the results are tested elsewhere
     *("--vocabulary", "400", "--layers", "1", "--hidden", "32", "--heads", "2"),
     *("--intermediate", "48", "--epochs", "5", "--mlm-rate", "3e-3", "--batch-tokens", "512"),
     *("--steps", "150", "--rate", "3e-3", "--pairs", "64", "--dim", "16", "--checks", "3"),
@@ -42,7 +42,7 @@ class World(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A run from beginning to end."""
+    """A complete run."""
 
     learnt: Learnt
     made: Trained
@@ -51,22 +51,22 @@ class Whole(NamedTuple):
         return [check[what] for check in self.made.report["stages"][stage]["curve"]]
 
 
-def trained(there: World, options: TrainOptions, work: Path, *, timed: bool = True) -> Whole:
-    learnt = learn(*there, options, timed=timed, work=work)
-    return Whole(learnt, finish(learnt, there.texts))
+def trained(data: World, options: TrainOptions, work: Path, *, timed: bool = True) -> Whole:
+    learnt = learn(*data, options, timed=timed, work=work)
+    return Whole(learnt, finish(learnt, data.texts))
 
 
 def _word(kind: int, number: int) -> str:
-    """A word that means nothing."""
+    """Return a made-up word."""
     rng = np.random.default_rng([kind, number])
     return "".join(rng.choice(list(_LETTERS)) + rng.choice(list("aeiou")) for _ in range(3))
 
 
 def world(n_sessions: int = 300, seed: int = 0, *, alike: bool = True) -> World:
-    """Sessions of four of their topic's six queries, in any order.
+    """Return sessions of four of the six queries of a topic, in any order.
 
-    With `alike` a query is its topic's word and one of six that every topic has; without, two
-    words that no other query has, so that sessions alone tell what belongs together.
+    With `alike`, a query is its topic's word and one of six words that all topics share. Without,
+    it is two words that no other query has, so only the sessions show what belongs together.
     """
     rng = np.random.default_rng(seed)
     names = [(topic, number) for topic in range(TOPICS) for number in range(QUERIES)]
@@ -80,7 +80,7 @@ def world(n_sessions: int = 300, seed: int = 0, *, alike: bool = True) -> World:
 
 
 def log_file(path: Path, n_sessions: int = 300) -> Path:
-    """The same as a file, one session a day."""
+    """Write the same log to a file, with one session per day."""
     texts, sessions = world(n_sessions)
     lines = ["session_id\ttime\tquery"]
     for s in range(sessions.size):

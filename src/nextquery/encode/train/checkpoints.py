@@ -1,4 +1,4 @@
-"""Where a training stage stands, on disk: a killed run goes on with the very next step."""
+"""Checkpoints of a training stage on disk, so that a killed run continues with the next step."""
 
 import contextlib
 import shutil
@@ -21,40 +21,40 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Check:
-    """What was seen at one look at the held-out sessions."""
+    """The metrics of one check on the held-out sessions."""
 
     step: int
-    loss: float | None  #: mean since the look before; None at the start
+    loss: float | None  #: mean since the previous check; None at the start
     floor: float
-    seconds: float  #: of training so far
+    seconds: float  #: training time so far
     perplexity: float | None = None
 
 
 @dataclass
 class Progress:
-    """How far a stage is."""
+    """The progress of a stage."""
 
     step: int = 0
     waited: int = 0
     lowest: float = float("inf")
     spent: float = 0.0
     done: bool = False
-    losses: list[float] = field(default_factory=list)  #: of the steps since the last look
+    losses: list[float] = field(default_factory=list)  #: of the steps since the last check
     curve: list[Check] = field(default_factory=list)
 
 
 class Checkpoints:
-    """The checkpoint of one stage, replaced in one step, and named after what it was made from.
+    """The checkpoint of one stage, replaced atomically, and named after what it was made from.
 
-    Nothing random is kept: what a step draws depends on the seed and its number alone.
+    No random state is saved: what a step draws depends only on the seed and its number.
 
     Parameters
     ----------
-    work : where the checkpoints of all runs to one target stand, each in a folder of its own.
-    stage : the stage's name.
-    made_from : a hash of all that the stage learns from; another one's checkpoint is not touched.
-    every : seconds from one to the next, at least 0.
-    note : called with a sentence where one that is there cannot be gone on from.
+    work : folder for the checkpoints of all runs to one target, each in its own subfolder.
+    stage : the name of the stage.
+    made_from : hash of everything the stage depends on; other checkpoints are left alone.
+    every : seconds between two checkpoints, at least 0.
+    note : called with a message if an existing checkpoint cannot be used.
     """
 
     def __init__(
@@ -64,34 +64,34 @@ class Checkpoints:
         *,
         made_from: str,
         every: float,
-        note: Note = lambda said: None,
+        note: Note = lambda message: None,
     ) -> None:
         self._work, self._stage, self._note = work, stage, note
         self._made_from, self._every = made_from, every
         self.path = work / f"{stage}-{made_from[:12]}"
         self._last = time.monotonic()
 
-    def stands(self) -> bool:
-        """Whether there is one to go on from."""
+    def exists(self) -> bool:
+        """Return whether there is a checkpoint to continue from."""
         return (self.path / folders.MANIFEST).exists()
 
     def due(self) -> bool:
-        """Whether the last one is old enough."""
+        """Return whether it is time for the next checkpoint."""
         return time.monotonic() - self._last >= self._every
 
     def save(self, progress: Progress, module: Any, optimizer: Any, best: Weights) -> None:
         """Write everything that the next step depends on."""
         parts: dict[str, folders.Part] = {"weights.npz": weights_of(module), "best.npz": best}
-        if not progress.done:  # a finished stage needs its weights alone
+        if not progress.done:  # a finished stage needs only its weights
             parts["optimizer.npz"] = _flat(optimizer)
-        said = {"made_from": self._made_from, "progress": asdict(progress)}
-        folders.write(self.path, kind=_KIND, version=_VERSION, parts=parts, meta=said)
+        meta = {"made_from": self._made_from, "progress": asdict(progress)}
+        folders.write(self.path, kind=_KIND, version=_VERSION, parts=parts, meta=meta)
         self._last = time.monotonic()
 
     def restore(self, module: Any, optimizer: Any) -> tuple[Progress, Weights] | None:
-        """Put module and optimizer where an earlier run left them; None where there is none."""
+        """Restore module and optimizer from the checkpoint; returns None if there is none."""
         if not self.path.exists():
-            self._tell_of_others()
+            self._note_others()
             return None
         try:
             folder = folders.read(self.path, kind=_KIND, version=_VERSION)
@@ -99,8 +99,8 @@ class Checkpoints:
             progress = _progress(folder)
         except (NotAFolder, Damaged, KeyError, TypeError):
             self._note(
-                f"the checkpoint {self.path} is damaged or incomplete: it is removed, and the "
-                f"stage {self._stage} starts anew."
+                f"the checkpoint {self.path} is damaged or incomplete. It is removed, and the "
+                f"stage {self._stage} starts from the beginning."
             )
             shutil.rmtree(self.path)
             return None
@@ -109,29 +109,29 @@ class Checkpoints:
             _restore(optimizer, folder.arrays("optimizer.npz"))
         return progress, folder.arrays("best.npz")
 
-    def _tell_of_others(self) -> None:
+    def _note_others(self) -> None:
         for path in sorted(self._work.glob(f"{self._stage}-*")):
             with contextlib.suppress(NotAFolder, KeyError, TypeError):
                 step = _progress(folders.read(path, kind=_KIND, version=_VERSION)).step
                 self._note(
                     f"the checkpoint {path} of the stage {self._stage}, at step {step:,}, was made "
-                    "from other data, options or versions: this run starts anew. What made it can "
-                    "go on from it until a run to the same place is complete."
+                    "from other data, options or versions, so this run starts from the beginning. "
+                    "You can still resume the other run until a run to the same --out completes."
                 )
 
 
 def _progress(folder: folders.Folder) -> Progress:
-    said = dict(folder.meta["progress"])
-    return Progress(**{**said, "curve": [Check(**check) for check in said["curve"]]})
+    fields = dict(folder.meta["progress"])
+    return Progress(**{**fields, "curve": [Check(**check) for check in fields["curve"]]})
 
 
 def weights_of(module: Any) -> Weights:
-    """The module's weights as arrays of their own."""
+    """Return a copy of the module's weights as arrays."""
     return {name: value.cpu().numpy().copy() for name, value in module.state_dict().items()}
 
 
 def load(module: Any, weights: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Put weights into a module of the same shape."""
+    """Load weights into a module of the same shape."""
     module.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
 
 

@@ -1,4 +1,4 @@
-"""What training reads: texts as tokens on the device, and which sessions are held out."""
+"""Training data: tokenised texts on the device, and the split into training and validation."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
@@ -13,25 +13,25 @@ from nextquery.errors import InvalidInput
 from nextquery.sessions import Ids, Sessions
 
 _TEXTS = 1 << 15  # texts tokenised at once
-_HELD_OUT = 2_000  # validation sessions at most
+_HELD_OUT = 2_000  # maximum number of validation sessions
 FEWEST = 20  # sessions: with fewer there is nothing to hold out
 
 
 class Split(NamedTuple):
-    """Sessions to learn from, and others to judge by."""
+    """Training sessions and validation sessions."""
 
     training: Sessions
     validation: Sessions
 
     @classmethod
     def of(cls, sessions: Sessions, *, timed: bool, seed: int) -> Self:
-        """A tenth held out, 2,000 at most: the newest where sessions are in order of time."""
+        """Hold out a tenth, at most 2,000: the newest if `timed`, otherwise random ones."""
         usable = _usable(sessions)
         if usable.size < FEWEST:
             raise InvalidInput(
                 f"training needs at least {FEWEST} sessions of 2 or more different queries; "
-                f"received {usable.size}. Give a longer log, lower --min-queries, or use "
-                "`nextquery ingest --encoder auto`, which needs none."
+                f"received {usable.size}. Use a longer log, lower --min-queries, or use "
+                "`nextquery ingest --encoder auto`, which needs no minimum."
             )
         held_out = min(_HELD_OUT, usable.size // 10)
         order = np.arange(usable.size)
@@ -41,7 +41,7 @@ class Split(NamedTuple):
 
 
 class Tokenised:
-    """Rows of token ids, end to end on the device; a batch is one look-up and no copying."""
+    """Rows of token ids, concatenated on the device; a batch is one look-up without copying."""
 
     def __init__(self, rows: Sequence[NDArray[np.int32]], device: Any, *, pad: int) -> None:
         self.lengths = np.array([len(row) for row in rows], np.int64)
@@ -53,7 +53,7 @@ class Tokenised:
         self._pad, self.device = pad, device
 
     def batch(self, positions: Ids) -> tuple[Any, Any]:
-        """Token ids and mask of the rows `positions`, padded to the longest of them."""
+        """Return token ids and mask of the rows `positions`, padded to the longest of them."""
         at = torch.from_numpy(positions).to(self.device)
         width = torch.arange(int(self.lengths[positions].max()), device=self.device)
         mask = width < self._lengths[at, None]
@@ -62,7 +62,7 @@ class Tokenised:
         return ids, mask.long()
 
     def bucketed(self, positions: Ids, tokens: int) -> Iterator[NDArray[np.intp]]:
-        """`positions` in groups of like length, about `tokens` each: places in `positions`."""
+        """Yield indices into `positions` in groups of similar length, about `tokens` each."""
         order = np.argsort(self.lengths[positions], kind="stable")
         sizes = self.lengths[positions][order]
         first = 0
@@ -75,7 +75,7 @@ class Tokenised:
 
 
 def tokenise(json: bytes, texts: Sequence[str], longest: int) -> list[NDArray[np.int32]]:
-    """Each text's token ids with the special ones around, at most `longest`."""
+    """Return each text's token ids, with the special tokens around them, at most `longest`."""
     from tokenizers import Tokenizer
 
     tokenizer: Any = Tokenizer.from_buffer(json)
@@ -83,32 +83,32 @@ def tokenise(json: bytes, texts: Sequence[str], longest: int) -> list[NDArray[np
     tokenizer.enable_truncation(longest)
     rows: list[NDArray[np.int32]] = []
     for at in range(0, len(texts), _TEXTS):
-        read = tokenizer.encode_batch_fast(list(texts[at : at + _TEXTS]))
-        rows += [np.array(one.ids, np.int32) for one in read]
+        encodings = tokenizer.encode_batch_fast(list(texts[at : at + _TEXTS]))
+        rows += [np.array(encoding.ids, np.int32) for encoding in encodings]
     return rows
 
 
 def with_words(sessions: Sessions, rows: Sequence[NDArray[np.int32]], tokenizer: bytes) -> Sessions:
-    """Sessions without the queries of which the vocabulary knows no word."""
+    """Return the sessions without queries that have no word in the vocabulary."""
     from tokenizers import Tokenizer
 
-    nothing = np.array(sorted(meaningless(Tokenizer.from_buffer(tokenizer))))
-    whose = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-    word = ~np.isin(np.concatenate([np.empty(0, np.int32), *rows]), nothing)
-    known: NDArray[np.bool_] = np.bincount(whose[word], minlength=len(rows)) > 0
-    left = sessions.where(known)
-    if _usable(left).size < FEWEST:
+    no_word = np.array(sorted(meaningless(Tokenizer.from_buffer(tokenizer))))
+    text = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    word = ~np.isin(np.concatenate([np.empty(0, np.int32), *rows]), no_word)
+    known: NDArray[np.bool_] = np.bincount(text[word], minlength=len(rows)) > 0
+    remaining = sessions.where(known)
+    if _usable(remaining).size < FEWEST:
         raise InvalidInput(
-            f"no words to learn from: the vocabulary knows a word in {known.sum()} of {len(rows)} "
-            f"queries, which leaves fewer than {FEWEST} sessions. Start from a model that knows "
-            "the language of the log or from scratch, give a longer log, or see with `nextquery "
-            "stats` what the cleaning left of it."
+            f"too few words to train on: {known.sum()} of {len(rows)} queries have a word in the "
+            f"vocabulary, which leaves fewer than {FEWEST} sessions. Start from a model for the "
+            "language of the log or from scratch, use a longer log, or check with `nextquery "
+            "stats` what cleaning removed."
         )
-    return left
+    return remaining
 
 
 def _usable(sessions: Sessions) -> Sessions:
-    """Those of two or more different queries, each of them once."""
+    """Return the sessions of two or more different queries, without repeated queries."""
     distinct = sessions.distinct()
     return distinct.take(np.flatnonzero(distinct.lengths >= 2))
 
@@ -116,15 +116,15 @@ def _usable(sessions: Sessions) -> Sessions:
 def lines(
     rows: Sequence[NDArray[np.int32]], sessions: Sessions, longest: int
 ) -> list[NDArray[np.int32]]:
-    """Half-sessions joined into lines: their queries' tokens one after another.
+    """Join half-sessions into lines: the tokens of their queries, one after another.
 
-    A half that does not fit into `longest` tokens goes on in a further line; every line has a word.
+    A half that exceeds `longest` tokens continues in another line; every line has a word.
 
     >>> rows = [np.array([2, word, 3], np.int32) for word in (7, 8, 9)]
     >>> [line.tolist() for line in lines(rows, Sessions.of([[0, 1, 2]]), 8)]
     [[2, 7, 8, 3], [2, 9, 3]]
     """
-    made = []
+    joined = []
     for start, end in zip(sessions.offsets[:-1], sessions.offsets[1:], strict=True):
         middle = start + (end - start + 1) // 2
         for half in (sessions.arms[start:middle], sessions.arms[middle:end]):
@@ -134,6 +134,6 @@ def lines(
             whole, ends = np.concatenate(inner), rows[half[0]]
             for at in range(0, len(whole), longest - 2):
                 part = whole[at : at + longest - 2]
-                if ((part != CLS) & (part != SEP)).any():  # people write "[SEP]" too
-                    made.append(np.r_[ends[:1], part, ends[-1:]])
-    return made
+                if ((part != CLS) & (part != SEP)).any():  # a query may contain "[SEP]"
+                    joined.append(np.r_[ends[:1], part, ends[-1:]])
+    return joined

@@ -1,4 +1,4 @@
-"""From torch to what serves without it: an ONNX file with weights in half precision."""
+"""Export a torch model to ONNX, with weights in half precision, so that serving needs no torch."""
 
 import contextlib
 import logging
@@ -13,12 +13,12 @@ from torch import nn
 from nextquery.encode.train.model import QueryModel
 from nextquery.encode.trained import TrainedEncoder
 
-_SMALL = 1_024  # numbers: smaller weights (biases, scales) stay as they are
-_EXACT = "projection"  # what texts share cancels there, and rounding does not
+_SMALL = 1_024  # numbers: smaller weights (biases, scales) keep full precision
+_EXACT = "projection"  # it subtracts what texts share, so rounding errors would dominate
 
 
 class _Served(nn.Module):  # type: ignore[misc]
-    """The model without a mask: texts of one length are read together, so nothing is padded."""
+    """The model without a mask: texts of equal length are read together, so nothing is padded."""
 
     def __init__(self, model: QueryModel) -> None:
         super().__init__()
@@ -31,18 +31,18 @@ class _Served(nn.Module):  # type: ignore[misc]
 def served(
     model: QueryModel, tokenizer: bytes, *, max_tokens: int, half: bool = True
 ) -> TrainedEncoder:
-    """The encoder that serves: onnxruntime reads it, torch is not needed."""
+    """Return the encoder for serving, which runs on onnxruntime and needs no torch."""
     encoder = TrainedEncoder(dim=model.dim, max_tokens=max_tokens)
     return encoder.holding(to_onnx(model, half=half), tokenizer)
 
 
 def to_onnx(model: QueryModel, *, half: bool = True) -> bytes:
-    """The model as an ONNX file: token ids of texts of one length in, unit rows out.
+    """Return the model as an ONNX file: token ids of texts of equal length in, unit rows out.
 
     With `half`, large weights are stored in half precision.
     """
     model = model.eval().cpu()
-    model.backbone.set_attn_implementation("eager")  # plain products, which every runtime has
+    model.backbone.set_attn_implementation("eager")  # plain products, which every runtime supports
     sizes = {"ids": {0: torch.export.Dim("texts"), 1: torch.export.Dim("tokens", min=3)}}
     with torch.no_grad(), _quiet():
         program: Any = torch.onnx.export(
@@ -60,7 +60,7 @@ def to_onnx(model: QueryModel, *, half: bool = True) -> bytes:
 
 
 def _halved(graph: Any) -> list[Any]:
-    """Large weights in float16: half the size, ~1e-7 in cosine. Returns what casts them back."""
+    """Store large weights as float16 (~1e-7 in cosine); return the nodes that cast them back."""
     from onnx import TensorProto, helper, numpy_helper
 
     casts = []
@@ -77,7 +77,7 @@ def _halved(graph: Any) -> list[Any]:
 
 
 def _tidy(proto: Any, first: list[Any]) -> None:
-    """Put nodes first, and leave out the traces of the export (paths of this machine)."""
+    """Put nodes first, and remove traces of the export (local paths)."""
     graph = proto.graph
     nodes = [*first, *graph.node]
     for node in nodes:
@@ -90,7 +90,7 @@ def _tidy(proto: Any, first: list[Any]) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's notes on its own inner deprecations and absent packages."""
+    """Silence the exporter's messages about internal deprecations and missing packages."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""What a training was made from, and with, as its report and its checkpoints name it."""
+"""Data, weights, versions and hardware of a training run, for its report and checkpoints."""
 
 import hashlib
 import platform
@@ -15,7 +15,7 @@ _VERSIONS = ("nextquery", "torch", "transformers", "sentence-transformers", "tok
 
 
 def data_hash(texts: Sequence[str], sessions: Sessions) -> str:
-    """A name for what is learnt from, the same for the same texts and sessions alone."""
+    """Return a hash of the training data: the texts and sessions."""
     digest = hashlib.sha256()
     for text in texts:
         digest.update(text.encode() + b"\n")
@@ -24,7 +24,7 @@ def data_hash(texts: Sequence[str], sessions: Sessions) -> str:
 
 
 def weights_hash(model: Any) -> str:
-    """A name for the weights that a training starts from."""
+    """Return a hash of the weights that a training run starts from."""
     digest = hashlib.sha256()
     for name, values in sorted(weights_of(model).items()):
         digest.update(name.encode() + values.tobytes())
@@ -32,18 +32,18 @@ def weights_hash(model: Any) -> str:
 
 
 def versions() -> dict[str, str | None]:
-    """Of Python and of the packages that decide the result; None for one that is not there."""
-    found: dict[str, str | None] = {"python": platform.python_version()}
+    """Return the versions of Python and of the packages that affect the result, or None."""
+    installed: dict[str, str | None] = {"python": platform.python_version()}
     for name in _VERSIONS:
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = None
-    return found
+            installed[name] = None
+    return installed
 
 
 def hardware(device: Any) -> str:
-    """The device in words."""
+    """Return a description of the device."""
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     return f"CPU ({torch.get_num_threads()} of torch's threads)"

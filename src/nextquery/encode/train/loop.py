@@ -1,4 +1,4 @@
-"""The one training loop: steps, looks at held-out sessions, checkpoints, an early end."""
+"""The training loop: steps, checks on held-out sessions, checkpoints, early stopping."""
 
 import math
 import time
@@ -17,7 +17,7 @@ _CLIP = 1.0
 
 
 class Objective(Protocol):
-    """What a stage minimises; what a step draws depends on its number alone."""
+    """The objective of a stage; what a step draws depends only on the seed and its number."""
 
     name: str
     keep_best: bool
@@ -25,28 +25,28 @@ class Objective(Protocol):
     steps: int
 
     def groups(self) -> list[dict[str, Any]]:
-        """Parameters, each group with its ``rate`` and ``weight_decay``."""
+        """Return parameter groups, each with its ``rate`` and ``weight_decay``."""
 
     def loss(self, step: int) -> Any:
-        """The loss of the step's own batch."""
+        """Return the loss of the step's batch."""
 
     def seen(self, step: int) -> int:
-        """Tokens that a step reads."""
+        """Return the number of tokens that a step reads."""
 
     def check(self) -> dict[str, float]:
-        """Further figures on held-out sessions."""
+        """Return further metrics on held-out sessions."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """How a stage went."""
+    """The result of a stage."""
 
     name: str
     steps: int
     planned: int
     seconds: float
     tokens_per_second: float
-    memory_mb: float | None  #: of the GPU, at its peak
+    memory_mb: float | None  #: peak GPU memory
     curve: list[Check]
 
 
@@ -62,9 +62,9 @@ def train(
     autocast: Any,
     say: Say,
 ) -> Stage:
-    """Take the objective's steps; its module ends with the best weights (or the last).
+    """Run the objective's steps; its module ends with the best weights (or the last).
 
-    Checkpoints hold the losses since the last look, so that the curve too goes on as it would have.
+    Checkpoints contain the losses since the last check, so a resumed run has the same curve.
     """
     module, device = objective.module, next(objective.module.parameters()).device
     optimizer = torch.optim.AdamW(objective.groups(), lr=0.0, fused=device.type == "cuda")
@@ -73,7 +73,7 @@ def train(
     clock = time.monotonic()
     every = -(-objective.steps // options.checks)
 
-    def look() -> None:
+    def validate() -> None:
         losses, progress.losses = progress.losses, []
         mean = sum(losses) / len(losses) if losses else None
         if mean is not None and not math.isfinite(mean):
@@ -83,9 +83,9 @@ def train(
             )
         module.eval()
         with torch.no_grad(), autocast():
-            further = objective.check()
+            metrics = objective.check()
         spent = progress.spent + time.monotonic() - clock
-        check = Check(progress.step, mean, floor(), round(spent, 3), **further)
+        check = Check(progress.step, mean, floor(), round(spent, 3), **metrics)
         progress.curve.append(check)
         say(objective.name, check, objective.steps)
 
@@ -94,9 +94,9 @@ def train(
         progress, best = restored
     else:
         progress = Progress()
-        look()
+        validate()
         progress.lowest, best = progress.curve[0].floor, weights_of(module)
-        checkpoints.save(progress, module, optimizer, best)  # says now if it cannot be written
+        checkpoints.save(progress, module, optimizer, best)  # fails now if it cannot be written
     losses: list[Any] = []  # still on the device
     while not progress.done:
         losses.append(_step(objective, optimizer, progress.step, options.seed, autocast))
@@ -107,7 +107,7 @@ def train(
         progress.losses += [float(loss) for loss in losses]
         losses = []
         if last or not progress.step % every:
-            look()
+            validate()
             progress.waited += 1
             if progress.curve[-1].floor < progress.lowest or not objective.keep_best:
                 progress.lowest, progress.waited = progress.curve[-1].floor, 0
@@ -118,20 +118,20 @@ def train(
             progress.spent, clock = progress.spent + now - clock, now
             checkpoints.save(progress, module, optimizer, best)
     load(module, best)
-    read = sum(objective.seen(step) for step in range(progress.step))
+    tokens = sum(objective.seen(step) for step in range(progress.step))
     return Stage(
         objective.name,
         progress.step,
         objective.steps,
         round(progress.spent, 3),
-        round(read / max(progress.spent, 1e-9), 1),
+        round(tokens / max(progress.spent, 1e-9), 1),
         round(torch.cuda.max_memory_allocated() / 1e6, 1) if device.type == "cuda" else None,
         progress.curve,
     )
 
 
 def _step(objective: Objective, optimizer: Any, step: int, seed: int, autocast: Any) -> Any:
-    """One step; dropout draws from the seed and the step, so a resumed run draws the same."""
+    """Run one step; dropout draws from seed and step, so a resumed run draws the same."""
     objective.module.train()
     torch.manual_seed((seed << 32) + step)
     for group in optimizer.param_groups:
@@ -146,7 +146,7 @@ def _step(objective: Objective, optimizer: Any, step: int, seed: int, autocast: 
 
 
 def _schedule(share: float) -> float:
-    """The step size as a share of its peak: up over the first steps, then down towards 0.
+    """Return the step size as a share of its peak: linear warm-up, then linear decay towards 0.
 
     >>> [round(_schedule(share), 2) for share in (0.025, 0.05, 0.525, 1.0)]
     [0.5, 1.0, 0.5, 0.0]

@@ -1,4 +1,4 @@
-"""Masked-LM: guess the hidden tokens of half-sessions, as the paper trained its vectors."""
+"""Masked-LM: predict hidden tokens of half-sessions, as in the paper."""
 
 import math
 from typing import Any
@@ -12,16 +12,16 @@ from nextquery.encode.train.options import TrainOptions
 from nextquery.encode.train.vocabulary import CLS, MASK, SEP
 from nextquery.sessions import Ids
 
-_FEWEST_STEPS = 16  # in an epoch, where there are lines enough: a small log needs steps too
-_JITTER = 4  # tokens by which lengths are blurred, so that batches differ between epochs
+_FEWEST_STEPS = 16  # per epoch, if there are enough lines: a small log needs steps too
+_JITTER = 4  # random tokens added to lengths, so that batches differ between epochs
 _AT_ONCE = 1 << 16
 
 
 class MaskedLM:
-    """Guess 15% of the tokens; of those 80% are hidden, 10% replaced at random, 10% left.
+    """Predict 15% of the tokens; of those 80% are hidden, 10% replaced at random, 10% kept.
 
-    One step reads one bucket of lines of like length. Which lines and which tokens depends on the
-    seed and the step alone, so a run that goes on from a checkpoint sees what it would have seen.
+    One step reads one bucket of lines of similar length. Which lines and tokens depends only on the
+    seed and the step, so a run resumed from a checkpoint reads the same data.
 
     Reference: Devlin et al. (2019), section 3.1.
     """
@@ -39,7 +39,7 @@ class MaskedLM:
         self._epoch, self._plan = -1, list[Ids]()
 
     def groups(self) -> list[dict[str, Any]]:
-        """Parameters with their step size."""
+        """Return the parameters with their step size."""
         return [
             {
                 "params": list(self.module.parameters()),
@@ -49,7 +49,7 @@ class MaskedLM:
         ]
 
     def loss(self, step: int) -> Any:
-        """Cross-entropy at the tokens hidden in this step's lines."""
+        """Return the cross-entropy at the tokens hidden in this step's lines."""
         epoch, at = divmod(step, self._batches)
         if epoch != self._epoch:
             self._epoch, self._plan = epoch, self._buckets(epoch)
@@ -58,11 +58,11 @@ class MaskedLM:
         return total / hidden
 
     def seen(self, step: int) -> int:
-        """Tokens read in a step, without padding."""
+        """Return the number of tokens read in a step, without padding."""
         return int(self._lines.lengths.sum() / self._batches)
 
     def check(self) -> dict[str, float]:
-        """Perplexity of the held-out lines, the same tokens hidden every time."""
+        """Return the perplexity of the held-out lines, with the same tokens hidden every time."""
         generator = np.random.default_rng([self._options.seed, 2])
         total, hidden = 0.0, 0
         places = np.arange(len(self._held_out.lengths))
@@ -72,14 +72,14 @@ class MaskedLM:
         return {"perplexity": math.exp(min(total / hidden, 50.0))}
 
     def _buckets(self, epoch: int) -> list[Ids]:
-        """All lines in as many batches as every epoch has, like lengths together."""
+        """Split all lines into the batches of an epoch, by similar length."""
         rng = np.random.default_rng([self._options.seed, 3, epoch])
         blurred = self._lines.lengths + rng.uniform(0, _JITTER, len(self._lines.lengths))
         order = np.argsort(blurred)
         ends = np.cumsum(self._lines.lengths[order])
         shares = np.arange(1, self._batches) * ends[-1] / self._batches
         parts = np.split(order, np.searchsorted(ends, shares))
-        parts = [part if len(part) else order[:1] for part in parts]  # one line longer than a share
+        parts = [part if len(part) else order[:1] for part in parts]  # a line longer than a share
         return [parts[i] for i in rng.permutation(self._batches)]
 
     def _sum(
@@ -90,7 +90,7 @@ class MaskedLM:
         words = (mask == 1) & (ids != CLS) & (ids != SEP)
         chance = torch.where(words, draws[0], 2.0)
         chosen = (chance < self._options.mask) | (chance == chance.min(dim=1, keepdim=True).values)
-        chosen &= words  # the least likely word of each line is hidden in any case
+        chosen &= words  # the word with the lowest draw of each line is always hidden
         size = self.module.config.vocab_size
         anything = torch.from_numpy(rng.integers(MASK + 1, size, tuple(ids.shape)))
         shown = torch.where(chosen & (draws[1] < 0.8), MASK, ids)

@@ -1,4 +1,4 @@
-"""Every choice of a training run; the defaults are the published ones where the paper has any."""
+"""Options of a training run; the defaults follow the paper where it gives values."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,7 +10,7 @@ METHODS = ("bert", "contrastive")
 DEVICES = ("auto", "cpu", "cuda")
 PRECISIONS = ("auto", "float32", "bfloat16")
 _WIDEST, _MOST = 1 << 16, 10**9
-_BETWEEN = {  # at the upper end mistyped, not meant: far beyond what a machine holds
+_BETWEEN = {  # a value above the upper end is a typo: far beyond the memory of any machine
     "dim": (1, _WIDEST),
     "vocabulary": (100, 10**7),
     "layers": (1, 1_000),
@@ -25,37 +25,37 @@ _BETWEEN = {  # at the upper end mistyped, not meant: far beyond what a machine 
     "pairs": (2, _MOST),
     "checks": (1, _MOST),
     "patience": (1, _MOST),
-    "seed": (0, (1 << 32) - 1),  # torch takes it with the number of a step beside it
+    "seed": (0, (1 << 32) - 1),  # it is combined with the step number into one torch seed
 }
 _FASTEST = 1e6
 
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """How to train. Counts are at least 1 and rates above 0 unless said otherwise.
+    """How to train. Counts are at least 1 and rates above 0 unless stated otherwise.
 
     Parameters
     ----------
     method : ``bert`` (masked-LM, as published) or ``contrastive`` (on sessions, on top of it).
-    start : a sentence-transformers model, name or folder, in place of the masked-LM stage.
+    start : a sentence-transformers model, by name or folder, instead of the masked-LM stage.
     dim : dimensions after the contrastive projection, at most the model's own (`hidden` from
         scratch); the vectors of ``bert`` have `hidden` dimensions.
-    vocabulary, layers, hidden, heads, intermediate : of the BERT trained from scratch; at least
-        100 word pieces, `hidden` a multiple of `heads`.
-    epochs, mask, mlm_rate, batch_tokens : of the masked-LM stage; `mask` is the share of tokens
-        hidden, `batch_tokens` about how many a step reads (16 or more).
-    max_tokens, max_line : a longer query, or line of joined queries, is cut (at least 4 and 8).
-    steps, pairs, temperature, rate, weight_decay : of the contrastive stage; `pairs` in a step
-        (2 or more, each of another session); `rate` None means 1e-3 from scratch, and with
-        `start` 1e-4, or 3e-4 from 50,000 sessions on.
-    residual : add a table of token vectors, trained along, to the projected vector.
-    checks : looks at the held-out sessions per stage, at most.
-    patience : looks without a lower floor before the contrastive stage stops.
-    seed : of everything that is drawn, below 2³².
-    device : ``auto`` (a GPU when there is one), ``cpu`` or ``cuda``.
+    vocabulary, layers, hidden, heads, intermediate : size of the BERT trained from scratch; at
+        least 100 word pieces, `hidden` a multiple of `heads`.
+    epochs, mask, mlm_rate, batch_tokens : for the masked-LM stage; `mask` is the share of tokens
+        hidden, `batch_tokens` the approximate number that a step reads (16 or more).
+    max_tokens, max_line : longer queries, or lines of joined queries, are cut (at least 4 and 8).
+    steps, pairs, temperature, rate, weight_decay : for the contrastive stage; `pairs` in a step
+        (2 or more, each from a different session); `rate` None means 1e-3 from scratch, and with
+        `start` 1e-4, or 3e-4 for 50,000 or more sessions.
+    residual : add a table of token vectors, trained with the model, to the projected vector.
+    checks : maximum number of checks on the held-out sessions per stage.
+    patience : checks without a lower floor before the contrastive stage stops.
+    seed : seed for everything random, below 2³².
+    device : ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
     precision : ``auto`` (bfloat16 products on a GPU), ``float32`` or ``bfloat16``.
-    checkpoint_seconds : from one checkpoint to the next; 0 writes one after every step.
-    static : distil the encoder into a table of token vectors too.
+    checkpoint_seconds : time between two checkpoints; 0 writes one after every step.
+    static : also distil the encoder into a table of token vectors.
 
     >>> TrainOptions().layers, TrainOptions(method="contrastive").rate_for(1_000)
     (4, 0.001)
@@ -102,28 +102,28 @@ class TrainOptions:
         number(self.checkpoint_seconds, "checkpoint_seconds", low=0)
         if self.rate is not None:
             number(self.rate, "rate", low=0, high=_FASTEST, above_low=True)
-        self._fit_together()
+        self._check_combinations()
 
-    def _fit_together(self) -> None:
+    def _check_combinations(self) -> None:
         if self.hidden % self.heads:
             raise InvalidInput(
                 f"hidden must be a multiple of heads; received {self.hidden} and {self.heads}. "
-                "Published are 128 and 4."
+                "The paper uses 128 and 4."
             )
         if self.method == "bert" and (self.start is not None or self.residual):
             raise InvalidInput(
                 "start and residual belong to the method contrastive; received method bert. "
-                "Use --method contrastive, or leave them out."
+                "Use --method contrastive, or omit them."
             )
         scratch = self.start is None and self.method == "contrastive"
         if scratch and self.dim > self.hidden:
             raise InvalidInput(
-                f"dim must be at most hidden, {self.hidden}; received {self.dim}. Give --dim "
+                f"dim must be at most hidden, {self.hidden}; received {self.dim}. Use --dim "
                 f"{self.hidden} or fewer, or a larger --hidden."
             )
 
     def rate_for(self, n_sessions: int) -> float:
-        """The step size of the contrastive stage."""
+        """Return the step size of the contrastive stage."""
         if self.rate is not None:
             return self.rate
         if self.start is None:
@@ -131,5 +131,5 @@ class TrainOptions:
         return 3e-4 if n_sessions >= 50_000 else 1e-4
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the options as JSON."""
         return asdict(self)

@@ -1,4 +1,4 @@
-"""A whole training run: vocabulary and stages, from texts and sessions to a model."""
+"""A complete training run, from texts and sessions to a model: vocabulary and stages."""
 
 import contextlib
 import functools
@@ -26,7 +26,7 @@ from nextquery.encode.train.options import TrainOptions
 from nextquery.errors import InvalidInput, StorageError
 from nextquery.sessions import Sessions
 
-_NOT_LEARNT_FROM = ("checkpoint_seconds", "static", "device")  # its kind is hashed itself
+_NO_EFFECT = ("checkpoint_seconds", "static", "device")  # the device type is hashed separately
 _NOT_IN_MASKED_LM = (
     "method",
     "start",
@@ -39,12 +39,12 @@ _NOT_IN_MASKED_LM = (
     "residual",
     "patience",
 )
-Telling = Callable[[str, float | None], None]
+OnProgress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True)
 class Learnt:
-    """A trained model, and what is needed to judge and to export it."""
+    """A trained model, with everything needed to validate and export it."""
 
     reader: models.Reader  #: over the texts, in full precision
     tokenizer: bytes
@@ -54,7 +54,7 @@ class Learnt:
 
     @property
     def model(self) -> models.QueryModel:
-        """The network itself."""
+        """The network."""
         return self.reader.model
 
 
@@ -66,21 +66,21 @@ def learn(
     timed: bool,
     work: Path,
     say: Say = lambda stage, check, steps: None,
-    progress: Telling = lambda stage, done: None,
-    note: Note = lambda said: None,
+    progress: OnProgress = lambda stage, done: None,
+    note: Note = lambda message: None,
 ) -> Learnt:
-    """Train on distinct texts and sessions of positions in them.
+    """Train on distinct texts, and on sessions given as positions in them.
 
     Parameters
     ----------
-    timed : the sessions are in order of time; the newest are then held out, else random ones.
-    work : a folder for checkpoints. A run with the same data and options goes on from them.
-    say : called at each look at the held-out sessions: stage, figures, steps planned.
-    progress : called with the stage of the work around the training and the share that is done.
-    note : called with a sentence about what a person should know and could not see.
+    timed : the sessions are in order of time; the newest are then held out, otherwise random ones.
+    work : a folder for checkpoints. A run with the same data and options continues from them.
+    say : called at each check on the held-out sessions with stage, metrics and planned steps.
+    progress : called with the stage of the work around the training and the fraction done.
+    note : called with a message that you should read but that raises no error.
     """
     device, autocast = device_for(options)
-    Split.of(sessions, timed=timed, seed=options.seed)  # says now if there are too few
+    Split.of(sessions, timed=timed, seed=options.seed)  # fails now if there are too few
     data = data_hash(texts, sessions)
     progress("vocabulary", None)
     if options.start is not None:
@@ -88,14 +88,14 @@ def learn(
     else:
         backbone, tokenizer = None, vocabulary.learn(texts, options.vocabulary)
     rows = tokenise(tokenizer, texts, options.max_tokens)
-    spoken = with_words(sessions, rows, tokenizer)
-    split = Split.of(spoken, timed=timed, seed=options.seed)
+    usable = with_words(sessions, rows, tokenizer)
+    split = Split.of(usable, timed=timed, seed=options.seed)
     tokenised = Tokenised(rows, device, pad=_pad(tokenizer))
     progress("vocabulary", 1.0)
-    held_out = np.random.default_rng([options.seed, 5])
-    validation = Validation(np.arange(len(texts)), split.validation, held_out)
+    rng = np.random.default_rng([options.seed, 5])
+    validation = Validation(np.arange(len(texts)), split.validation, rng)
     start = None if backbone is None else weights_hash(backbone)
-    parts = [data_hash((), part) for part in split]  # which sessions judge is part of a training
+    parts = [data_hash((), part) for part in split]  # another split is another training
     words = hashlib.sha256(tokenizer).hexdigest()
     made_from = [data, parts, words, start, versions(), device.type]
     run = _Run(options, work, made_from, validation, autocast, say, note)
@@ -104,11 +104,12 @@ def learn(
         mlm = models.published(options, Tokens(tokenizer).size).to(device)
         backbone = mlm.bert
         reader = models.Reader(models.QueryModel(backbone), tokenised, autocast)
-        told, kept = (
+        training, held_out = (
             Tokenised(lines(rows, part, options.max_line), device, pad=vocabulary.PAD)
             for part in split
         )
-        stages.append(run.stage(MaskedLM(mlm, told, kept, options), reader, _NOT_IN_MASKED_LM))
+        masked = MaskedLM(mlm, training, held_out, options)
+        stages.append(run.stage(masked, reader, _NOT_IN_MASKED_LM))
     reader = models.Reader(models.QueryModel(backbone).to(device), tokenised, autocast)
     if options.method == "contrastive":
         objective = Contrastive(reader, split.training, options)
@@ -142,7 +143,7 @@ def learn(
 
 @dataclass(frozen=True)
 class _Run:
-    """What all stages share."""
+    """The settings that all stages share."""
 
     options: TrainOptions
     work: Path
@@ -154,15 +155,15 @@ class _Run:
     checkpoints: list[Checkpoints] = field(default_factory=list)
 
     def stage(self, objective: Objective, reader: models.Reader, ignored: Sequence[str]) -> Stage:
-        """Train one stage, from its checkpoint where there is one made from the same."""
+        """Train one stage, from its checkpoint if there is one made from the same data."""
         used = self.options.to_dict()
-        for name in (*_NOT_LEARNT_FROM, *ignored):
+        for name in (*_NO_EFFECT, *ignored):
             del used[name]
-        said = json.dumps([self.made_from, used], sort_keys=True)
+        source = json.dumps([self.made_from, used], sort_keys=True)
         checkpoints = Checkpoints(
             self.work,
             objective.name,
-            made_from=hashlib.sha256(said.encode()).hexdigest(),
+            made_from=hashlib.sha256(source.encode()).hexdigest(),
             every=self.options.checkpoint_seconds,
             note=self.note,
         )
@@ -177,26 +178,27 @@ class _Run:
                 say=self.say,
             )
         except StorageError as error:
-            stands = (
-                f"The training stands at its last checkpoint in {self.work}; the same command "
-                "goes on from there."
-                if any(one.stands() for one in self.checkpoints)
-                else "There is no checkpoint to go on from: the same command starts anew."
+            resume = (
+                f"The last checkpoint is in {self.work}. Run the same command again to continue "
+                "from it."
+                if any(checkpoint.exists() for checkpoint in self.checkpoints)
+                else "There is no checkpoint to continue from. Run the same command again to start "
+                "from the beginning."
             )
-            raise StorageError(f"{error} {stands}") from error
+            raise StorageError(f"{error} {resume}") from error
 
 
 def device_for(options: TrainOptions) -> tuple[Any, Any]:
-    """Where to train, and in what precision to multiply."""
-    there = torch.cuda.is_available()
-    if options.device == "cuda" and not there:
+    """Return the device to train on, and the context that sets the precision of products."""
+    available = torch.cuda.is_available()
+    if options.device == "cuda" and not available:
         raise InvalidInput(
-            "device cuda was asked for, and torch sees no GPU here "
+            "device is cuda, but torch sees no GPU here "
             f"(torch {torch.__version__}). Use --device cpu or auto, or install a build of torch "
             "for CUDA and a driver."
         )
-    device = torch.device("cuda" if there and options.device != "cpu" else "cpu")
-    half = options.precision == "bfloat16" or (options.precision == "auto" and there)
+    device = torch.device("cuda" if available and options.device != "cpu" else "cpu")
+    half = options.precision == "bfloat16" or (options.precision == "auto" and available)
     half = half and (device.type == "cuda" or options.precision == "bfloat16")
     if not half:
         return device, contextlib.nullcontext
@@ -205,33 +207,33 @@ def device_for(options: TrainOptions) -> tuple[Any, Any]:
 
 @contextlib.contextmanager
 def enough_memory(options: TrainOptions) -> Iterator[None]:
-    """Say what to do where memory does not suffice, be it the GPU's."""
+    """Turn an out-of-memory error, of the CPU or the GPU, into one with advice."""
     try:
         yield
     except RuntimeError as error:
         on_gpu = isinstance(error, torch.OutOfMemoryError)
         if not on_gpu and "can't allocate memory" not in str(error):
             raise
-        wanted = ". ".join(str(error).split(". ")[:3])  # then follow all processes on the GPU
+        details = ". ".join(str(error).split(". ")[:3])  # the rest lists all processes on the GPU
         raise InvalidInput(
-            f"memory{' of the GPU' * on_gpu} does not suffice: {wanted}. End other work and give "
-            "the same command, which goes on from its last checkpoint (if it has one); or take "
-            f"less at a time (--pairs is {options.pairs}, --batch-tokens {options.batch_tokens}), "
-            f"a smaller model{' or --device cpu' * on_gpu}, which start anew."
+            f"not enough {'GPU ' * on_gpu}memory: {details}. Stop other work and run the same "
+            "command again, which continues from the last checkpoint, if any. Or use smaller steps "
+            f"(--pairs is {options.pairs}, --batch-tokens {options.batch_tokens}), a smaller model"
+            f"{' or --device cpu' * on_gpu}, which start from the beginning."
         ) from error
 
 
 def _pad(tokenizer: bytes) -> int:
-    said = json.loads(tokenizer).get("padding") or {}
-    return int(said.get("pad_id", vocabulary.PAD))
+    padding = json.loads(tokenizer).get("padding") or {}
+    return int(padding.get("pad_id", vocabulary.PAD))
 
 
 def _compare(stages: Sequence[Stage], note: Note) -> None:
-    """Say when training on sessions has lost what words had taught."""
-    words, sessions = stages[0].curve[-1].floor, min(look.floor for look in stages[-1].curve)
-    if len(stages) > 1 and sessions > words:
+    """Note if the contrastive stage is worse than masked-LM."""
+    masked, contrastive = stages[0].curve[-1].floor, min(check.floor for check in stages[-1].curve)
+    if len(stages) > 1 and contrastive > masked:
         note(
-            f"the contrastive stage reached the floor {sessions:.3f}, which is worse than the "
-            f"{words:.3f} that masked-LM ended with: --method bert is better here, or try more "
-            "--steps, a larger --dim or another --rate."
+            f"the contrastive stage reached a floor of {contrastive:.3f}, which is worse than the "
+            f"{masked:.3f} of masked-LM. Use --method bert, or try more --steps, a larger --dim or "
+            "another --rate."
         )

@@ -1,4 +1,4 @@
-"""The log's own words: a WordPiece vocabulary learnt from its texts."""
+"""A WordPiece vocabulary trained on the texts of the log."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,12 +6,12 @@ from typing import Any
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PAD, UNKNOWN, CLS, SEP, MASK = range(5)
-_ALPHABET = 1_000  # characters kept, as the trainer does
+_ALPHABET = 1_000  # characters kept, as by the trainer
 _TEXTS = 1 << 12  # texts read at once
 
 
 def learn(texts: Sequence[str], size: int) -> bytes:
-    """A BERT tokenizer with at most `size` word pieces, as JSON.
+    """Train a BERT tokenizer with at most `size` word pieces, and return it as JSON.
 
     >>> from tokenizers import Tokenizer
     >>> made = Tokenizer.from_buffer(learn(["red cat", "red dog"] * 3, 100))
@@ -22,8 +22,8 @@ def learn(texts: Sequence[str], size: int) -> bytes:
     """
     from tokenizers import models, trainers
 
-    # Pieces inside a word get their numbers in the order of a hash table, and ties go by number.
-    # Named beforehand, as if they were special, they stand in order: same texts, same bytes.
+    # The trainer numbers pieces inside a word in hash order, and breaks ties by number. Passing
+    # them as special tokens fixes their order, so the same texts give the same bytes.
     inside = [f"##{character}" for character in _characters(texts)]
     learnt = _tokenizer(models.WordPiece(unk_token="[UNK]"))
     trainer = trainers.WordPieceTrainer(
@@ -46,7 +46,7 @@ def _tokenizer(model: Any) -> Any:
 
 
 def _characters(texts: Sequence[str]) -> list[str]:
-    """The characters of the texts as the tokenizer sees them, the commonest of them, in order."""
+    """Return the most common characters of the texts after normalisation, sorted."""
     from tokenizers import normalizers
 
     clean = normalizers.BertNormalizer().normalize_str
