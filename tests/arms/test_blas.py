@@ -1,4 +1,4 @@
-"""BLAS keeps to one thread a call during a scan, whichever threads scan, and gets its own back."""
+"""During a scan, BLAS uses one thread per call, on any thread; then its limit is restored."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,10 +13,10 @@ from nextquery.arms.blas import one_thread_each
 
 
 def blas_threads() -> int:
-    """The threads of numpy's BLAS, the one that scans (scipy brings its own)."""
-    every = [blas for blas in threadpool_info() if blas["user_api"] == "blas"]
-    numpys = [blas for blas in every if "numpy" in blas["filepath"]]
-    return max(int(blas["num_threads"]) for blas in numpys or every)
+    """Return the threads of numpy's BLAS, which scans use (scipy has another one)."""
+    libraries = [blas for blas in threadpool_info() if blas["user_api"] == "blas"]
+    numpys = [blas for blas in libraries if "numpy" in blas["filepath"]]
+    return max(int(blas["num_threads"]) for blas in numpys or libraries)
 
 
 def test_the_limit_holds_in_every_thread_and_ends() -> None:
@@ -26,26 +26,26 @@ def test_the_limit_holds_in_every_thread_and_ends() -> None:
 
     with threadpool_limits(3):
         seen = [inside()]
-        for _ in range(3):  # threads that live on together, each the first to come and last to go
+        for _ in range(3):  # live threads, each the first to enter and the last to leave
             with ThreadPoolExecutor(1) as other:
                 seen += [other.submit(inside).result(), inside()]
         assert seen == [(3, 1)] * 7
         assert blas_threads() == 3
 
 
-def test_who_came_first_need_not_be_the_last_to_go() -> None:
-    first_may_go, second_is_in = threading.Event(), threading.Event()
+def test_the_first_to_enter_need_not_be_the_last_to_leave() -> None:
+    first_left, second_entered = threading.Event(), threading.Event()
     counts = []
 
     def first() -> None:
         with one_thread_each():
-            assert second_is_in.wait(30)
-        first_may_go.set()
+            assert second_entered.wait(30)
+        first_left.set()
 
     def second() -> None:
         with one_thread_each() as threads:
-            second_is_in.set()
-            assert first_may_go.wait(30)
+            second_entered.set()
+            assert first_left.wait(30)
             counts.append((threads, blas_threads()))
 
     def both() -> None:

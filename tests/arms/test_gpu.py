@@ -1,4 +1,4 @@
-"""The GPU path on torch's CPU device: the very same code, so the very same answers."""
+"""The GPU path on torch's CPU device: the same code, so the same results."""
 
 from typing import Any
 
@@ -44,13 +44,13 @@ def test_the_answers_are_those_of_the_pool(
     pool.remove(removed)
     found = answers(pool.vectors, anchors, removed, k, exclude=exclude, low=low, half=half)
     for (ids, scores), anchor, hidden in zip(found, anchors, exclude, strict=True):
-        wanted = pool.nearest(anchor, k, hidden.tolist(), at_least=low)
-        assert ids == wanted[0].tolist()
-        assert scores == wanted[1].tolist()
+        expected = pool.nearest(anchor, k, hidden.tolist(), at_least=low)
+        assert ids == expected[0].tolist()
+        assert scores == expected[1].tolist()
 
 
 def test_very_many_arms_that_are_nearly_as_good() -> None:
-    """Far more arms than are first proposed lie within the slack of half precision."""
+    """Far more arms than are first proposed are within the slack of half precision."""
     rng = np.random.default_rng(0)
     middle = unit_rows(rng.normal(size=(1, 16)))
     rows = unit_rows(middle + rng.normal(size=(3000, 16)) * 1e-5)
@@ -69,7 +69,7 @@ def test_half_precision_stays_within_its_bound(d: int, seed: int) -> None:
     assert np.abs(products - exact).max() <= half_error_bound(d)
 
 
-def test_a_named_gpu_that_is_not_there_is_an_error() -> None:
+def test_a_missing_gpu_is_an_error_if_it_is_named() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     pool = nq.ArmPool.from_vectors(["a", "b"], np.eye(2))

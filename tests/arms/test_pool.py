@@ -1,4 +1,4 @@
-"""The pool: stable ids, whole files, and errors that name the row."""
+"""The pool: stable ids, complete files, and errors that name the row."""
 
 import os
 import subprocess
@@ -49,8 +49,8 @@ def test_a_zero_anchor_is_similar_to_nothing(pool: nq.ArmPool) -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 1000)), max_size=12))
-def test_ids_stand_for_ever(actions: list[tuple[bool, int]]) -> None:
-    """Whatever comes and goes, an id keeps its text and vector, and only live arms answer."""
+def test_ids_are_stable(actions: list[tuple[bool, int]]) -> None:
+    """After any change, an id keeps its text and vector, and only live arms are returned."""
     rng = np.random.default_rng(0)
     pool = nq.ArmPool.from_vectors(["a", "b"], rng.normal(size=(2, 4)))
     live = {0: "a", 1: "b"}
@@ -97,9 +97,9 @@ def test_saved_and_opened_is_the_same(pool: nq.ArmPool, tmp_path: Path, change: 
         assert opened.texts == pool.texts
         assert (opened.vectors == pool.vectors).all()
         assert [opened.index_of(t) for t in pool.texts] == [pool.index_of(t) for t in pool.texts]
-        wanted, found = pool.nearest(np.ones((3, 8)), 40), opened.nearest(np.ones((3, 8)), 40)
-        assert np.array_equal(wanted[0], found[0])
-        assert np.array_equal(wanted[1], found[1])
+        before, after = pool.nearest(np.ones((3, 8)), 40), opened.nearest(np.ones((3, 8)), 40)
+        assert np.array_equal(before[0], after[0])
+        assert np.array_equal(before[1], after[1])
         pool = opened
 
 
@@ -118,7 +118,7 @@ def test_an_opened_pool_is_mapped_not_read(tmp_path: Path) -> None:
         "assert pool.texts[-1] == 'query number 199999'\n"
         "assert len(pool) == 200_000 and pool.dim == 128\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
-        # From here on: room for one mapping of the files and 128 MiB of work, no more.
+        # From here on, there is room for one mapping of the files and 128 MiB of work.
         "pool.nearest(np.ones(128), 10)\n"
         "del pool\n"
         "pages = int(open('/proc/self/statm').read().split()[0])\n"
@@ -156,7 +156,7 @@ def test_importing_compiles_nothing_and_starts_no_threads() -> None:
         (["a"], np.ones((2, 2)), "received 1 texts and 2 vectors"),
         (["a", "b"], [[1, 0], [0, 0]], "row 1 is zero"),
         (["a", "b"], [[1, 0], [np.nan, 0]], "row 1 is not finite"),
-        ("ab", np.ones((2, 2)), "wrap it"),
+        ("ab", np.ones((2, 2)), "Wrap it"),
     ],
 )
 def test_bad_arms_are_named(texts: Any, vectors: Any, message: str) -> None:
@@ -166,7 +166,7 @@ def test_bad_arms_are_named(texts: Any, vectors: Any, message: str) -> None:
 
 def test_a_bad_addition_adds_nothing(pool: nq.ArmPool) -> None:
     for texts, vectors, message in [
-        (["new", "q7"], np.ones((2, 8)), "row 1 is arm 7 already"),
+        (["new", "q7"], np.ones((2, 8)), "row 1 is already arm 7"),
         (["new", "newer"], np.ones((2, 7)), "must have 8 columns; received 7"),
         (["new", "newer"], np.zeros((2, 8)), "row 0 is zero"),
     ]:
@@ -186,13 +186,13 @@ def test_a_bad_addition_adds_nothing(pool: nq.ArmPool) -> None:
         (lambda p: p.nearest(np.ones(8), 3, exclude=[0.5]), "whole numbers"),
         (lambda p: p.nearest(np.ones((2, 8)), 3, exclude=[1]), "one sequence of ids per anchor"),
         (lambda p: p.nearest(np.ones(8), 3, at_least=np.nan), "received NaN"),
-        (lambda p: p.nearest(np.ones((2, 8)), 3, below=[0, 1, 1]), "3 of them for 2 anchors"),
+        (lambda p: p.nearest(np.ones((2, 8)), 3, below=[0, 1, 1]), "3 numbers for 2 anchors"),
         (lambda p: p.remove([-1]), "no arm -1"),
         (lambda p: p.remove(3), r"Wrap it: \[3\]"),
-        (lambda p: p.index_of(3), "is a text; received 3"),
+        (lambda p: p.index_of(3), "must be a str; received 3"),
     ],
 )
-def test_bad_questions_are_answered(pool: nq.ArmPool, call: Any, message: str) -> None:
+def test_bad_arguments_are_rejected(pool: nq.ArmPool, call: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         call(pool)
 
@@ -214,7 +214,7 @@ def test_damage_is_found_by_verify_and_foreign_folders_by_open(
         nq.ArmPool.open(tmp_path / "pool")
 
 
-def test_an_empty_pool_is_legal(tmp_path: Path) -> None:
+def test_an_empty_pool_is_allowed(tmp_path: Path) -> None:
     pool = nq.ArmPool.from_vectors([], np.empty((0, 3)))
     assert len(pool.nearest([1, 0, 0], 5)[0]) == 0
     pool.save(tmp_path)

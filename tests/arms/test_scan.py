@@ -1,4 +1,4 @@
-"""Exactness: ids and order are those of brute force, however the work is cut up."""
+"""Exactness: ids and order are those of brute force, however the work is split."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ NO_IDS = np.empty(0, np.int64)
 
 
 def oracle_scores(vectors: NDArray[Any], anchor: NDArray[Any]) -> NDArray[np.float64]:
-    """The definition, coordinate by coordinate in plain Python numbers."""
+    """Compute scores by definition, coordinate by coordinate in plain Python numbers."""
     scores = []
     for row in vectors:
         total = 0.0
@@ -59,7 +59,7 @@ def as_pool(rows: NDArray[Any]) -> nq.ArmPool:
 
 @contextmanager
 def cut_into(block: int, anchors: int = 256, singly: int = 12) -> Iterator[None]:
-    """However the work is cut up: arms in a block, anchors in a product, products one by one."""
+    """Set how the work is split: arms in a block, anchors in a product, products one by one."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_SHORTEST", "_LONGEST", "_LONGEST_OF_ONE"):
             patch.setattr(scanning, name, block)
@@ -101,14 +101,14 @@ def test_nearest_is_brute_force(
         ids, similarities = pool.nearest(anchors, k, exclude, at_least, below)
         for i, anchor in enumerate(anchors):
             expected = oracle_scores(rows, anchor)
-            wanted = np.ones(n, np.bool_)
-            wanted[[*removed, *exclude[i]]] = False
+            allowed = np.ones(n, np.bool_)
+            allowed[[*removed, *exclude[i]]] = False
             if at_least is not None:
-                wanted &= expected >= at_least
+                allowed &= expected >= at_least
             if below is not None:
-                wanted &= expected < below
+                allowed &= expected < below
             order = np.lexsort((np.arange(n), -expected))
-            order = order[wanted[order]][:k]
+            order = order[allowed[order]][:k]
             assert ids[i].tolist() == order.tolist()
             assert similarities[i].tolist() == expected[order].tolist()
             alone, _ = pool.nearest(anchor, k, exclude[i], at_least, below)
@@ -148,8 +148,8 @@ def test_float32_products_stay_within_the_bound(d: int, seed: int) -> None:
     assert np.abs(rows @ rows[0] - exact).max() <= error_bound(d)
 
 
-def test_scores_near_enough_to_confuse_float32_are_told_apart() -> None:
-    """A thousand arms whose products all round alike: only the exact scores order them."""
+def test_scores_too_close_for_float32_are_ordered_exactly() -> None:
+    """A thousand arms whose products all round to the same value: only exact scores order them."""
     rng = np.random.default_rng(1)
     rows = unit_rows(np.array([1.0, 1.0, 1.0, 1.0]) + rng.normal(size=(1000, 4)) * 1e-7)
     anchor = unit_rows(np.array([[1.0, 1.0, 1.0, 1.0]]))
@@ -173,10 +173,10 @@ def test_codes_are_off_by_no_more_than_their_slack(d: int, seed: int, spread: fl
 
 
 @pytest.mark.parametrize("d", [3, 128, 1100])
-def test_scores_nearer_than_the_codes_can_tell_are_told_apart(
+def test_scores_too_close_for_the_codes_are_ordered_exactly(
     d: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every arm lies within the slack of every other, so the codes rule nobody out."""
+    """Every arm is within the slack of every other, so the codes rule out none."""
     monkeypatch.setattr(coding, "GROUP", 7)
     rng = np.random.default_rng(d)
     middle = unit_rows(rng.normal(size=(1, d)))
@@ -191,7 +191,7 @@ def test_scores_nearer_than_the_codes_can_tell_are_told_apart(
     assert found[0][0].ids.tolist() == best(expected, 20)
 
 
-def test_the_copy_is_made_once_it_pays_and_changes_nothing(
+def test_the_coded_copy_is_made_when_it_pays_and_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("nextquery.arms.rows.SMALLEST", 100)
@@ -204,7 +204,7 @@ def test_the_copy_is_made_once_it_pays_and_changes_nothing(
 
 
 def test_near_ties_do_not_fill_the_memory() -> None:
-    """Every arm ties: proposals are settled on the way, so memory stays with k, not with n."""
+    """If every arm ties, proposals are scored on the way, so memory grows with k, not with n."""
     rows = np.tile(unit_rows([[1.0, 2.0]]), (4096, 1))
     settled = []
 
@@ -235,7 +235,7 @@ def test_memory_does_not_grow_with_the_batch() -> None:
     assert peaks[1] < peaks[0] + 2 * answer
 
 
-def test_equal_rows_score_equal_wherever_they_stand() -> None:
+def test_equal_rows_have_equal_scores_at_any_position() -> None:
     rng = np.random.default_rng(5)
     row = unit_rows(rng.normal(size=(1, 128)))
     rows = unit_rows(rng.normal(size=(999, 128)))

@@ -1,4 +1,4 @@
-"""A pool that was opened is saved without reading what stands."""
+"""Saving an opened pool does not read its unchanged files."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import nextquery as nq
 from nextquery.encode import LsaEncoder
 
 
-def test_what_stands_is_named_and_what_changed_is_written(tmp_path: Path) -> None:
+def test_unchanged_files_are_named_and_changed_ones_written(tmp_path: Path) -> None:
     texts = ["red cat", "blue dog", "red dog"]
     encoder = LsaEncoder(dim=4).fit(texts)
     pool = nq.ArmPool.from_vectors(texts, encoder.encode(texts), encoder=encoder)

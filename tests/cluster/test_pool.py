@@ -289,5 +289,5 @@ def test_bounds_for_all_anchors_and_empty_sets(cluster: str) -> None:
             assert len(expected) == len(found)
             assert all(np.array_equal(*rows) for rows in zip(expected, found, strict=True))
         for pool in both:
-            with pytest.raises(InvalidInput, match="2 of them for 1030 anchors"):
+            with pytest.raises(InvalidInput, match="2 numbers for 1030 anchors"):
                 pool.nearest(anchors, 3, at_least=[0.1, 0.2])

@@ -1,4 +1,4 @@
-"""The arms: a pool of texts and vectors with exact nearest neighbours."""
+"""Arms: a pool of texts and vectors with exact nearest-neighbour search."""
 
 from nextquery.arms.pool import ArmPool
 

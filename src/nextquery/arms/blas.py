@@ -1,4 +1,4 @@
-"""Who uses the cores: many small products side by side, each on one thread of BLAS."""
+"""Limit BLAS to one thread per call, so that many small products can run in parallel."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -13,10 +13,10 @@ _before: list[int] = []
 
 @contextmanager
 def one_thread_each() -> Iterator[int]:
-    """Inside, BLAS uses one thread per call; gives the number of threads it would have used.
+    """Limit BLAS to one thread per call, and yield the number of threads it would have used.
 
-    That number is the one users set (``OMP_NUM_THREADS``, `threadpoolctl`). BLAS keeps one limit
-    for the whole process, so the first to come sets it and the last to go puts it back.
+    You set that number with ``OMP_NUM_THREADS`` or `threadpoolctl`. BLAS has one limit for the
+    whole process, so the first thread to enter sets it and the last to leave restores it.
     """
     global _inside, _before
     with _lock:
@@ -35,21 +35,21 @@ def one_thread_each() -> Iterator[int]:
 
 
 def _limit(threads: Sequence[int]) -> None:
-    """Set the threads of every BLAS, whichever of our threads this is.
+    """Set the number of threads of every BLAS library, from any thread.
 
-    `threadpoolctl` lets the first thread that sets a limit set all later ones, and does nothing
-    for the others. Our lock decides who may.
+    `threadpoolctl` lets only the first thread that sets a limit set later ones, and ignores the
+    others. Here, the lock decides instead.
     """
     for blas, count in zip(_libraries(), threads, strict=True):
-        anyone_may = getattr(blas, "clear_controlling_thread", lambda **_: None)
-        anyone_may(force=True)
+        release_control = getattr(blas, "clear_controlling_thread", lambda **_: None)
+        release_control(force=True)
         blas.set_num_threads(count)
-        anyone_may(force=True)
+        release_control(force=True)
 
 
 @cache
 def _libraries() -> list[Any]:
-    from threadpoolctl import ThreadpoolController  # looks through the loaded libraries, once
+    from threadpoolctl import ThreadpoolController  # inspects the loaded libraries, once
 
-    found: list[Any] = ThreadpoolController().select(user_api="blas").lib_controllers
-    return found
+    controllers: list[Any] = ThreadpoolController().select(user_api="blas").lib_controllers
+    return controllers

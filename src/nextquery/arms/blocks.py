@@ -1,4 +1,4 @@
-"""The pool's rows as the scan wants them: cut into blocks, with who was removed."""
+"""The rows of a pool in blocks for the scan, with the removed arms."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from nextquery.compiled import compiled
 
 
 class Block(NamedTuple):
-    """The arms from `first` up to `last`, all of one segment, where they lie at `place`."""
+    """The arms from `first` up to `last`, all in one segment, at `place` in that segment."""
 
     first: int
     last: int
@@ -38,11 +38,11 @@ class Blocks:
 
     @property
     def has_codes(self) -> bool:
-        """Whether any rows have a coded copy."""
+        """Return whether any rows have a coded copy."""
         return any(codes is not None for codes in self.codes)
 
     def cut(self, width: int) -> Iterator[Block]:
-        """All rows in blocks of at most `width`, in the order in which memory is read fastest."""
+        """Yield all rows in blocks of at most `width`, in the fastest order to read memory."""
         for start, segment, codes in zip(self.starts, self.segments, self.codes, strict=False):
             for offset in range(0, len(segment), width):
                 place = slice(offset, min(offset + width, len(segment)))
@@ -51,33 +51,33 @@ class Blocks:
                 yield Block(first, last, segment[place], codes, place)
 
     def removed_in(self, block: Block) -> Ids:
-        """The removed rows of one block, counted from its first."""
+        """Return the removed rows of one block, counted from its first."""
         low, high = np.searchsorted(self.removed, (block.first, block.last))
         return self.removed[low:high] - block.first
 
     def rows(self, ids: Ids) -> Vectors:
-        """The vectors of `ids`, in their order."""
+        """Return the vectors of `ids`, in their order."""
         if len(self.segments) == 1:
             return self.segments[0][ids]
         out = np.empty((len(ids), self.segments[0].shape[1] if self.segments else 0), np.float32)
         which = np.searchsorted(self.starts, ids, side="right") - 1
         for number, segment in enumerate(self.segments):
-            mine = np.flatnonzero(which == number)
-            out[mine] = segment[ids[mine] - self.starts[number]]
+            places = np.flatnonzero(which == number)
+            out[places] = segment[ids[places] - self.starts[number]]
         return out
 
     def score(self, ids: Ids, anchors: Vectors, row: NDArray[np.integer] | None = None) -> Floats:
-        """Exact similarities of `ids` with one anchor, or with ``anchors[row]`` pair by pair."""
+        """Return exact similarities of `ids` with one anchor, or with ``anchors[row]`` in pairs."""
         out = np.zeros(len(ids))
-        many = np.ascontiguousarray(np.atleast_2d(anchors))
+        matrix = np.ascontiguousarray(np.atleast_2d(anchors))
         against = np.zeros(len(ids), np.int32) if row is None else row.astype(np.int32, copy=False)
         for start, segment in zip(self.starts, self.segments, strict=False):
-            compiled(kernels.score)(segment, ids, start, many, against, out)
+            compiled(kernels.score)(segment, ids, start, matrix, against, out)
         return out
 
 
 def _read_only(segment: Vectors) -> Vectors:
-    """One kind of array for the compiled code, mapped or not."""
+    """Return a read-only view, so that compiled code sees one array type, mapped or not."""
     view = np.asarray(segment).view()
     view.flags.writeable = False
     return view

@@ -1,8 +1,8 @@
-"""A copy of the vectors in a quarter of their size, for scans that only wait for memory.
+"""A copy of the vectors in a quarter of their size, for scans limited by memory bandwidth.
 
-Each row is whole numbers −127…127 times its own scale. What that leaves out has a known length
-r, and by Cauchy and Schwarz a product with a unit anchor is off by at most r. So the copy only
-proposes, and the exact top k is still found (see `nextquery.arms.scan`).
+Each row is whole numbers −127…127 times its own scale. The rounding error has a known length r, and
+by the Cauchy–Schwarz inequality a product with a unit anchor is off by at most r. The copy only
+proposes arms, so the exact top k is still found (see `nextquery.arms.scan`).
 """
 
 from typing import NamedTuple
@@ -17,16 +17,16 @@ from nextquery.folders import Folder, Part
 
 FILES = ("codes.npy", "code_scales.npy", "code_residuals.npy")
 GROUP = 1024
-"""Rows that share one bound on what the codes leave out."""
+"""Rows that share one bound on the rounding error."""
 SMALLEST = 1 << 15
 """Rows below which a copy gains nothing."""
 FEW = 16
-"""Up to so many anchors, reading a quarter of the bytes beats the faster product of floats."""
+"""Up to this many anchors, reading a quarter of the bytes beats the faster product of floats."""
 _ROWS = 1 << 16  # coded at once
 
 
 class Anchors(NamedTuple):
-    """Anchors as whole numbers times a step, and the length of what that leaves out."""
+    """Anchors as whole numbers times a step, and the largest length of their rounding error."""
 
     codes: NDArray[np.int16]
     steps: Vectors
@@ -53,47 +53,47 @@ class Codes(NamedTuple):
         for start in range(0, n, _ROWS):
             part = slice(start, start + _ROWS)
             rows = np.ascontiguousarray(vectors[part])
-            left = np.empty(len(rows))
-            compiled(kernels.quantise)(rows, codes.rows[part], codes.scales[part], left)
-            largest = np.maximum.reduceat(left, np.arange(0, len(left), GROUP))
+            errors = np.empty(len(rows))
+            compiled(kernels.quantise)(rows, codes.rows[part], codes.scales[part], errors)
+            largest = np.maximum.reduceat(errors, np.arange(0, len(errors), GROUP))
             groups = slice(start // GROUP, start // GROUP + len(largest))
             codes.residuals[groups] = np.nextafter(largest.astype(np.float32), np.float32(np.inf))
         return codes
 
     @classmethod
     def open(cls, folder: Folder) -> "Codes | None":
-        """The codes of an opened folder, memory-mapped, if it has any."""
+        """Return the codes of an opened folder, memory-mapped, if it has any."""
         return cls(*(folder.array(name) for name in FILES)) if FILES[0] in folder else None
 
     def cut(self, first: int, last: int) -> "Codes":
-        """The codes of some rows in a run; a group that is cut keeps a bound that holds."""
+        """Return the codes of a range of rows; a group that is cut keeps a valid bound."""
         starts = np.arange(first, last, GROUP)
         ends = np.minimum(starts + GROUP, last) - 1
         largest = np.maximum(self.residuals[starts // GROUP], self.residuals[ends // GROUP])
         return Codes(self.rows[first:last], self.scales[first:last], largest)
 
     def parts(self) -> dict[str, Part]:
-        """What a folder keeps of them."""
+        """Return the parts to save in a folder."""
         return dict(zip(FILES, self, strict=True))
 
     def multiply(self, part: slice, anchors: Anchors, out: Vectors) -> float:
-        """Products of some rows with all anchors; returns their slack."""
+        """Write the products of some rows with all anchors to `out`; return their slack."""
         rows, scales = self.rows[part], self.scales[part]
         compiled(kernels.multiply_codes)(rows, scales, anchors.codes, anchors.steps, out)
-        left = float(self.residuals[part.start // GROUP : -(-part.stop // GROUP)].max())
+        error = float(self.residuals[part.start // GROUP : -(-part.stop // GROUP)].max())
         rounding = 8 * 2.0**-24  # of the scaling, and of lengths that are 1 only to float32
-        return (left + (1 + left) * anchors.residual) * (1 + rounding) + rounding
+        return (error + (1 + error) * anchors.residual) * (1 + rounding) + rounding
 
 
 def coded_anchors(anchors: Vectors) -> Anchors:
-    """Anchors in up to 16 bits: as fine as sums over the coordinates in 32 bits allow."""
+    """Return anchors in up to 16 bits, as fine as 32-bit sums over the coordinates allow."""
     finest = min(2**15 - 1, (2**31 - 1) // (127 * max(1, anchors.shape[1])))
     largest = np.abs(anchors).max(axis=1, initial=0.0)
     steps = np.where(largest > 0, largest / np.float32(finest), np.float32(1)).astype(np.float32)
     wide = anchors.astype(np.float64)
     codes = np.clip(np.rint(wide / steps[:, None]), -finest, finest).astype(np.int16)
-    left = wide - codes * steps[:, None].astype(np.float64)
-    return Anchors(codes, steps, float(np.sqrt((left * left).sum(axis=1)).max(initial=0.0)))
+    errors = wide - codes * steps[:, None].astype(np.float64)
+    return Anchors(codes, steps, float(np.sqrt((errors * errors).sum(axis=1)).max(initial=0.0)))
 
 
 def _no_residuals(n: int) -> NDArray[np.float32]:

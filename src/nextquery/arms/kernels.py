@@ -1,7 +1,7 @@
-"""The loops of the scan as machine code: propose, sum up, score. The only such file of the arms.
+"""The compiled loops of the scan: propose, sum and score.
 
-A product is off by at most its `slack`, so an arm's score lies in [product − slack, product +
-slack]. Loops over a slice from 0 are what the compiler turns into vector instructions.
+A product is off by at most its `slack`, so an arm's score is in [product − slack, product + slack].
+The compiler vectorises loops over a slice that starts at 0.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
 SPAN = 256
-"""Products looked at together: only where one of them passes are they looked at one by one."""
+"""Products tested together; they are tested one by one only if one of them passes."""
 
 
 def propose(
@@ -31,9 +31,9 @@ def propose(
     slacks: Vectors,
     used: int,
 ) -> tuple[int, int]:
-    """Write down every product within [least, most] of its row, in some columns, from a row on.
+    """Record every product within [least, most] of its row, in `columns`, starting at `from_row`.
 
-    Stops before a row for which there may be no room. Returns the next row and what is used.
+    Stops before a row that may not fit. Returns the next row and the number of entries used.
     """
     for row in range(from_row, len(products)):
         if used + columns[1] - columns[0] > len(ids):
@@ -66,8 +66,8 @@ def tighten(
 ) -> int:
     """Raise each row's floor to its k-th best *sure* proposal, and drop what cannot reach it.
 
-    A proposal is sure when it lies in [low, high) whatever its slack. So k arms score at least
-    that well, and one that certainly scores worse is not among the k best.
+    A proposal is sure if it is in [low, high) for any error within its slack. So k arms score at
+    least that well, and an arm that certainly scores worse is not among the k best.
     """
     counts = np.zeros(len(floor), np.int64)
     for i in range(used):
@@ -84,8 +84,8 @@ def tighten(
             place[row] += 1
     for row in range(len(floor)):
         if counts[row] >= k:
-            mine = sure[ends[row] - counts[row] : ends[row]]
-            floor[row] = max(floor[row], np.partition(mine, counts[row] - k)[counts[row] - k])
+            part = sure[ends[row] - counts[row] : ends[row]]
+            floor[row] = max(floor[row], np.partition(part, counts[row] - k)[counts[row] - k])
     kept = 0
     for i in range(used):
         if np.float64(values[i]) + np.float64(slacks[i]) >= floor[rows[i]]:
@@ -96,13 +96,13 @@ def tighten(
 
 
 def add_up(products: Vectors, below: float, above: float, total: Floats, similar: Floats) -> int:
-    """Σ of the positive products, and of those above `above`; how many lie in [below, above]."""
+    """Sum positive products, and those above `above`; return how many are in [below, above]."""
     unsure = 0
     for row in range(len(products)):
-        mine = products[row]
+        values = products[row]
         everything = similars = between = np.float32(0)
-        for j in range(len(mine)):
-            value = max(mine[j], np.float32(0))
+        for j in range(len(values)):
+            value = max(values[j], np.float32(0))
             everything += value
             similars += value if value > above else np.float32(0)
             between += np.float32(1) if (value >= below) & (value <= above) else np.float32(0)
@@ -115,11 +115,11 @@ def add_up(products: Vectors, below: float, above: float, total: Floats, similar
 def score(
     rows: Vectors, ids: Ids, first: int, anchors: Vectors, anchor: NDArray[Any], out: Floats
 ) -> None:
-    """The similarity of arm ``ids[i]`` with ``anchors[anchor[i]]``, where the arm is among `rows`.
+    """Compute the similarity of arm ``ids[i]`` with ``anchors[anchor[i]]``, if it is in `rows`.
 
-    This is the one definition of a score. Products of two float32 numbers are exact in float64;
-    they are added in order of the coordinates, one by one. So equal rows score equal, whatever
-    stands around them.
+    This is the definition of a score. Products of two float32 numbers are exact in float64; they
+    are added one by one, in the order of the coordinates. So equal rows have equal scores, whatever
+    rows are around them.
     """
     for i in range(len(ids)):
         arm = ids[i] - first
@@ -142,9 +142,9 @@ def in_order(
     best_ids: Ids,
     best_scores: Floats,
 ) -> int:
-    """The k best of every row with a score in [low, high), by (−score, id), row after row.
+    """Find the k best of every row with a score in [low, high), by (−score, id), row by row.
 
-    Fills `counts` by row, `best_ids` and `best_scores`; returns how many there are in all.
+    Fills `counts` by row, `best_ids` and `best_scores`; returns the total number of entries.
     """
     within = np.zeros(len(counts) + 1, np.int64)
     for i in range(len(ids)):
@@ -152,15 +152,15 @@ def in_order(
             within[rows[i] + 1] += 1
     ends = np.cumsum(within)
     place = ends[:-1].copy()
-    mine = np.empty(ends[-1], np.int64)
+    entries = np.empty(ends[-1], np.int64)
     for i in range(len(ids)):
         row = rows[i]
         if low[row] <= scores[i] < high[row]:
-            mine[place[row]] = i
+            entries[place[row]] = i
             place[row] += 1
     used = 0
     for row in range(len(counts)):
-        part = mine[ends[row] : ends[row + 1]]
+        part = entries[ends[row] : ends[row + 1]]
         part = part[np.argsort(-scores[part])]
         start = 0
         while start < min(len(part), k):
@@ -179,7 +179,7 @@ def in_order(
 
 
 def quantise(rows: Vectors, codes: NDArray[np.int8], scales: Vectors, residuals: Floats) -> None:
-    """Rows as whole numbers −127…127 times a scale, and how long what that leaves out is."""
+    """Code rows as whole numbers −127…127 times a scale, with the length of the rounding error."""
     for i in range(len(rows)):
         row = rows[i]
         largest = np.float32(0)
@@ -187,13 +187,13 @@ def quantise(rows: Vectors, codes: NDArray[np.int8], scales: Vectors, residuals:
             largest = max(largest, abs(row[j]))
         scale = largest / np.float32(127)
         scales[i] = scale
-        left = 0.0
+        squares = 0.0
         for j in range(len(row)):
             code = np.rint(row[j] / scale) if scale > 0 else np.float32(0)
             codes[i, j] = np.int8(min(max(code, np.float32(-127)), np.float32(127)))
-            rest = np.float64(row[j]) - np.float64(scale) * np.float64(codes[i, j])
-            left += rest * rest
-        residuals[i] = np.sqrt(left)
+            error = np.float64(row[j]) - np.float64(scale) * np.float64(codes[i, j])
+            squares += error * error
+        residuals[i] = np.sqrt(squares)
 
 
 def multiply_codes(
@@ -203,12 +203,12 @@ def multiply_codes(
     steps: Vectors,
     products: Vectors,
 ) -> None:
-    """Products of coded rows with coded anchors; sums of whole numbers, so exact up to scaling."""
+    """Multiply coded rows with coded anchors; the sums are of integers, so exact up to scaling."""
     for i in range(len(codes)):
         row, scale = codes[i], scales[i]
         for b in range(len(anchors)):
             anchor = anchors[b]
             total = np.int32(0)
-            for j in range(len(row)):  # kept in 32 bits: two products in one instruction
+            for j in range(len(row)):  # 32 bits, so that one instruction computes two products
                 total = np.int32(total + np.int32(np.int16(row[j]) * np.int32(anchor[j])))
             products[b, i] = np.float32(total) * scale * steps[b]

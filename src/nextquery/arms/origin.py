@@ -1,6 +1,6 @@
-"""What a pool keeps of the log it was made from: spellings, counts, sessions, cleaning rules.
+"""The parts of a log that a pool keeps: spellings, counts, sessions, cleaning rules.
 
-Sessions are kept as arm ids alone, so that what the privacy rules removed stands in no file.
+Sessions are kept only as arm ids, so no file contains what the privacy rules removed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,28 +22,28 @@ _SESSIONS = ("session_arms", "session_offsets", "session_times")
 
 @dataclass(frozen=True)
 class Origin:
-    """The log behind a pool; arrays cover the arms that came from it, in order of id."""
+    """The log of a pool; arrays cover the arms from the log, in order of id."""
 
-    shown: Sequence[str]  #: the commonest original spelling of each arm
-    session_counts: NDArray[np.int64]  #: in how many sessions each arm was issued
-    user_counts: NDArray[np.int64]  #: by how many users (sessions stand for users without them)
-    sessions: Sessions  #: in order of time, as ids of arms; a start that nobody knows is NaN
+    shown: Sequence[str]  #: the most common original spelling of each arm
+    session_counts: NDArray[np.int64]  #: number of sessions that issued each arm
+    user_counts: NDArray[np.int64]  #: number of users who did (sessions, if there are no users)
+    sessions: Sessions  #: in order of time, as ids of arms; an unknown start is NaN
     k_anonymous: bool
-    report: Mapping[str, Any] = field(default_factory=dict)  #: what ingest did, as JSON
-    held_out: int = 0  #: from so many of the newest sessions the encoder has not learnt
+    report: Mapping[str, Any] = field(default_factory=dict)  #: the report of ingest, as JSON
+    held_out: int = 0  #: number of newest sessions that the encoder was not fitted on
 
     def clean(self, query: str) -> Cleaned:
-        """A query as it is typed, through the rules that cleaned the log."""
+        """Clean a typed query with the rules that cleaned the log."""
         return self._cleaner(query)
 
     @cached_property
     def _cleaner(self) -> QueryCleaner:
-        said = self.report.get("options", {})
-        rules = {name: said[name] for name in ("profile", "skip", "max_chars") if name in said}
-        return QueryCleaner(**rules)
+        options = self.report.get("options", {})
+        names = ("profile", "skip", "max_chars")
+        return QueryCleaner(**{name: options[name] for name in names if name in options})
 
     def meta(self) -> dict[str, Any]:
-        """What a manifest says of the log."""
+        """Return the log's manifest entry."""
         return {
             "k_anonymous": self.k_anonymous,
             "report": dict(self.report),
@@ -51,7 +51,7 @@ class Origin:
         }
 
     def parts(self) -> dict[str, Part]:
-        """What a folder keeps of the log."""
+        """Return the parts of the log to save in a folder."""
         counts: dict[str, Part] = {f"log_{name}.npy": getattr(self, name) for name in _COUNTS}
         named = zip(_SESSIONS, self.sessions, strict=True)
         sessions: dict[str, Part] = {f"log_{name}.npy": array for name, array in named}
@@ -59,7 +59,7 @@ class Origin:
 
     @classmethod
     def of(cls, folder: Folder, meta: Mapping[str, Any]) -> "Origin":
-        """The log in an opened folder, memory-mapped."""
+        """Load the log from an opened folder, memory-mapped."""
         counts: dict[str, Any] = {name: folder.array(f"log_{name}.npy") for name in _COUNTS}
         sessions = Sessions(*(folder.array(f"log_{name}.npy") for name in _SESSIONS))
         return cls(TextColumn.open(folder, "log_shown"), **counts, sessions=sessions, **meta)

@@ -1,4 +1,4 @@
-"""The pool of arms: every distinct query of the log, with its vector."""
+"""The pool of arms: the distinct queries of a log, with their vectors."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -26,9 +26,9 @@ KIND, VERSION = "nextquery pool", 1
 
 
 class ArmPool:
-    """Arms with stable ids: texts, unit vectors, and exact nearest neighbours.
+    """Arms with stable ids: texts, unit vectors, and exact nearest-neighbour search.
 
-    Row i of `texts` and `vectors` is arm i for ever; `len` counts the arms that were not removed.
+    Row i of `texts` and `vectors` is always arm i; `len` counts the arms that are not removed.
 
     >>> pool = ArmPool.from_vectors(["cats", "kittens", "stocks"], [[1, 0], [0.9, 0.1], [0, 1]])
     >>> ids, similarities = pool.nearest([1, 0], k=2)
@@ -50,7 +50,7 @@ class ArmPool:
         self.origin, self._encoder = origin, encoder
         self._removed = np.asarray(removed, np.int64)  # sorted
         self._folder: folders.Folder | None = None
-        self._there: gpu.DeviceArms | None = None
+        self._on_device: gpu.DeviceArms | None = None
 
     @classmethod
     def from_vectors(
@@ -61,10 +61,10 @@ class ArmPool:
         origin: Origin | None = None,
         encoder: Encoder | None = None,
     ) -> Self:
-        """A pool in memory. Rows are scaled to length 1; texts must be distinct.
+        """Create a pool in memory. Rows are scaled to length 1; texts must be distinct.
 
-        `origin` is the log the arms come from, `encoder` what made the vectors; both are saved
-        with the pool.
+        `origin` is the log of the arms, `encoder` the encoder of the vectors. Both are saved with
+        the pool.
         """
         names, rows = matched(texts, vectors, dim=None)
         table = Texts()
@@ -73,14 +73,14 @@ class ArmPool:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Open a saved pool: checks the manifest and maps the files, whatever their size."""
+        """Open a saved pool: checks the manifest and maps the files, without reading them."""
         return cls.of(folders.read(path, kind=KIND, version=VERSION))
 
     @classmethod
     def of(cls, folder: folders.Folder) -> Self:
-        """The pool in an opened folder, whatever else that holds."""
-        said = folder.meta.get("log")
-        origin = None if said is None else Origin.of(folder, said)
+        """Load the pool from an opened folder, which may contain other parts."""
+        log = folder.meta.get("log")
+        origin = None if log is None else Origin.of(folder, log)
         removed = np.array(folder.array("removed.npy"))
         vectors, codes = folder.array("vectors.npy"), Codes.open(folder)
         pool = cls(Texts.of(folder), vectors, removed, origin=origin, codes=codes)
@@ -89,7 +89,7 @@ class ArmPool:
         return pool
 
     def copy(self) -> Self:
-        """A pool that starts as this one is, sharing its stored rows, and then goes its own way.
+        """Return an independent copy that shares the stored rows.
 
         >>> pool = ArmPool.from_vectors(["cats"], [[1, 0]])
         >>> twin = pool.copy()
@@ -101,38 +101,38 @@ class ArmPool:
         return twin
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the pool to a folder; a kill at any moment leaves the older state whole."""
+        """Write the pool to a folder; if the process is killed, the older state stays complete."""
         new = folders.write(path, kind=KIND, version=VERSION, parts=self.parts(), meta=self.meta())
         storage.remember(self._rows, new)
 
     def meta(self) -> dict[str, Any]:
-        """What a manifest says of the pool."""
+        """Return the pool's manifest entry."""
         encoder = storage.encoder_meta(self._folder, self._encoder)
         log = None if self.origin is None else self.origin.meta()
         grown = storage.lineage(self._folder, self._rows)
         return {"arms": len(self), "dim": self.dim, "encoder": encoder, "log": log, **grown}
 
     def parts(self) -> dict[str, folders.Part]:
-        """What a folder keeps of the pool; files that stand unchanged are named, not read."""
+        """Return the parts to save in a folder; unchanged files are named, not read."""
         arms = storage.arms_parts(self._folder, self._texts, self._rows)
         log = storage.log_parts(self._folder, self.origin, self._encoder)
         return {"removed.npy": self._removed, **arms, **log}
 
     @property
     def encoder(self) -> Encoder | None:
-        """What made the vectors, loaded when it is first asked for; None if it is not known."""
+        """The encoder of the vectors, loaded on first use; None if unknown."""
         if self._encoder is None and self._folder is not None and self._folder.meta.get("encoder"):
             self._encoder = Encoder.of(self._folder)
         return self._encoder
 
     def shown(self, arm: int) -> str:
-        """The text of an arm as people see it: its commonest original spelling, where known."""
+        """Return the text of an arm for display: its most common original spelling, if known."""
         if self.origin is not None and 0 <= arm < len(self.origin.shown):
             return self.origin.shown[arm]
         return self._texts[arm]
 
     def find(self, query: str) -> int | None:
-        """The arm that a query stands for, as it is or as the log's cleaning makes it."""
+        """Return the arm of a query, matched as typed or after cleaning; None if there is none."""
         arm = self.index_of(query)
         if arm is None and self.origin is not None:
             arm = self.index_of(self.origin.clean(query).text)
@@ -151,7 +151,7 @@ class ArmPool:
 
     @property
     def rows_in_all(self) -> int:
-        """How many ids were ever given, removed ones included."""
+        """The number of ids ever assigned, including removed ones."""
         return len(self._rows)
 
     @property
@@ -166,56 +166,56 @@ class ArmPool:
 
     @property
     def vectors(self) -> Vectors:
-        """The unit rows by id, read-only (a copy once arms were added: use `rows` for a few)."""
+        """The unit rows by id, read-only (a copy if arms were added; use `rows` for a few)."""
         return self._rows.whole()
 
     @property
     def removed(self) -> Ids:
-        """The ids that were removed, in order."""
+        """The removed ids, in order."""
         return self._removed
 
     def index_of(self, text: str) -> int | None:
-        """The id of the arm with this text, or None."""
+        """Return the id of the arm with this text, or None."""
         if not isinstance(text, str):
-            raise InvalidInput(f"the text of an arm is a text; received {text!r}.")
+            raise InvalidInput(f"the text of an arm must be a str; received {text!r}.")
         return next((i for i in self._texts.ids_of(text) if not self._is_removed(i)), None)
 
     def add(self, texts: Sequence[str], vectors: ArrayLike) -> Ids:
-        """Add arms and return their ids. Nothing is added when any row is bad."""
+        """Add arms and return their ids. If any row is invalid, nothing is added."""
         names, rows = matched(texts, vectors, dim=self.dim)
         for row, name in enumerate(names):
             if (known := self.index_of(name)) is not None:
-                raise InvalidInput(f"texts: row {row} is arm {known} already ({name[:80]!r}).")
+                raise InvalidInput(f"texts: row {row} is already arm {known} ({name[:80]!r}).")
         first = self.rows_in_all
         self._texts.append(names)
         self._rows.append(rows)
         return np.arange(first, first + len(rows))
 
     def remove(self, ids: Iterable[int]) -> None:
-        """Take arms out of every later answer; their ids are not given again."""
+        """Remove arms from all later results; their ids are not reused."""
         self._removed = np.union1d(self._removed, self._ids(ids, "ids"))
 
     def alive(self, ids: Iterable[int]) -> Ids:
-        """Those of the ids that were not removed, in their order."""
-        wanted = self._ids(ids, "ids", keep_order=True)
+        """Return the ids that are not removed, in their order."""
+        checked = self._ids(ids, "ids", keep_order=True)
         if not len(self._removed):
-            return wanted
-        place = np.minimum(np.searchsorted(self._removed, wanted), len(self._removed) - 1)
-        left: Ids = wanted[self._removed[place] != wanted]
-        return left
+            return checked
+        place = np.minimum(np.searchsorted(self._removed, checked), len(self._removed) - 1)
+        alive: Ids = checked[self._removed[place] != checked]
+        return alive
 
     def rows(self, ids: Iterable[int]) -> Vectors:
-        """The vectors of a few arms, in the order of `ids`."""
+        """Return the vectors of a few arms, in the order of `ids`."""
         return self._blocks().rows(self._ids(ids, "ids", keep_order=True))
 
     def rows_of(self, sets: Sequence[Ids]) -> list[Vectors]:
-        """The vectors of several sets of arms."""
+        """Return the vectors of several sets of arms."""
         return [self.rows(ids) for ids in sets]
 
     def score(self, ids: Iterable[int], vector: ArrayLike) -> Floats:
-        """The exact similarities of a few arms with one anchor."""
-        wanted = self._ids(ids, "ids", keep_order=True)
-        return self._blocks().score(wanted, self.anchors(np.asarray(vector)[None])[0])
+        """Return the exact similarities of a few arms with one anchor."""
+        checked = self._ids(ids, "ids", keep_order=True)
+        return self._blocks().score(checked, self.anchors(np.asarray(vector)[None])[0])
 
     def nearest(
         self,
@@ -227,12 +227,12 @@ class ArmPool:
         *,
         device: str = "auto",
     ) -> Nearest:
-        """The k most similar arms, exactly: ids and similarities by (−similarity, id).
+        """Return the k most similar arms, exactly: ids and similarities by (−similarity, id).
 
-        Of one vector: two arrays. Of a matrix: two (b, k) arrays, or two lists of arrays where
-        rows differ in length; `exclude` is then one sequence of ids per row. Only arms with
-        ``at_least <= similarity < below`` count. `device` is ``cpu``, ``cuda``, or ``auto``: a GPU
-        for large batches where there is one. It changes no answer.
+        For one vector, returns two arrays. For a matrix, returns two (b, k) arrays, or two lists of
+        arrays if rows differ in length; `exclude` is then one sequence of ids per row. Only arms
+        with ``at_least <= similarity < below`` count. `device` is ``cpu``, ``cuda``, or ``auto``: a
+        GPU for large batches if there is one. It does not change the result.
         """
         band = Band.asked(k, at_least, below)
         given = np.asarray(vectors)
@@ -240,8 +240,8 @@ class ArmPool:
         matrix = self.anchors(given[None] if one else given)
         hidden = self.excluded([exclude] if one else exclude, len(matrix))
         if self._on_gpu(device, len(matrix)) and below is None:
-            self._there = gpu.there(self._there, self._rows, self._removed, device)
-            found = self._there.nearest(matrix, k, hidden, band.low)
+            self._on_device = gpu.on_device(self._on_device, self._rows, self._removed, device)
+            found = self._on_device.nearest(matrix, k, hidden, band.low)
         else:
             found = [row[0] for row in self.scan(matrix, [band], exclude=hidden)[0]]
         return Nearest.of(found, k, one=one)
@@ -254,17 +254,17 @@ class ArmPool:
         exclude: Sequence[Any] = (),
         epsilon: float | None = None,
     ) -> tuple[list[list[Found]], Sums | None]:
-        """The pass behind `nearest` and every selection: see `nextquery.arms.scan`."""
+        """Run the scan behind `nearest` and every selection; see `nextquery.arms.scan`."""
         hidden = self.excluded(exclude, len(anchors))
         rows, removed = self._rows, self._removed
         return scan_rows(rows, removed, anchors, bands, exclude=hidden, epsilon=epsilon)
 
     def on_parts(self, task: Callable[..., Any], *args: Any) -> tuple[list[Any], int]:
-        """A task's answers for every `Part` of the rows, here one; how many arms are missing."""
+        """Return a task's results for every `Part` of the rows, here one, and the missing arms."""
         return [task(Part(self._rows, 0, self._removed), *args)], 0
 
     def live(self, positions: ArrayLike, exclude: Iterable[int] = ()) -> Ids:
-        """Ids by their place among the arms neither removed nor excluded, in order of id.
+        """Return ids by their place among the arms neither removed nor excluded, in order of id.
 
         >>> pool = ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [1, 1], [0, 1]])
         >>> pool.live([0, 1], exclude=[1]).tolist()
@@ -275,15 +275,15 @@ class ArmPool:
         return place + np.searchsorted(hidden - np.arange(len(hidden)), place, side="right")
 
     def count(self, exclude: Iterable[int] = ()) -> int:
-        """How many arms are neither removed nor excluded."""
+        """Return how many arms are neither removed nor excluded."""
         return len(self) - len(self.alive(self._ids(exclude, "exclude")))
 
     def anchors(self, vectors: ArrayLike) -> Vectors:
-        """Anchor vectors as unit rows; a zero vector is legal and similar to nothing."""
+        """Return anchor vectors as unit rows; a zero vector is allowed and similar to nothing."""
         return unit_rows(vectors, what="anchors", dim=self.dim, allow_zero=True)
 
     def excluded(self, exclude: Sequence[Any], anchors: int) -> list[Ids]:
-        """`exclude` as one array of ids per anchor."""
+        """Return `exclude` as one array of ids per anchor."""
         return ids_per_anchor(exclude, anchors, self.rows_in_all)
 
     def _on_gpu(self, device: str, anchors: int) -> bool:

@@ -1,4 +1,4 @@
-"""Rows that only grow: a stored part, perhaps memory-mapped, and what was added since."""
+"""Append-only rows: a stored part, which may be memory-mapped, and the rows added since."""
 
 import threading
 from typing import NamedTuple
@@ -8,11 +8,11 @@ import numpy as np
 from nextquery.arms.codes import SMALLEST, Codes
 from nextquery.arms.kernels import Ids, Vectors
 
-_PATIENCE = 16  # scans of the rows themselves that cost about what coding them does
+_PATIENCE = 16  # scans without codes that cost about as much as coding the rows
 
 
 class Rows:
-    """Unit vectors by id. A reader's view stays valid while others are added.
+    """Unit vectors by id. A reader's view stays valid while rows are added.
 
     >>> rows = Rows(np.eye(2, dtype=np.float32))
     >>> rows.append(np.ones((1, 2), np.float32))
@@ -24,7 +24,7 @@ class Rows:
         self.stored = stored
         self._codes, self._asked, self._lock = codes, 0, threading.Lock()
         self.added = 0  # rows since then
-        self.saved: list[tuple[int, str]] = []  # so many of the first rows are a file's (SHA-256)
+        self.saved: list[tuple[int, str]] = []  # number of first rows, SHA-256 of their file
         self._buffer = np.empty((0, stored.shape[1]), np.float32)  # with room for more
 
     def __len__(self) -> int:
@@ -46,9 +46,9 @@ class Rows:
         self.added = needed
 
     def codes(self) -> Codes | None:
-        """The coded copy of the stored rows, for a scan that would use it.
+        """Return the coded copy of the stored rows, for a scan that would use it.
 
-        Where none was saved it is made in memory, once the scans without it have cost as much.
+        If none was saved, it is made in memory after the scans without it have cost as much.
         """
         if self._codes is None and len(self.stored) >= SMALLEST:
             with self._lock:
@@ -58,18 +58,18 @@ class Rows:
         return self._codes
 
     def copy(self) -> "Rows":
-        """The same rows, the stored part shared; what is added to one is not in the other."""
+        """Return an independent copy that shares the stored part."""
         twin = Rows(self.stored, self._codes)
         twin.append(self._buffer[: self.added])
         twin.saved = list(self.saved)
         return twin
 
     def segments(self) -> list[Vectors]:
-        """The rows as they lie in memory, in order."""
+        """Return the rows as they are in memory, in order."""
         return [self.stored, self._buffer[: self.added]]
 
     def whole(self) -> Vectors:
-        """All rows as one read-only matrix: a view, or a copy once rows were added."""
+        """Return all rows as one read-only matrix: a view, or a copy if rows were added."""
         parts = [part for part in self.segments() if len(part)]
         rows = parts[0] if len(parts) == 1 else np.concatenate([self.stored[:0], *parts])
         view = rows.view()
@@ -78,7 +78,7 @@ class Rows:
 
 
 class Part(NamedTuple):
-    """Rows of a pool: the id of the first one, and which are removed, counted from that one."""
+    """Rows of a pool, with the id of the first and the removed rows, counted from the first."""
 
     rows: Rows
     first: int

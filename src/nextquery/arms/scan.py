@@ -1,11 +1,11 @@
-"""The exact top-k kernel: which arms are nearest, and what the whole pool sums to.
+"""Exact top-k search and sums over the whole pool.
 
-One pass over the vectors in blocks that fit a cache, several threads each taking the next block.
-A product, of float32 rows or of their coded copy, *proposes* arms: it is off by at most a known
-slack, so every arm that could belong to the answer is kept. The few proposed arms are then scored
-by `kernels.score`, the one definition of a score, and ordered by (−similarity, id). So block size,
-batch size, codes and threads cannot change the answer. Memory is bounded by `_BUDGET` beyond the
-answer itself.
+The scan passes over the vectors once, in blocks that fit a cache; several threads each take the
+next block. A product, of float32 rows or of their coded copy, *proposes* arms: it is off by at most
+a known slack, so every arm that could be in the result is kept. The few proposed arms are then
+scored by `kernels.score`, the definition of a score, and ordered by (−similarity, id). So block
+size, batch size, codes and threads cannot change the result. Memory beyond the result is bounded by
+`_BUDGET`.
 """
 
 import threading
@@ -24,17 +24,17 @@ from nextquery.arms.rows import Rows
 from nextquery.arms.search import Band, Found, Search, error_bound, together
 from nextquery.compiled import compiled
 
-_PRODUCTS = 1 << 18  # products held by a thread at once: as many as its cache takes
+_PRODUCTS = 1 << 18  # products in a thread's buffer: as many as its cache fits
 _ANCHORS = 256  # anchors in one product
-_BUDGET = 1 << 22  # proposals held at once by a thread, over all anchors
-_SINGLY = 12  # up to so many anchors, one product after the other beats one of all
+_BUDGET = 1 << 22  # proposals of a thread at once, over all anchors
+_SINGLY = 12  # up to this many anchors, one product per anchor beats one product for all
 _SHORTEST, _LONGEST, _LONGEST_OF_ONE = 1 << 10, 1 << 12, 1 << 16  # arms in a block
 
 
 class Sums(NamedTuple):
-    """Per anchor: Σ and Σ≥ of the clipped similarities over the arms scanned.
+    """Σ and Σ≥ of the clipped similarities over the scanned arms, per anchor.
 
-    `missing` says how many arms could not be scanned: never any but on a cluster.
+    `missing` is the number of arms that could not be scanned, always 0 except on a cluster.
     """
 
     total: Floats
@@ -51,7 +51,7 @@ def scan_rows(
     exclude: Sequence[Ids],
     epsilon: float | None = None,
 ) -> tuple[list[list[Found]], Sums | None]:
-    """`scan` of rows, by their coded copy where that is quicker."""
+    """Scan rows, using their coded copy if that is faster."""
     # Codes are too coarse for the sums.
     codes = rows.codes() if epsilon is None and len(anchors) <= FEW else None
     blocks = Blocks(rows.segments(), removed, codes)
@@ -66,9 +66,9 @@ def scan(
     exclude: Sequence[Ids],
     epsilon: float | None = None,
 ) -> tuple[list[list[Found]], Sums | None]:
-    """For every anchor and band the best arms, and (with `epsilon`) the sums, in one pass.
+    """Find the best arms for every anchor and band, and (with `epsilon`) the sums, in one pass.
 
-    Returns ``found[anchor][band]``. `exclude` holds one array of ids per anchor.
+    Returns ``found[anchor][band]``. `exclude` has one array of ids per anchor.
     """
     b = len(anchors)
     largest = max((band.k for band in bands if band.k is not None), default=0)
@@ -101,36 +101,36 @@ class _Chunk:
         self.slack = error_bound(anchors.shape[1])
 
     def scan(self, searches: list[Search]) -> tuple[list[list[Found]], Sums | None]:
-        """What each search finds, and the sums."""
+        """Return the results of each search, and the sums."""
         sums = None if self.epsilon is None else _Summing(self, self.epsilon)
         cut = list(self.blocks.cut(self.width))
         waiting = iter(cut)
         lock = threading.Lock()
 
         def work() -> list[Search]:
-            mine = [search.alone() for search in searches]
+            copies = [search.for_thread() for search in searches]
             buffer = np.empty(len(self.anchors) * self.width, np.float32)
             while True:
                 with lock:
                     block = next(waiting, None)
                 if block is None:
-                    return mine
-                self._look(block, buffer, mine, sums)
+                    return copies
+                self._scan_block(block, buffer, copies, sums)
 
         with self._threads() as threads:
             done = together([work] * max(1, min(threads, len(cut))))
             found = [
-                search.finish([mine[number] for mine in done], threads)
+                search.finish([copies[number] for copies in done], threads)
                 for number, search in enumerate(searches)
             ]
         return found, None if sums is None else sums.finish()
 
     def _threads(self) -> AbstractContextManager[int]:
-        """Our own threads; but what waits for memory is left to BLAS's own."""
-        alone = len(self.anchors) == 1 and self.coded is None
-        return nullcontext(1) if alone else one_thread_each()
+        """Return how many threads to use; a product limited by memory uses BLAS's threads."""
+        memory_bound = len(self.anchors) == 1 and self.coded is None
+        return nullcontext(1) if memory_bound else one_thread_each()
 
-    def _look(
+    def _scan_block(
         self, block: Block, buffer: Vectors, searches: list[Search], sums: "_Summing | None"
     ) -> None:
         b, width = len(self.anchors), block.last - block.first
@@ -142,13 +142,13 @@ class _Chunk:
         products[:, self.blocks.removed_in(block)] = -np.inf
         self.hidden.hide(products, block.first)
         for search in searches:
-            search.look(products, block.first, slack)
+            search.propose(products, block.first, slack)
         if sums is not None:
             sums.add(products, block)
 
     def _multiply(self, block: Block, products: Vectors) -> None:
-        # Rows are finite. What BLAS may report comes from numbers beside a short row, which it
-        # reads along and drops.
+        # Rows are finite. BLAS may warn about numbers beside a short row, which it reads but
+        # does not use.
         with np.errstate(invalid="ignore", over="ignore"):
             if len(products) > _SINGLY:
                 np.matmul(self.anchors, block.rows.T, out=products)
@@ -158,7 +158,7 @@ class _Chunk:
 
 
 class _Hidden:
-    """The excluded arms of every anchor, sorted once so that a block finds its own."""
+    """The excluded arms of every anchor, sorted once so that each block finds its arms."""
 
     def __init__(self, exclude: Sequence[Ids]) -> None:
         rows = np.repeat(np.arange(len(exclude)), [len(ids) for ids in exclude])
@@ -172,9 +172,9 @@ class _Hidden:
 
 
 class _Summing:
-    """Σ and Σ≥ from the products; arms too near ε for float32 to judge are scored exactly.
+    """Σ and Σ≥ from the products; arms too close to ε for float32 are scored exactly.
 
-    Every block has its own sums, added up in order of the blocks: threads change no bit.
+    Every block has its own sums, which are added in block order, so threads do not change any bit.
     """
 
     def __init__(self, chunk: _Chunk, epsilon: float) -> None:
@@ -199,7 +199,7 @@ class _Summing:
         self.parts[block.first] = total, similar
 
     def finish(self) -> Sums:
-        """The sums over all blocks."""
+        """Return the sums over all blocks."""
         none = np.zeros(len(self.chunk.anchors))
         in_order = [self.parts[first] for first in sorted(self.parts)]
         return Sums(sum((t for t, _ in in_order), none), sum((s for _, s in in_order), none))

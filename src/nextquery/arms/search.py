@@ -1,4 +1,4 @@
-"""What is searched for one chunk of anchors: proposals, kept few, and settled exactly."""
+"""The search for one chunk of anchors: propose few arms, then score them exactly."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +16,12 @@ from nextquery.checks import whole_number
 from nextquery.compiled import compiled
 from nextquery.errors import InvalidInput
 
-_ALONE = 8192  # proposals that are not worth a second thread
-_LOWEST = np.float32(np.finfo(np.float32).min)  # what is removed or hidden is below it
+_ALONE = 8192  # up to this many proposals, a second thread is not worthwhile
+_LOWEST = np.float32(np.finfo(np.float32).min)  # removed and excluded arms are below it
 
 
 class Band(NamedTuple):
-    """Keep the `k` best arms whose similarity lies in [low, high); `k=None` keeps them all."""
+    """Keep the `k` best arms whose similarity is in [low, high); `k=None` keeps all of them."""
 
     k: int | None
     low: ArrayLike = -np.inf
@@ -29,24 +29,24 @@ class Band(NamedTuple):
 
     @classmethod
     def asked(cls, k: int, at_least: ArrayLike | None, below: ArrayLike | None) -> "Band":
-        """The band that a caller asks for."""
+        """Return the band for the arguments of a caller, checked."""
         band = cls(
             whole_number(k, "k", at_least=1),
             -np.inf if at_least is None else at_least,
             np.inf if below is None else below,
         )
         if np.isnan(np.asarray(band.low, float)).any() or np.isnan(np.asarray(band.high)).any():
-            raise InvalidInput("at_least and below must be numbers; received NaN.")
+            raise InvalidInput("at_least and below must not be NaN; received NaN.")
         return band
 
     def bounds(self, anchors: int) -> tuple[Floats, Floats]:
-        """Both bounds of every anchor, given one for all of them or one for each."""
+        """Return both bounds for every anchor, from one for all of them or one for each."""
         low, high = (np.asarray(end, np.float64) for end in (self.low, self.high))
         for given in (low, high):
             if given.shape not in ((), (1,), (anchors,)):
                 raise InvalidInput(
-                    "at_least and below are one number, or one for each anchor; received "
-                    f"{given.size} of them for {anchors} anchors."
+                    "at_least and below must be one number, or one for each anchor; received "
+                    f"{given.size} numbers for {anchors} anchors."
                 )
         return np.broadcast_to(low, anchors), np.broadcast_to(high, anchors)
 
@@ -54,7 +54,7 @@ class Band(NamedTuple):
 class Found(NamedTuple):
     """Arms in order (−similarity, id), with their similarities.
 
-    `missing` says how many arms could not be searched: never any but on a cluster.
+    `missing` is the number of arms that could not be searched, always 0 except on a cluster.
     """
 
     ids: Ids
@@ -63,13 +63,13 @@ class Found(NamedTuple):
 
 
 class Nearest(tuple[Any, Any]):
-    """Ids and similarities; `missing` says how many arms could not be searched."""
+    """Ids and similarities; `missing` is the number of arms that could not be searched."""
 
     missing: int = 0
 
     @classmethod
     def of(cls, found: Sequence[Found], k: int, *, one: bool) -> "Nearest":
-        """The answer for one anchor, or for a matrix of them."""
+        """Return the result for one anchor, or for a matrix of them."""
         arrays = (found[0].ids, found[0].similarities) if one else _as_arrays(found, k)
         nearest = cls(arrays)
         nearest.missing = max((row.missing for row in found), default=0)
@@ -77,17 +77,17 @@ class Nearest(tuple[Any, Any]):
 
 
 def error_bound(d: int) -> float:
-    """How far a float32 product of two unit rows may lie from the score, in any order of sums.
+    """Return how far a float32 product of two unit rows can be from the score, for any sum order.
 
-    |f − s| ≤ γ·Σ|xᵢyᵢ| ≤ γ with γ = d·u / (1 − d·u), u = 2⁻²⁴ (Higham 2002, section 3.1). Two
-    units more for rows whose length is 1 only to float32, two for a bound rounded to float32.
+    |f − s| ≤ γ·Σ|xᵢyᵢ| ≤ γ with γ = d·u / (1 − d·u), u = 2⁻²⁴ (Higham 2002, section 3.1). Two more
+    units cover rows whose length is 1 only to float32, and two a bound rounded to float32.
     """
     unit = 2.0**-24
     return (d + 4) * unit / (1 - (d + 4) * unit)
 
 
-class Asked(Protocol):
-    """Some anchors that are searched for together, in blocks of so many arms."""
+class Chunk(Protocol):
+    """Anchors that are searched together, in blocks of `width` arms."""
 
     blocks: Blocks
     anchors: Vectors
@@ -95,12 +95,12 @@ class Asked(Protocol):
 
 
 class Search:
-    """The proposals of one band for a chunk of anchors, kept few by a rising floor.
+    """The proposals of one band for a chunk of anchors; a rising floor keeps them few.
 
-    An arm whose score cannot reach `floor`, or lies outside of the band, is not proposed.
+    An arm whose score cannot reach `floor`, or is outside the band, is not proposed.
     """
 
-    def __init__(self, k: int | None, low: Floats, high: Floats, chunk: Asked) -> None:
+    def __init__(self, k: int | None, low: Floats, high: Floats, chunk: Chunk) -> None:
         self.k, self.low, self.high, self.chunk = k, low, high, chunk
         self.floor = low.copy()
         self.limit = 0 if k is None else 2 * k * len(low)
@@ -108,30 +108,31 @@ class Search:
         self.used, self.seen = 0, 0
 
     @classmethod
-    def of(cls, band: Band, part: slice, of: int, chunk: Asked) -> "Search":
-        """The search of a band, whose bounds are one for all anchors or one for each."""
-        low, high = (np.array(end[part]) for end in band.bounds(of))  # one kind for kernels
+    def of(cls, band: Band, part: slice, of: int, chunk: Chunk) -> "Search":
+        """Return the search for a band, whose bounds are one for all anchors or one for each."""
+        low, high = (np.array(end[part]) for end in band.bounds(of))  # one array type for kernels
         return cls(None if band.k is None else min(band.k, chunk.blocks.count), low, high, chunk)
 
-    def alone(self) -> "Search":
-        """The same search, for one thread."""
+    def for_thread(self) -> "Search":
+        """Return a new copy of this search for one thread."""
         return Search(self.k, self.low, self.high, self.chunk)
 
-    def look(self, products: Vectors, first: int, slack: float) -> None:
-        """Propose the arms of one block that may yet be among the k best of the band.
+    def propose(self, products: Vectors, first: int, slack: float) -> None:
+        """Propose the arms of one block that may be among the k best of the band.
 
-        The first arms of all come in spans that double, so that the floor rises before most are
-        looked at.
+        The first arms come in spans that double, so the floor rises before most arms are tested.
         """
         start, width = 0, products.shape[1]
         while start < width:
             span = width if self.k is None else max(2 * self.k, self.seen)
             stop = min(start + span, width)
-            self._look(products, first, slack, (start, stop))
+            self._propose(products, first, slack, (start, stop))
             self.seen += stop - start
             start = stop
 
-    def _look(self, products: Vectors, first: int, slack: float, columns: tuple[int, int]) -> None:
+    def _propose(
+        self, products: Vectors, first: int, slack: float, columns: tuple[int, int]
+    ) -> None:
         row, most = 0, (self.high + slack).astype(np.float32)
         while row < len(products):
             least = np.maximum((self.floor - slack).astype(np.float32), _LOWEST)
@@ -146,7 +147,7 @@ class Search:
     def _make_room(self, width: int) -> None:
         self._tighten()
         if self.k is not None and not self.proposals.room(self.used, width):
-            self._settled()  # more near-ties than the products can tell apart
+            self._settle_now()  # more near-ties than the products can distinguish
         if not self.proposals.room(self.used, width):
             self.proposals = self.proposals.grown(2 * self.used + width)
 
@@ -157,9 +158,9 @@ class Search:
             )
 
     def _settle(self, threads: int = 1) -> tuple[Ids, Ids, Floats]:
-        """Score the proposals by definition: per anchor the k best, by (−similarity, id).
+        """Score the proposals by definition and keep the k best per anchor, by (−similarity, id).
 
-        Returns how many each anchor has, and then ids and similarities, anchor after anchor.
+        Returns the number of arms of each anchor, then ids and similarities, anchor by anchor.
         """
         row, ids = self.proposals.rows[: self.used], self.proposals.ids[: self.used]
         exact = np.empty(self.used)
@@ -177,8 +178,8 @@ class Search:
         )
         return counts, best[0][:count], best[1][:count]
 
-    def _settled(self) -> None:
-        """Keep the exact scores of the best as new proposals."""
+    def _settle_now(self) -> None:
+        """Replace the proposals by the best ones with their exact scores."""
         counts, ids, exact = self._settle()
         self.used = len(ids)
         self.proposals.rows[: self.used] = np.repeat(np.arange(len(counts)), counts)
@@ -186,7 +187,7 @@ class Search:
         self.proposals.slacks[: self.used] = 2.0**-23  # a score rounded to float32
 
     def finish(self, parts: Sequence["Search"], threads: int) -> list[Found]:
-        """The answer from what every thread proposed, one `Found` per anchor."""
+        """Combine the proposals of all threads into the result, one `Found` per anchor."""
         self.proposals = _Proposals.joined([s.proposals.first(s.used) for s in parts])
         self.used = len(self.proposals.ids)
         self._tighten()
@@ -198,7 +199,7 @@ class Search:
 
 
 class _Proposals(NamedTuple):
-    """Arms that may belong to the answer: room for some, of which the first are used."""
+    """Arms that may be in the result: arrays with spare room, of which the first are used."""
 
     rows: NDArray[np.int32]  # the anchor's place in the chunk
     ids: Ids
@@ -227,7 +228,7 @@ class _Proposals(NamedTuple):
 
 
 def _as_arrays(found: Sequence[Found], k: int) -> tuple[Any, Any]:
-    """Ids and similarities as two matrices, or as two lists where rows differ in length."""
+    """Return ids and similarities as two matrices, or as two lists if rows differ in length."""
     ids, similarities = [row.ids for row in found], [row.similarities for row in found]
     if not ids:
         return np.empty((0, k), np.int64), np.empty((0, k))
@@ -240,7 +241,7 @@ T = TypeVar("T")
 
 
 def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
-    """Run tasks at the same time, one of them here."""
+    """Run tasks in parallel, one of them in this thread."""
     if len(tasks) == 1:
         return [tasks[0]()]
     with ThreadPoolExecutor(len(tasks) - 1) as others:

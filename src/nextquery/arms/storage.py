@@ -1,4 +1,4 @@
-"""The files of a pool: what is written anew, and what stands from the folder it was opened from."""
+"""The files of a pool: which are written, and which stay from the folder it was opened from."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _LINEAGE = "vectors_begin_with"
 
 
 def arms_parts(folder: Folder | None, texts: Texts, rows: Rows) -> dict[str, Part]:
-    """Texts, vectors and their copy: files they lie in or, after additions, their content."""
+    """Return texts, vectors and codes: their existing files or, after additions, the content."""
     names = ("vectors.npy", *Texts.FILES)
     if folder is not None and not rows.added:
         coded = codes.FILES if codes.FILES[0] in folder else ()
@@ -26,20 +26,20 @@ def arms_parts(folder: Folder | None, texts: Texts, rows: Rows) -> dict[str, Par
 
 
 def remember(rows: Rows, folder: Folder) -> None:
-    """That these rows begin with the folder's: they were read from it, or written to it."""
+    """Record that the first rows are the folder's: they were read from it, or written to it."""
     file = folder.files["vectors.npy"]["sha256"]
     rows.saved.append((len(folder.array("vectors.npy")), str(file)))
 
 
 def lineage(folder: Folder | None, rows: Rows) -> dict[str, list[str]]:
-    """For a manifest: the SHA-256 of every older file whose rows ours begins with, oldest first."""
+    """Return for a manifest the SHA-256 of older files with the first rows, oldest first."""
     older = [] if folder is None else list(folder.meta.get(_LINEAGE, []))
     older += [file for count, file in rows.saved if count < len(rows) and file not in older]
     return {_LINEAGE: older} if older else {}
 
 
 def begins_with(folder: Folder, older: Folder) -> bool:
-    """Whether the vectors of a folder are those of an older state of it, and perhaps more."""
+    """Return whether the vectors of a folder start with those of an older state of it."""
     file = older.files["vectors.npy"]["sha256"]
     return file == folder.files["vectors.npy"]["sha256"] or file in folder.meta.get(_LINEAGE, [])
 
@@ -47,7 +47,7 @@ def begins_with(folder: Folder, older: Folder) -> bool:
 def log_parts(
     folder: Folder | None, origin: Origin | None, encoder: Encoder | None
 ) -> dict[str, Part]:
-    """The log behind the arms and the encoder, which no addition changes."""
+    """Return the parts of the log and the encoder, which additions do not change."""
     if folder is not None:
         kept = [name for name in folder.files if name.startswith(("encoder_", "log_"))]
         return {name: folder.file(name) for name in kept}
@@ -56,7 +56,7 @@ def log_parts(
 
 
 def encoder_meta(folder: Folder | None, encoder: Encoder | None) -> Any:
-    """What a manifest says of the encoder; read from the old one, so that it need not be loaded."""
+    """Return the encoder's manifest entry, from the old manifest if there is one."""
     if folder is not None:
         return folder.meta.get("encoder")
     return None if encoder is None else encoder.meta()

@@ -1,7 +1,7 @@
-"""The texts of the arms: by id, and ids by text, without reading them all.
+"""The texts of the arms by id, and ids by text, without reading all of them.
 
-On disk the texts are one run of UTF-8 with offsets, and a sorted table of 64-bit hashes finds an id
-with a few page reads. Texts added since then are a list and a dictionary on top.
+On disk, the texts are contiguous UTF-8 with offsets. A sorted table of 64-bit hashes finds an id
+with a few page reads. Texts added since then are in a list and a dictionary.
 """
 
 import hashlib
@@ -17,14 +17,14 @@ from nextquery.vectors import unit_rows
 
 
 class TextColumn(Sequence[str]):
-    """Texts as one run of UTF-8 with offsets: a text is decoded when it is asked for."""
+    """Texts as contiguous UTF-8 with offsets; a text is decoded on access."""
 
     def __init__(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
         self.data, self.offsets = data, offsets
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "TextColumn":
-        """The column that holds these texts."""
+        """Create a column of these texts."""
         if isinstance(texts, cls):
             return texts
         encoded = [text.encode() for text in texts]
@@ -34,11 +34,11 @@ class TextColumn(Sequence[str]):
 
     @classmethod
     def open(cls, folder: Folder, name: str) -> "TextColumn":
-        """The column `name` of an opened folder, memory-mapped."""
+        """Open the column `name` of an opened folder, memory-mapped."""
         return cls(folder.raw(f"{name}.bin"), folder.array(f"{name}_offsets.npy"))
 
     def parts(self, name: str) -> dict[str, Part]:
-        """What a folder keeps of the column."""
+        """Return the parts of the column to save in a folder."""
         return {f"{name}.bin": self.data.tobytes(), f"{name}_offsets.npy": self.offsets}
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class TextColumn(Sequence[str]):
 
 
 class Texts(Sequence[str]):
-    """A read-only sequence of texts; row i is arm i for ever."""
+    """A read-only sequence of texts; row i is always arm i."""
 
     FILES = ("texts.bin", "texts_offsets.npy", "text_hashes.npy", "text_ids.npy")
 
@@ -76,7 +76,7 @@ class Texts(Sequence[str]):
 
     @classmethod
     def of(cls, folder: Folder) -> "Texts":
-        """The texts of an opened folder, memory-mapped."""
+        """Open the texts of an opened folder, memory-mapped."""
         hashes, ids = folder.array("text_hashes.npy"), folder.array("text_ids.npy")
         return cls(TextColumn.open(folder, "texts"), hashes, ids)
 
@@ -105,27 +105,27 @@ class Texts(Sequence[str]):
         return f"<{len(self)} texts>"
 
     def ids_of(self, text: str) -> list[int]:
-        """Every row that holds `text`, newest first (more than one only after removals)."""
-        found = [self._ids_of_added[text]] if text in self._ids_of_added else []
+        """Return every row with this text, newest first (more than one only after removals)."""
+        rows = [self._ids_of_added[text]] if text in self._ids_of_added else []
         key = np.uint64(_hash(text))
         low, high = np.searchsorted(self._hashes, key), np.searchsorted(self._hashes, key, "right")
-        found += [int(i) for i in self._ids[low:high] if self[int(i)] == text]
-        return sorted(found, reverse=True)
+        rows += [int(i) for i in self._ids[low:high] if self[int(i)] == text]
+        return sorted(rows, reverse=True)
 
     def append(self, texts: Sequence[str]) -> None:
-        """Add texts that `checked` has seen."""
+        """Add texts that have passed `checked`."""
         start = len(self)
         self._added.extend(texts)
         self._ids_of_added.update(zip(texts, range(start, start + len(texts)), strict=True))
 
     def copy(self) -> "Texts":
-        """The same texts; what is added to one is not in the other."""
+        """Return an independent copy that shares the stored texts."""
         twin = Texts(self._stored, self._hashes, self._ids)
         twin.append(self._added)
         return twin
 
     def parts(self) -> dict[str, Part]:
-        """What a folder keeps of the texts."""
+        """Return the parts of the texts to save in a folder."""
         hashes = np.array([_hash(text) for text in self], np.uint64)
         order = np.argsort(hashes, kind="stable")
         return {
@@ -136,9 +136,9 @@ class Texts(Sequence[str]):
 
 
 def checked(texts: Sequence[Any]) -> list[str]:
-    """The texts as a list, or an `InvalidInput` that names the first bad row."""
+    """Return the texts as a list, or raise an `InvalidInput` that names the first bad row."""
     if isinstance(texts, str):
-        raise InvalidInput("texts must be a sequence of texts, received one text; wrap it: [text]")
+        raise InvalidInput("texts must be a sequence of texts; received one text. Wrap it: [text]")
     seen: dict[str, int] = {}
     out = list(texts)
     for row, text in enumerate(out):
@@ -149,11 +149,13 @@ def checked(texts: Sequence[Any]) -> list[str]:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InvalidInput(f"texts: row {row} is not valid Unicode ({error}).") from None
+            raise InvalidInput(
+                f"texts: row {row} is not valid Unicode ({error}). Fix or drop it."
+            ) from None
         if (first := seen.setdefault(text, row)) != row:
             raise InvalidInput(
                 f"texts: row {row} repeats row {first} ({text[:80]!r}). "
-                "An arm is a distinct text: keep one row of each."
+                "Texts must be distinct: keep one row of each."
             )
     return out
 
@@ -161,12 +163,12 @@ def checked(texts: Sequence[Any]) -> list[str]:
 def matched(
     texts: Sequence[str], vectors: ArrayLike, dim: int | None
 ) -> tuple[list[str], NDArray[np.float32]]:
-    """Texts and unit rows, checked, one of each for every arm."""
+    """Check texts and vectors, and return the texts and unit rows of the arms."""
     names = checked(texts)
     rows = unit_rows(vectors, dim=dim)
     if len(names) != len(rows):
         raise InvalidInput(
-            f"texts and vectors must be equally many; received {len(names)} texts and "
+            f"texts and vectors must have the same length; received {len(names)} texts and "
             f"{len(rows)} vectors."
         )
     return names, rows
