@@ -137,7 +137,7 @@ def answers_here(pool: Path, url: str) -> dict[str, list[int]]:
         expected = {}
         for text in texts:
             slate = engine.recommend(session_id=text, query=text).recommendations
-            expected[text] = [entry.arm_id for entry in slate]
+            expected[text] = [entry.arm for entry in slate]
     store.close()
     return expected
 

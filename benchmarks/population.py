@@ -103,7 +103,7 @@ def _step(
     for session, future in zip(sessions, decisions, strict=True):
         decision = future.result()
         wanted, possible = population.wish(session, rng, m)
-        seen = wanted in [entry.arm_id for entry in decision.recommendations]
+        seen = wanted in [entry.arm for entry in decision.recommendations]
         accepted.append(seen)
         best.append(possible)
         session.append(wanted)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
+from nextquery.service.log.events import DecisionEvent, FeedbackEvent, TimeoutEvent
 from nextquery.service.log.store import Store
 
 
@@ -35,13 +36,14 @@ def check_log(store: Store, seen: Seen) -> list[str]:
                 wrong.append(f"position {expected} is missing before {event.position}")
             expected = event.position + 1
             name = event.decision_id or ""
-            if event.kind == "decision":
+            body = event.body
+            if isinstance(body, DecisionEvent):
                 if name in slates:
                     wrong.append(f"decision {name} is in the log twice")
-                slates[name] = [entry["arm"] for entry in event.body["slate"]]
-            elif event.kind == "feedback" and event.body["accepted"] is not None:
-                clicks.setdefault(name, []).append(event.body["accepted"])
-            elif event.kind in ("feedback", "timeout"):
+                slates[name] = body.arms
+            elif isinstance(body, FeedbackEvent) and body.accepted is not None:
+                clicks.setdefault(name, []).append(body.accepted)
+            elif isinstance(body, FeedbackEvent | TimeoutEvent):
                 nulls[name] += 1
         page = store.read(page[-1].position)
     for name, arms in seen.answered.items():

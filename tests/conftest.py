@@ -26,14 +26,14 @@ _TOGETHER = ("tests/cluster", "tests/encode/train")
 # Tests that take tens of seconds, longest first: started last, one would delay the whole run.
 _LONGEST = (
     *_TOGETHER,
-    "tests/service/http/test_running.py",
+    "tests/service/test_server.py",
     "tests/cli/test_replay.py",
     "tests/test_ingest.py",
     "tests/test_examples.py",
-    "tests/service/test_kill.py",
+    "tests/service/log/test_kill.py",
     "tests/test_recommender.py",
     "tests/cli/test_commands.py",
-    "tests/service/http/test_soak.py",
+    "tests/service/test_soak.py",
     "tests/service/page",
 )
 

@@ -420,7 +420,7 @@ def test_the_four_lines_are_what_is_served_by_default(pool: nq.ArmPool, tmp_path
             slate = session.recommend(5)
             decision = engine.recommend(session_id=f"s{number}", query=query, m=5)
             served = decision.recommendations
-            assert [choice.arm for choice in slate] == [entry.arm_id for entry in served]
+            assert [choice.arm for choice in slate] == [entry.arm for entry in served]
             scores = [entry.score for entry in served]
             np.testing.assert_allclose([c.score for c in slate], scores, rtol=0, atol=1e-12)
             session.accept(slate[1])
@@ -489,7 +489,7 @@ def test_another_model_on_the_same_store_is_answered_with_vectors(
             first.learner.catch_up()
             decision = first.recommend(session_id="y", query=TEXTS[0])
             assert (decision.policy, decision.fallback) == ("lin-ts", False)
-            accepted = decision.recommendations[0].arm_id
+            accepted = decision.recommendations[0].arm
             first.feedback(decision_id=decision.decision_id, accepted=accepted)
             first.learner.catch_up()
             assert rebuild(store).agrees

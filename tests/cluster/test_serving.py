@@ -83,7 +83,7 @@ def stopped(pool: RayArmPool) -> Iterator[None]:
 
 def arms(engine: Engine, query: str) -> list[int]:
     slate = engine.recommend(session_id=query, query=query).recommendations
-    return [choice.arm_id for choice in slate]
+    return [choice.arm for choice in slate]
 
 
 def day(engine: Engine) -> Iterator[Any]:
@@ -91,7 +91,7 @@ def day(engine: Engine) -> Iterator[Any]:
     for step in range(12):
         query = TEXTS[(7 * step) % len(TEXTS)]
         slate = engine.recommend(session_id=f"s{step % 3}", query=query, user_id=f"u{step}")
-        shown = [(choice.arm_id, choice.text) for choice in slate.recommendations]
+        shown = [(choice.arm, choice.text) for choice in slate.recommendations]
         yield shown, [choice.score for choice in slate.recommendations]
         accepted = shown[step % 5][0] if step % 3 else None
         issued = "cats chess club" if step in (3, 6) else None if accepted else TEXTS[step]
@@ -111,7 +111,7 @@ def test_answers_are_those_of_one_process(start: Start, strict: RayArmPool, fold
         assert one[1] == pytest.approx(other[1], rel=1e-5, abs=1e-9)
     assert there.catalogue.find("cats chess club") == len(TEXTS)  # two users typed it
     assert arms(here, "cats club") == arms(there, "cats club")
-    assert there.health()["arms"] == len(TEXTS)  # one more, and one less
+    assert there.health().arms == len(TEXTS)  # one more, and one less
     sketch = there.submit_map(session_id="m", query="cats food").result()
     assert len(TEXTS) in sketch.considered.candidates.arms
 
@@ -187,7 +187,7 @@ def test_partial_says_so(start: Start, lenient: RayArmPool, folder: Path) -> Non
         assert [choice["arm_id"] for choice in body["recommendations"]] == expected
         logged = engine.store.decision(body["decision_id"])
         assert logged is not None
-        assert logged.body["not_searched"] == len(HELD)
+        assert logged.body.not_searched == len(HELD)
         held = client.post("/v1/recommend", json={"session_id": "h", "query": TEXTS[25]}).json()
         assert held["partial"]  # its own vector is read from the files
         assert len(held["recommendations"]) == 5

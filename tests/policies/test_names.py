@@ -84,10 +84,10 @@ def test_the_service_serves_it(tmp_path: Path) -> None:
     with closing(Store.open(f"sqlite:///{tmp_path / 'events.db'}")) as store:
         with Engine.start(pool, store, options(policy="clicks")) as engine:
             decision = engine.recommend(session_id="a", query=TEXTS[0])
-            clicked = decision.recommendations[2].arm_id
+            clicked = decision.recommendations[2].arm
             for _ in range(3):
                 decision = engine.recommend(session_id="b", query=TEXTS[0], m=5)
-                if clicked in [entry.arm_id for entry in decision.recommendations]:
+                if clicked in [entry.arm for entry in decision.recommendations]:
                     engine.feedback(decision_id=decision.decision_id, accepted=clicked)
                 caught_up(engine)
             assert decision.policy == "clicks"

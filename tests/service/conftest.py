@@ -1,4 +1,4 @@
-"""A pool, and stores on both databases: one PostgreSQL server for all tests."""
+"""Two small pools, and stores on both databases: one PostgreSQL server for all tests."""
 
 import os
 import tempfile
@@ -11,14 +11,23 @@ import psycopg
 import pytest
 
 import nextquery as nq
+from nextquery.ingest import ingest
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
+from tests.logs_for_tests import pets
 from tests.service.worlds import options, small_pool
 
 
 @pytest.fixture(scope="session")
 def world() -> nq.ArmPool:
     return small_pool()
+
+
+@pytest.fixture(scope="session")
+def pets_pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pets")
+    ingest(pets(folder / "log.tsv"), folder / "pool", encoder="lsa")
+    return folder / "pool"
 
 
 @pytest.fixture(scope="session")

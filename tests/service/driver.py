@@ -23,7 +23,7 @@ def client(engine: Engine, seed: int) -> None:
         decision = engine.recommend(
             session_id=f"{seed}-{int(rng.integers(5))}", query=TEXTS[int(rng.integers(60))]
         )
-        arms = [one.arm_id for one in decision.recommendations]
+        arms = [one.arm for one in decision.recommendations]
         say("D", decision.decision_id, *arms)
         engine.delivered(decision.decision_id)
         if arms and rng.random() < 0.7:

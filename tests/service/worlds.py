@@ -10,8 +10,9 @@ import nextquery as nq
 from nextquery.arms.origin import Origin
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.clock import Clock
-from nextquery.service.log.feedback import CloseOpen
+from nextquery.service.log.events import FeedbackEvent
 from nextquery.service.log.store import Store
+from nextquery.service.log.timeouts import CloseOpen
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.sessions import Sessions
 
@@ -62,9 +63,7 @@ class HandClock(Clock):
 
 def close_open(engine: Engine, *, after: float = 0.0) -> int:
     """Close every slate that is older than `after` seconds, as the sweeper does."""
-    item = CloseOpen(after, engine.options.learning)
-    closed: int = engine.writer.submit(item).result()
-    return closed
+    return engine.writer.submit(CloseOpen(after, engine.options.learning)).result()
 
 
 def caught_up(engine: Engine) -> Engine:
@@ -81,6 +80,12 @@ def until(true: Callable[[], bool]) -> bool:
             return True
         time.sleep(0.01)
     return true()
+
+
+def feedback_events(store: Store) -> list[FeedbackEvent]:
+    """All feedback events, in order."""
+    events = store.read(0, 100_000)
+    return [event.body for event in events if isinstance(event.body, FeedbackEvent)]
 
 
 def kinds(store: Store) -> list[str]:

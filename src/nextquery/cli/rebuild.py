@@ -29,17 +29,18 @@ def rebuild(
 
     settings = s.load_settings({"store": store}, config=config).settings
     from nextquery.service.log.store import Store
-    from nextquery.service.model.learner import save_snapshot
     from nextquery.service.model.rebuild import AGREE
     from nextquery.service.model.rebuild import rebuild as run
     from nextquery.service.model.served_catalogue import fingerprint
+    from nextquery.service.model.snapshots import save_snapshot
 
     opened = Store.open(settings.store, create=False)
     done = run(opened)
     position = done.state.position
     if position == 0:
         raise InvalidInput(f"{opened.name} has no events. Run nextquery serve POOL first.")
-    if done.state.meta["pool"] != fingerprint(ArmPool.open(pool)):
+    model = done.state.model_event
+    if model is None or model.pool != fingerprint(ArmPool.open(pool)):
         raise InvalidInput(
             f"{opened.name} was created with another pool than {pool}. Pass the original pool."
         )

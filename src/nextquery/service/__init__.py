@@ -1,6 +1,7 @@
-"""The service: recommends and learns over HTTP, and loses nothing.
+"""The service: the recommender behind an event log and HTTP.
 
-The event log is the truth. A *writer* appends to it and confirms only what is durable; a *learner*
-reads it in order and so arrives at the same state wherever it runs; the *engine* answers from that
-state. Nothing in this room but `app` knows of HTTP.
+The event log is the source of truth. `log/` writes and reads it, `model/` turns its events into the
+state of the model, `answer/` answers requests from that state, `http/` adds routes and access
+control, `settings/` configures all of it, and `page/` is the web page. Only `http/` and `server.py`
+know HTTP. A room imports only from the rooms before it: log, settings, model, answer, http.
 """

@@ -1,6 +1,6 @@
-"""A service in a process of its own: started, killed and started again by a program.
+"""Running the service in another process, to start, kill and restart it from a program.
 
-Examples, measurements and tests use it; a search team may, in tests of its own integration.
+Examples, benchmarks and tests use it. You can use it to test your own integration.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import IO
 
 from nextquery.errors import StoreUnavailable
 
-_STOP_S = 120  # it drains and snapshots; what takes longer is killed, and that is an error
+_STOP_S = 120  # time to answer open requests and save a snapshot, before it is killed
 
 
 class ServiceProcess:
@@ -22,10 +22,10 @@ class ServiceProcess:
     Parameters
     ----------
     pool : the pool folder.
-    store : the store's URL.
-    port : 0: a free one, which stays the same when the service is started again.
-    settings : any others, by name.
-    log : the file that takes what it writes to standard error; None: nowhere.
+    store : the URL of the store.
+    port : 0 picks a free port, which stays the same after a restart.
+    settings : other settings, by name.
+    log : the file for its standard error; None discards it.
 
     ::
 
@@ -48,11 +48,11 @@ class ServiceProcess:
 
     @property
     def url(self) -> str:
-        """Where it answers, once it was started."""
+        """The address, once it is started."""
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> "ServiceProcess":
-        """Start it and wait until it listens."""
+        """Start the service and wait until it answers."""
         command = [sys.executable, "-m", "nextquery", "serve", str(self.pool)]
         command += ["--store", self.store, "--port", str(self.port), "--host", "127.0.0.1"]
         for name, value in self.settings.items():
@@ -71,14 +71,15 @@ class ServiceProcess:
             if self._greeted(self.process):
                 return self
             self.process.wait()
-        except BaseException:  # who waits here may be interrupted, and has nothing to stop yet
+        except BaseException:  # interrupted while waiting: there is no context to leave yet
             self.kill()
             raise
-        said = "" if self.log is None else f": {self.log.read_text()[-2000:]}"
-        raise StoreUnavailable(f"the service ended with code {self.process.returncode}{said}")
+        errors_text = "" if self.log is None else f": {self.log.read_text()[-2000:]}"
+        code = self.process.returncode
+        raise StoreUnavailable(f"the service ended with code {code}{errors_text}")
 
     def _greeted(self, process: "subprocess.Popen[str]") -> bool:
-        """Whether it says where it listens; else it ended."""
+        """Wait for the lines printed at the start; False if the process ended."""
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("serving "):
@@ -88,11 +89,11 @@ class ServiceProcess:
         return False
 
     def kill(self) -> None:
-        """SIGKILL, to every worker, as a power cut would."""
+        """Send SIGKILL to every worker, like a power cut."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """Ask it to finish; the exit code."""
+        """Ask the service to stop; return its exit code."""
         return self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> int:

@@ -1,9 +1,9 @@
-"""Listening, and the processes that answer.
+"""The server: the socket and the worker processes.
 
-One worker answers in this process. Several are started anew, each with its own engine over the
-same memory-mapped pool and the same event log, and share one socket. On a cluster each has shards
-of its own, over the same files and pages. On SIGTERM a worker takes no new connection, finishes
-what it was asked and snapshots its model.
+A single worker runs in this process. Several workers are processes that share one socket; each has
+its own engine over the same memory-mapped pool and event log. On a cluster each has its own shards
+over the same files. On SIGTERM a worker accepts no new connections, answers the requests it
+has and saves a snapshot.
 """
 
 import json
@@ -33,19 +33,19 @@ from nextquery.service.log.store import Store
 from nextquery.service.model.prepare import prepare
 from nextquery.service.settings.settings import Settings, is_loopback
 
-_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # what workers share; prometheus-client reads the name too
-_READY = "ready-"  # with its process number: a file there of each worker that can answer
-_DRAIN_S = 10  # how long a stop waits for requests that were begun
-_HUNG_S = 30  # a worker that gives no sign for so long is replaced; a busy machine may need seconds
+_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # shared by the workers; prometheus-client reads the name too
+_READY = "ready-"  # plus the process id: a file in that folder for each worker that can answer
+_DRAIN_S = 10  # how long a stop waits for open requests
+_HUNG_S = 30  # a worker that does not respond for this long is replaced
 Tell = Callable[[str], None]
 OpenPool = Callable[[Settings], ArmPool]
 
 
 def open_here(settings: Settings) -> ArmPool:
-    """The pool in this process; this package knows no cluster."""
+    """Open the pool in this process; this package does not know clusters."""
     if settings.cluster is not None:
         raise InvalidInput(
-            f"cluster={settings.cluster}: give open_pool, a function that opens the pool there, as "
+            f"cluster={settings.cluster} needs open_pool, a function that opens the pool there, as "
             "the command nextquery serve does."
         )
     return ArmPool.open(str(settings.pool))
@@ -54,45 +54,45 @@ def open_here(settings: Settings) -> ArmPool:
 def serve(
     settings: Settings, *, tell: Tell, progress: Any = None, open_pool: OpenPool = open_here
 ) -> None:
-    """Answer until asked to stop.
+    """Answer requests until asked to stop.
 
     Parameters
     ----------
-    settings : all that can be set; `pool` must be.
-    tell : called with each line for people.
-    progress : called with the steps done and all steps of the warm start, at a first start.
-    open_pool : opens the pool that the settings name, once in each process that uses it. Several
-        workers import it by its name, so it must be at the top of a module.
+    settings : all settings; `pool` is required.
+    tell : called with each line to print.
+    progress : called with the steps done and the total during the warm start of a new store.
+    open_pool : opens the pool of the settings, once in each process. Workers import it by name, so
+        it must be defined at the top of a module.
     """
     if settings.pool is None:
-        raise InvalidInput("no pool to serve. Name a folder that nextquery ingest made.")
+        raise InvalidInput("no pool to serve. Pass a folder created by nextquery ingest.")
     pool, store = open_pool(settings), Store.open(settings.store)
     ring = KeyRing(store)
     keys = keys_needed(settings, ring)
     watched = ring if settings.keys == "auto" else None
     listening = _listen(settings)
     prepare(pool, store, settings.engine_options(), progress=progress)
-    listening.listen(2048)  # from here on who connects is answered, if not at once
+    listening.listen(2048)  # from here on connections wait instead of failing
     port = listening.getsockname()[1]
-    said = greeting(settings, port, arms=len(pool), keyless=keys is None)
+    lines = greeting(settings, port, arms=len(pool), keyless=keys is None)
     if settings.workers == 1:
         engine = Engine.start(pool, store, settings.engine_options())
         app = create_app(engine, settings, keys=keys, watched=watched)
-        _run_here(app, settings, listening, tell, said)
+        _run_here(app, settings, listening, tell, lines)
         engine.close()
     else:
         store.close()
         leave(pool)
-        _run_workers(settings, listening, tell, said, open_pool, keyless=keys is None)
+        _run_workers(settings, listening, tell, lines, open_pool, keyless=keys is None)
 
 
 def _run_here(
-    app: FastAPI, settings: Settings, listening: socket.socket, tell: Tell, said: list[str]
+    app: FastAPI, settings: Settings, listening: socket.socket, tell: Tell, lines: list[str]
 ) -> None:
     server = uvicorn.Server(_config(app))
-    _when_asked_to_stop(lambda: setattr(server, "should_exit", True))
+    _on_stop_signal(lambda: setattr(server, "should_exit", True))
     json_log.start(level=settings.log_level, messages=settings.log_queries)
-    for line in said:
+    for line in lines:
         tell(line)
     server.run(sockets=[listening])
 
@@ -101,7 +101,7 @@ def _run_workers(
     settings: Settings,
     listening: socket.socket,
     tell: Tell,
-    said: list[str],
+    lines: list[str],
     open_pool: OpenPool,
     *,
     keyless: bool,
@@ -116,33 +116,33 @@ def _run_workers(
         (Path(folder) / "worker.json").write_text(json.dumps(shared))
         os.environ[_FOLDER] = folder
         config = _config("nextquery.service.server:worker", workers=settings.workers, factory=True)
-        several = Multiprocess(config, sockets=[listening])
-        _when_asked_to_stop(several.should_exit.set)
+        supervisor = Multiprocess(config, sockets=[listening])
+        _on_stop_signal(supervisor.should_exit.set)
         json_log.start(level=settings.log_level, messages=settings.log_queries)
 
         def greet() -> None:
             while not any(Path(folder).glob(f"{_READY}*")):
-                if several.should_exit.wait(0.05):
+                if supervisor.should_exit.wait(0.05):
                     return
-            for line in said:
+            for line in lines:
                 tell(line)
 
         threading.Thread(target=greet, daemon=True).start()
-        several.run()
+        supervisor.run()
 
 
-def _when_asked_to_stop(stop: Callable[[], None]) -> None:
-    """Heed SIGTERM and ctrl-c from now on, and end with code 0 once all is done."""
+def _on_stop_signal(stop: Callable[[], None]) -> None:
+    """Call `stop` on SIGTERM and ctrl-c; the process then exits with code 0."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop())
 
 
 def worker() -> FastAPI:
-    """The application of one of several workers; made in the worker itself."""
+    """Create the application of one of several workers, in the worker process."""
     shared = json.loads((Path(os.environ[_FOLDER]) / "worker.json").read_text())
     settings = Settings(**shared["settings"])
     json_log.start(level=settings.log_level, messages=settings.log_queries)
-    threading.Thread(target=_end_with, args=(shared["parent"],), daemon=True).start()
+    threading.Thread(target=_stop_with, args=(shared["parent"],), daemon=True).start()
     pool, store = pkgutil.resolve_name(shared["open_pool"])(settings), Store.open(settings.store)
     engine = Engine.start(pool, store, settings.engine_options())
     ring = KeyRing(store)
@@ -153,25 +153,25 @@ def worker() -> FastAPI:
 
 
 def keys_needed(settings: Settings, ring: KeyRing) -> KeyRing | None:
-    """The keys that requests must hold; None where everybody on this machine may ask."""
+    """Return the keys that requests need, or None if everyone on this machine may call."""
     here = is_loopback(settings.host)
     if settings.keys == "off" and not here:
         raise InvalidInput(
-            f"host={settings.host} with keys=off would let everybody on the network in. Keys may "
-            "be off on 127.0.0.1, ::1 and localhost only: leave --keys out, or listen there."
+            f"host={settings.host} with keys=off would let everyone on the network in. keys=off is "
+            "only allowed on 127.0.0.1, ::1 and localhost: leave --keys out, or listen there."
         )
     if settings.keys == "off" or (settings.keys == "auto" and here and not ring.has_any()):
         return None
     if not ring.has_any():
         raise InvalidInput(
-            f"host={settings.host} needs API keys and the store holds none in force. Make one: "
+            f"host={settings.host} needs API keys, and the store has none. Create one: "
             "nextquery keys create NAME --scope write --store URL"
         )
     return ring
 
 
 def greeting(settings: Settings, port: int, *, arms: int, keyless: bool) -> list[str]:
-    """What a person reads at the start: the address, who may ask, and how to try it."""
+    """Return the lines printed at the start: the address, who may call, and how to try it."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     url = f"http://{host}:{port}"
     key = "" if keyless else " -H 'Authorization: Bearer KEY'"
@@ -179,10 +179,10 @@ def greeting(settings: Settings, port: int, *, arms: int, keyless: bool) -> list
     asked = '\'{"session_id": "s1", "query": "graph neural networks"}\''
     taken = '\'{"decision_id": "FROM THE ANSWER", "accepted": ARM_ID}\''
     who = (
-        "API keys are OFF: everybody on this machine may ask (requests must be addressed to it)."
-        + (" The first key made turns them on." if settings.keys == "auto" else "")
+        "API keys are OFF: everyone on this machine may call the service."
+        + (" Creating the first key turns them on." if settings.keys == "auto" else "")
         if keyless
-        else "API keys are on: nextquery keys create makes one."
+        else "API keys are on. Create one with nextquery keys create."
     )
     return [
         f"serving {arms:,} arms at {url} (ctrl-c stops)",
@@ -194,9 +194,9 @@ def greeting(settings: Settings, port: int, *, arms: int, keyless: bool) -> list
 
 
 def _listen(settings: Settings) -> socket.socket:
-    """The socket, bound before anything long begins."""
+    """Bind the socket, before anything slow starts."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # asyncio sends without delay (TCP_NODELAY) only where the protocol is named
+    # asyncio sets TCP_NODELAY only if the protocol is named
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -205,7 +205,7 @@ def _listen(settings: Settings) -> socket.socket:
         listening.close()
         raise InvalidInput(
             f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}. "
-            "Name another --port or --host."
+            "Pass another --port or --host."
         ) from None
     listening.set_inheritable(True)
     return listening
@@ -215,7 +215,7 @@ def _config(app: Any, **more: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         log_config=None,
-        access_log=False,  # ours has request ids and no queries
+        access_log=False,  # our request log has request ids and no queries
         server_header=False,
         proxy_headers=False,
         ws="none",
@@ -226,8 +226,8 @@ def _config(app: Any, **more: Any) -> uvicorn.Config:
     )
 
 
-def _end_with(parent: int) -> None:
-    """Stop when the process that started the workers is gone, however it went."""
+def _stop_with(parent: int) -> None:
+    """Stop this worker when the process that started it is gone."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGTERM)

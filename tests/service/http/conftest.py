@@ -1,4 +1,4 @@
-"""A small pool of pets, an engine over it, and the application as a client meets it."""
+"""An engine over the pool of pets, and the application as a client meets it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,22 +7,13 @@ import pytest
 from starlette.testclient import TestClient
 
 import nextquery as nq
-from nextquery.ingest import ingest
 from nextquery.service.answer.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.log.store import Store
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.service.settings.settings import Settings
-from tests.logs_for_tests import pets
 
 LOCAL = "http://127.0.0.1:8000"
-
-
-@pytest.fixture(scope="session")
-def pets_pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pets")
-    ingest(pets(folder / "log.tsv"), folder / "pool", encoder="lsa")
-    return folder / "pool"
 
 
 @pytest.fixture

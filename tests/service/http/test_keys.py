@@ -75,7 +75,7 @@ def test_keys_are_off_on_loopback_alone(store: Store) -> None:
     ring = KeyRing(store)
     assert keys_needed(Settings(), ring) is None
     assert keys_needed(Settings(host="localhost", keys="off"), ring) is None
-    with pytest.raises(InvalidInput, match="everybody on the network"):
+    with pytest.raises(InvalidInput, match="everyone on the network"):
         keys_needed(Settings(host="0.0.0.0", keys="off"), ring)
     with pytest.raises(InvalidInput, match="keys create"):
         keys_needed(Settings(host="0.0.0.0"), ring)
@@ -84,5 +84,5 @@ def test_keys_are_off_on_loopback_alone(store: Store) -> None:
     assert keys_needed(Settings(), ring) is ring  # somebody made a key: it is meant
     assert keys_needed(Settings(keys="off"), ring) is None
     ring.revoke(key.id)
-    with pytest.raises(InvalidInput, match="none in force"):
+    with pytest.raises(InvalidInput, match="the store has none"):
         keys_needed(Settings(keys="on"), ring)

@@ -13,7 +13,7 @@ from nextquery import cli
 from nextquery.errors import Damaged, InvalidInput
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
-from nextquery.service.model.learner import newest_state, save_snapshot
+from nextquery.service.model.snapshots import newest_state, save_snapshot
 from tests.service.http.test_routes import feedback, recommend
 
 

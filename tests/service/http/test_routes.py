@@ -30,7 +30,7 @@ def test_recommend_is_in_the_log_and_delivered(asked: TestClient, store: Store) 
     assert slate["policy"] == "lin-ucb-memory"
     kept = store.decision(slate["decision_id"])
     assert kept is not None
-    shown = [entry["arm"] for entry in kept.body["slate"]]
+    shown = kept.body.arms
     assert shown == [entry["arm_id"] for entry in slate["recommendations"]]
     for entry in slate["recommendations"]:
         assert 0 < entry["propensity"] <= 1

@@ -1,4 +1,4 @@
-"""Requests that come together are answered together."""
+"""Batching: requests that arrive together are answered together."""
 
 import threading
 import time
@@ -10,10 +10,10 @@ Job = TypeVar("Job")
 
 
 class Batcher(Generic[Job]):
-    """Gathers jobs for a moment and hands them on as one batch, in a thread of its own.
+    """Collects jobs for a moment and answers them as one batch, in its own thread.
 
-    A job that is alone goes on at once: only while others are under way (`in_flight` is larger
-    than the batch) is it worth waiting for company, at most `gather_s`.
+    A single job is answered at once. It waits, for at most `gather_s`, only while more requests
+    are in flight than the batch contains.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Batcher(Generic[Job]):
         self._thread.start()
 
     def submit(self, job: Job, *, first: bool = False) -> bool:
-        """Take a job, or say no because it is closing; `first` puts it before the others."""
+        """Add a job; return False if closing. `first` puts it before the others."""
         with self._changed:
             if self._closing and not first:
                 return False
@@ -45,7 +45,7 @@ class Batcher(Generic[Job]):
         return len(self._jobs)
 
     def close(self, *, busy: Callable[[], bool]) -> None:
-        """Take nothing new, answer what waits and what comes back, then stop."""
+        """Accept no new jobs, answer those that are waiting or come back, then stop."""
         with self._changed:
             self._closing = True
         while busy():

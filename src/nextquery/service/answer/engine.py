@@ -1,45 +1,76 @@
-"""The engine: recommends, learns and forecasts, whoever asks. Thread-safe, without a framework."""
+"""The engine: recommends, learns and forecasts. Thread-safe, and independent of HTTP."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Literal
+from typing import Concatenate, Literal, ParamSpec, TypedDict, TypeVar
 
 from nextquery.arms import ArmPool
 from nextquery.checks import one_of
 from nextquery.errors import InvalidInput, StoreUnavailable
 from nextquery.service.answer.batching import Batcher
-from nextquery.service.answer.request_handler import Desk
+from nextquery.service.answer.hashes import keyed, request_hash, request_key
+from nextquery.service.answer.inputs import check_id, check_query, check_slate_length
+from nextquery.service.answer.request_handler import RequestHandler
 from nextquery.service.answer.requests import (
-    Asked,
-    a_query,
-    a_slate_length,
-    an_id,
-    keyed,
-    request_hash,
-    request_key,
+    FeedbackRequest,
+    ForecastRequest,
+    MapRequest,
+    RecommendRequest,
+    Request,
 )
-from nextquery.service.answer.results import Decision, Forecast
-from nextquery.service.answer.session_map import Sketch
-from nextquery.service.answer.shards import shards_of
+from nextquery.service.answer.results import Decision, Forecast, Health, MapData
+from nextquery.service.answer.shards import unavailable_shards
 from nextquery.service.answer.slates import Answerer
 from nextquery.service.log.clock import Clock
-from nextquery.service.log.feedback import Control, FeedbackResult, NewFeedback
+from nextquery.service.log.controls import Control
+from nextquery.service.log.events import ArmRemoved, Blocked, Switched, Unblocked
+from nextquery.service.log.feedback import FeedbackResult, NewFeedback
 from nextquery.service.log.store import Store
 from nextquery.service.log.writer import Writer
-from nextquery.service.model.background import Chores
-from nextquery.service.model.learner import Learner, newest_state
+from nextquery.service.model.background import Background
+from nextquery.service.model.learner import Learner
 from nextquery.service.model.prepare import loop_of, prepare
 from nextquery.service.model.served_catalogue import ServedCatalogue
+from nextquery.service.model.snapshots import newest_state
+from nextquery.service.model.statistics import Counts, Coverage, Row, Size
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.warm_start import Progress
 
+Self = TypeVar("Self")
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+
+
+def _waited_for(
+    submit: Callable[Concatenate[Self, Arguments], "Future[Answer]"],
+) -> Callable[Concatenate[Self, Arguments], Answer]:
+    """Return a method that calls `submit` and waits for its answer."""
+
+    def wait(self: Self, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
+        return submit(self, *args, **kwargs).result()
+
+    wait.__doc__ = f"Call `{submit.__name__}` and wait for the answer."
+    return wait
+
+
+class Stats(TypedDict):
+    """The answer of `/v1/stats`."""
+
+    position: int
+    totals: Counts
+    coverage: Coverage
+    floor: float | None
+    candidates: list[Size]
+    by: str
+    rows: list[Row]
+
 
 class Engine:
-    """All that answers from one event log.
+    """Answers requests from one event log.
 
-    Requests gather in a *batcher*, the *desk* answers them from the *learner*'s state, and the
-    *writer* makes them durable before anybody is told.
+    The *batcher* collects requests, the *request handler* answers them from the state of the
+    *learner*, and the *writer* makes them durable before they are returned.
     """
 
     def __init__(
@@ -55,18 +86,20 @@ class Engine:
         self.learner.catch_up()
         loop = loop_of(self.catalogue, options, state.learnt)
         self.answerer = Answerer(loop, self.learner, options)
-        self._asked, self._count_lock = 0, threading.Lock()
+        self._waiting, self._count_lock = 0, threading.Lock()
         self._closed = False
-        self.chores = Chores(self.learner, store, options, self.clock)
-        self.writer = Writer(store, self.clock, written=self.chores.wake)
-        self.desk = Desk(self.answerer, store, self.writer, options, self._again, self._secret)
-        self.batcher: Batcher[Asked] = Batcher(
-            self.desk.answer,
+        self.background = Background(self.learner, store, options, self.clock)
+        self.writer = Writer(store, self.clock, written=self.background.wake)
+        self.handler = RequestHandler(
+            self.answerer, store, self.writer, options, self._again, self._secret
+        )
+        self.batcher: Batcher[Request] = Batcher(
+            self.handler.answer,
             most=options.batch,
             gather_s=options.gather_ms / 1000,
-            in_flight=lambda: self._asked,
+            in_flight=lambda: self._waiting,
         )
-        self.chores.start(self.writer)
+        self.background.start(self.writer)
 
     @classmethod
     def start(
@@ -78,14 +111,10 @@ class Engine:
         progress: Progress | None = None,
         clock: Clock | None = None,
     ) -> "Engine":
-        """Warm-start if the store is new (see `prepare`), read the log, start the threads."""
+        """Prepare the store (see `prepare`), read the log and start the threads."""
         chosen = EngineOptions() if options is None else options
         prepare(pool, store, chosen, progress=progress, clock=clock)
         return cls(pool, store, chosen, clock)
-
-    def recommend(self, **asked: Any) -> Decision:
-        """Wait for `submit_recommend`."""
-        return self.submit_recommend(**asked).result()
 
     def submit_recommend(
         self,
@@ -97,33 +126,29 @@ class Engine:
         request_id: str | None = None,
         owner: str = "",
     ) -> "Future[Decision]":
-        """A slate; the future holds it once it is durable.
+        """Ask for a slate; the future holds it once it is durable.
 
-        With a `request_id` (apart for every `owner`) the same request is answered the same again;
-        another request of that name is a `Conflict`.
+        A repeated `request_id` (of the same `owner`) gets the same answer again; with another
+        request it raises `Conflict`.
         """
-        asked = Asked(
-            "recommend",
-            Future(),
-            an_id(session_id, "session_id"),
-            a_query(query),
-            a_slate_length(m, self.options.m_max),
+        request = RecommendRequest(
+            check_id(session_id, "session_id"),
+            check_query(query),
+            check_slate_length(m, self.options.m_max),
+            self._user_hash(user_id),
         )
-        if user_id is not None:
-            asked.user_hash = keyed(self._secret, "user", an_id(user_id, "user_id"))
         if request_id is not None:
-            asked.request_key = request_key(owner, an_id(request_id, "request_id"))
-            asked.request_hash = request_hash(session_id, query, asked.m, asked.user_hash)
-        asked.fallback = self._asked > self.options.max_inflight
-        return self._submit(asked)
+            request.request_key = request_key(owner, check_id(request_id, "request_id"))
+            request.request_hash = request_hash(session_id, query, request.m, request.user_hash)
+        request.fallback = self._waiting > self.options.max_inflight
+        self._submit(request)
+        return request.future
+
+    recommend = _waited_for(submit_recommend)
 
     def delivered(self, decision_id: str) -> None:
-        """The answer was really sent. Returns at once."""
+        """Record that the answer was sent; returns at once."""
         self.writer.mark_delivered(decision_id)
-
-    def feedback(self, **said: Any) -> FeedbackResult:
-        """Wait for `submit_feedback`."""
-        return self.submit_feedback(**said).result()
 
     def submit_feedback(
         self,
@@ -133,109 +158,115 @@ class Engine:
         issued: str | None = None,
         user_id: str | None = None,
     ) -> "Future[FeedbackResult]":
-        """What became of a slate; the future is resolved once it is durable.
+        """Record what a person did with a slate; the future is resolved once it is durable.
 
-        It may hold `UnknownDecision`, `NotInSlate`, `Conflict` or `StoreUnavailable`.
+        The future may raise `UnknownDecision`, `NotInSlate`, `Conflict` or `StoreUnavailable`.
         """
-        an_id(decision_id, "decision_id")
+        check_id(decision_id, "decision_id")
         if accepted is not None and (isinstance(accepted, bool) or not isinstance(accepted, int)):
             raise InvalidInput(f"accepted must be the id of an arm or null; received {accepted!r}.")
-        user = None if user_id is None else keyed(self._secret, "user", an_id(user_id, "user_id"))
+        user_hash = self._user_hash(user_id)
         if issued is None:
             learning = self.options.learning
             return self.writer.submit(NewFeedback(decision_id, accepted, learning))
-        asked = Asked("feedback", Future(), query=a_query(issued, "issued"), user_hash=user)
-        asked.decision_id, asked.accepted = decision_id, accepted
-        return self._submit(asked)
+        typed = check_query(issued, "issued")
+        request = FeedbackRequest(decision_id, accepted, typed, user_hash)
+        self._submit(request)
+        return request.future
 
-    def forecast(self, **asked: Any) -> Forecast:
-        """Wait for `submit_forecast`."""
-        return self.submit_forecast(**asked).result()
+    feedback = _waited_for(submit_feedback)
 
     def submit_forecast(self, *, session_id: str, query: str, m: int = 5) -> "Future[Forecast]":
-        """The likeliest next queries; no impression is recorded."""
-        m = a_slate_length(m, self.options.m_max)
-        session = an_id(session_id, "session_id")
-        return self._submit(Asked("forecast", Future(), session, a_query(query), m))
+        """Ask for the most probable next queries; nothing is recorded."""
+        m = check_slate_length(m, self.options.m_max)
+        request = ForecastRequest(check_id(session_id, "session_id"), check_query(query), m)
+        self._submit(request)
+        return request.future
+
+    forecast = _waited_for(submit_forecast)
 
     def submit_map(
         self, *, session_id: str, query: str, trail: Sequence[str] = ()
-    ) -> "Future[Sketch]":
-        """What the map of a session is drawn from (`atlas.draw`); nothing is recorded."""
-        asked = Asked("map", Future(), an_id(session_id, "session_id"), a_query(query))
-        asked.trail = [a_query(text, "trail") for text in trail]
-        return self._submit(asked)
+    ) -> "Future[MapData]":
+        """Ask for the data of a session's map (`session_map.draw`); nothing is recorded."""
+        earlier = [check_query(text, "trail") for text in trail]
+        request = MapRequest(check_id(session_id, "session_id"), check_query(query), earlier)
+        self._submit(request)
+        return request.future
 
     def block(self, query: str) -> int:
-        """Never answer with this query again; the position of the event."""
-        return self._control("blocked", {"text": self.catalogue.key(a_query(query))})
+        """Stop recommending this query; return the position of the event."""
+        return self._control(Blocked(self.catalogue.key(check_query(query))))
 
     def unblock(self, query: str) -> int:
-        """Take a block back; the position of the event."""
-        return self._control("unblocked", {"text": self.catalogue.key(a_query(query))})
+        """Remove a block; return the position of the event."""
+        return self._control(Unblocked(self.catalogue.key(check_query(query))))
 
     def switch(self, on: bool) -> int:
-        """The kill switch: off answers with no recommendations; the position of the event."""
-        return self._control("switched", {"on": bool(on)})
+        """Set the kill switch (off: every slate is empty); return the position of the event."""
+        return self._control(Switched(bool(on)))
 
     def remove(self, query: str) -> int:
-        """Take an arm out for ever; the position of the event."""
-        arm = self.catalogue.find(a_query(query))
+        """Remove an arm for good; return the position of the event."""
+        arm = self.catalogue.find(check_query(query))
         if arm is None:
-            raise InvalidInput(f"{query[:80]!r} is no arm, so there is nothing to remove.")
-        return self._control("arm_removed", {"arm": arm})
+            raise InvalidInput(f"{query[:80]!r} is not an arm, so there is nothing to remove.")
+        return self._control(ArmRemoved(arm))
 
-    def stats(self, *, by: Literal["hour", "day"] = "hour") -> dict[str, Any]:
-        """Acceptance, regret and coverage, by policy and time."""
+    def stats(self, *, by: Literal["hour", "day"] = "hour") -> Stats:
+        """Return acceptance, regret and coverage, by policy and time."""
         one_of(by, "by", ("hour", "day"))
         with self.learner.lock:
-            said = self.learner.state.statistics
+            statistics, model = self.learner.state.statistics, self.learner.state.model_event
             return {
                 "position": self.learner.position,
-                "totals": said.totals(),
-                "coverage": said.coverage(len(self.catalogue.pool)),
-                "floor": self.learner.state.meta.get("floor"),
-                "candidates": said.sizes(),
+                "totals": statistics.totals(),
+                "coverage": statistics.coverage(len(self.catalogue.pool)),
+                "floor": None if model is None else model.floor,
+                "candidates": statistics.sizes(),
                 "by": by,
-                "rows": said.table(by),
+                "rows": statistics.table(by),
             }
 
-    def health(self) -> dict[str, Any]:
-        """How the engine is: numbers, no secrets."""
+    def health(self) -> Health:
+        """Return the state of the engine."""
         try:
             head, ok = self.store.head().position, self.writer.failures == 0
             snapshots = self.store.snapshot_positions()
         except StoreUnavailable:
             head, ok, snapshots = self.learner.position, False, []
-        state = self.learner.state
-        return {
-            "position": self.learner.position,
-            "lag": max(0, head - self.learner.position),
-            "store_ok": ok,
-            "learning": self.chores.trouble is None,
-            "on": state.on,
-            "policy": self.answerer.policy,
-            "arms": len(self.catalogue.pool),
-            "blocked": len(state.blocked),
-            "snapshots": snapshots,
-            "waiting": self._asked,
-            "writing": self.writer.waiting,
-            "cache_hits": self.answerer.hits,
-            "cache_misses": self.answerer.misses,
-            **shards_of(self.pool),
-        }
+        state, cache = self.learner.state, self.answerer.cache
+        shards, away = unavailable_shards(self.pool)
+        return Health(
+            position=self.learner.position,
+            lag=max(0, head - self.learner.position),
+            store_ok=ok,
+            learning=self.background.error is None,
+            on=state.on,
+            policy=self.answerer.policy,
+            arms=len(self.catalogue.pool),
+            blocked=len(state.blocked),
+            snapshots=snapshots,
+            waiting=self._waiting,
+            writing=self.writer.waiting,
+            cache_hits=cache.hits,
+            cache_misses=cache.misses,
+            shards=shards,
+            shards_away=len(away),
+            away=away,
+        )
 
     def close(self) -> None:
-        """Finish what was taken on, keep a snapshot, stop the threads; safe to call twice.
+        """Answer what is waiting, save a snapshot and stop the threads; safe to call twice.
 
-        The store stays open: it is its opener's.
+        The store stays open; close it yourself.
         """
         if self._closed:
             return
         self._closed = True
-        self.batcher.close(busy=lambda: self._asked > 0)
+        self.batcher.close(busy=lambda: self._waiting > 0)
         self.writer.close()
-        self.chores.close()
+        self.background.close()
 
     def __enter__(self) -> "Engine":
         return self
@@ -243,30 +274,34 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _submit(self, asked: Asked) -> "Future[Any]":
-        if self._asked >= self.options.max_waiting:
+    def _submit(self, request: Request) -> None:
+        if self._waiting >= self.options.max_waiting:
             raise StoreUnavailable(
-                f"{self._asked} requests wait for an answer already. Try again in a second."
+                f"{self._waiting} requests are already waiting. Try again in a second."
             )
-        asked.future.set_running_or_notify_cancel()  # a caller who left leaves a whole decision
+        request.future.set_running_or_notify_cancel()  # a caller who leaves cancels nothing
         with self._count_lock:
-            self._asked += 1
-        asked.future.add_done_callback(self._answered)
-        if not self.batcher.submit(asked):
-            asked.future.set_exception(
-                StoreUnavailable("this worker is closing; nothing was written. Try again.")
+            self._waiting += 1
+        request.future.add_done_callback(self._answered)
+        if not self.batcher.submit(request):
+            request.future.set_exception(
+                StoreUnavailable("this worker is closing. Nothing was written. Try again.")
             )
-        return asked.future
 
-    def _answered(self, _: "Future[Any]") -> None:
+    def _answered(self, _: object) -> None:
         with self._count_lock:
-            self._asked -= 1
+            self._waiting -= 1
 
-    def _again(self, asked: Asked) -> None:
-        """A request that the desk must look at once more."""
-        self.batcher.submit(asked, first=True)
+    def _again(self, request: Request) -> None:
+        """Pass a request to the handler once more, before the others."""
+        self.batcher.submit(request, first=True)
 
-    def _control(self, kind: str, body: dict[str, Any]) -> int:
-        position: int = self.writer.submit(Control(kind, body)).result()
+    def _user_hash(self, user_id: str | None) -> str | None:
+        if user_id is None:
+            return None
+        return keyed(self._secret, "user", check_id(user_id, "user_id"))
+
+    def _control(self, body: Blocked | Unblocked | Switched | ArmRemoved) -> int:
+        position = self.writer.submit(Control(body)).result()
         self.learner.catch_up()
         return position

@@ -1,28 +1,28 @@
-"""Queries to start from: well-known ones of the pool, each about something else."""
+"""Example queries to start from: common queries of the pool, each about something else."""
 
 import numpy as np
 
 from nextquery.catalogue import Catalogue
 
-_KNOWN = 200  # best-known arms among which different ones are looked for
-_LONGEST = 60  # characters that still read as an example
+_KNOWN = 200  # most common arms to choose from
+_LONGEST = 60  # characters in an example
 
 
-def starters(catalogue: Catalogue, count: int) -> list[str]:
-    """Up to `count` queries: first the commonest, then always the one farthest from those taken.
+def example_queries(catalogue: Catalogue, count: int) -> list[str]:
+    """Return up to `count` queries: the most common, then always the one farthest from the others.
 
-    Blocked, removed and long ones are left out; so is what came after the pool was made.
+    Blocked, removed and long queries are left out, and so are arms added after the pool was made.
     """
     pool, blocked = catalogue.pool, catalogue.blocked_arms()
     origin = pool.origin
     if origin is None:
-        usual = np.arange(min(pool.rows_in_all, _KNOWN), dtype=np.int64)
+        common = np.arange(min(pool.rows_in_all, _KNOWN), dtype=np.int64)
     else:
-        usual = np.argsort(-origin.session_counts, kind="stable")[: 4 * _KNOWN]
-    usual = pool.alive(usual)
+        common = np.argsort(-origin.session_counts, kind="stable")[: 4 * _KNOWN]
+    common = pool.alive(common)
     short = [
         arm
-        for arm in usual.tolist()
+        for arm in common.tolist()
         if arm not in blocked and len(catalogue.shown(arm)) <= _LONGEST
     ][:_KNOWN]
     if not short:

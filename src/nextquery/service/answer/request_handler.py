@@ -1,28 +1,39 @@
-"""The desk: takes a batch of requests, has them answered, and sees them into the log."""
+"""Answering a batch of requests, and recording what must be recorded first."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
 from nextquery.catalogue import Place
-from nextquery.errors import Conflict, NextqueryError, StoreUnavailable, UnknownDecision
-from nextquery.service.answer.requests import Asked, keyed
-from nextquery.service.answer.results import Decision, Recommendation
-from nextquery.service.answer.session_map import Sketch
+from nextquery.errors import Conflict, NextqueryError, StoreUnavailable
+from nextquery.loop import Visit
+from nextquery.select import Candidates
+from nextquery.service.answer.hashes import keyed
+from nextquery.service.answer.requests import (
+    FeedbackRequest,
+    ForecastRequest,
+    MapRequest,
+    RecommendRequest,
+    Request,
+)
+from nextquery.service.answer.results import Decision, MapData
 from nextquery.service.answer.slates import Answerer, visit_of
-from nextquery.service.log.feedback import Issued, NewDecision, NewFeedback, Written
+from nextquery.service.log.events import vector_text
+from nextquery.service.log.feedback import NewFeedback, TypedQuery, unknown_decision
+from nextquery.service.log.new_arms import Sighting
+from nextquery.service.log.new_decision import NewDecision, Written
 from nextquery.service.log.store import Store, StoredDecision
-from nextquery.service.log.transaction import Sighting
 from nextquery.service.log.writer import Writer
-from nextquery.service.model.state import encoded_vector
 from nextquery.service.settings.engine_options import EngineOptions
 
-_TOGETHER = 16  # slates that wait for each other before they are written
-_TRIES = 20  # how often a slate is made anew because a block came in between
+_TOGETHER = 16  # slates that are written together
+_TRIES = 20  # how often a slate is made again because a block came in between
+Recorded = tuple[RecommendRequest, NewDecision]
+Placed = RecommendRequest | ForecastRequest | MapRequest
 
 
-class Desk:
-    """Answers batches, in the batcher's thread; what becomes durable is told from the writer's."""
+class RequestHandler:
+    """Answers batches in the batcher's thread; recorded slates in the writer's."""
 
     def __init__(
         self,
@@ -30,188 +41,165 @@ class Desk:
         store: Store,
         writer: Writer,
         options: EngineOptions,
-        again: Callable[[Asked], None],
+        again: Callable[[Request], None],
         secret: str,
     ) -> None:
         self.answerer, self.store, self.writer = answerer, store, writer
         self.options, self._again, self._secret = options, again, secret
 
-    def answer(self, batch: list[Asked]) -> None:
-        """Answer everything in the batch, each with its own success or error."""
+    def answer(self, batch: list[Request]) -> None:
+        """Answer every request of the batch, each with its own result or error."""
         try:
             self._answer(batch)
-        except Exception as error:  # a request without an answer would wait for ever
-            for asked in batch:
-                if not asked.future.done() and not asked.handed_on:
-                    asked.future.set_exception(error)
+        except Exception as error:  # every caller must get an answer
+            for request in batch:
+                if not request.future.done() and not request.handed_on:
+                    request.future.set_exception(error)
 
-    def _answer(self, batch: list[Asked]) -> None:
-        if any(asked.kind in ("forecast", "map") or asked.tries for asked in batch):
-            self._know_the_barrier()
-        ready: list[tuple[Asked, Place]] = []
-        for asked in batch:
+    def _answer(self, batch: list[Request]) -> None:
+        if any(_must_know_the_barrier(request) for request in batch):
+            self._read_to_the_barrier()
+        placed: list[tuple[Placed, Place]] = []
+        for request in batch:
             try:
-                if asked.known is not None:
-                    self._repeat(asked)
-                elif asked.kind == "feedback":
-                    self._feedback(asked)
+                if isinstance(request, FeedbackRequest):
+                    self._feedback(request)
+                elif isinstance(request, RecommendRequest) and request.known is not None:
+                    self._repeat(request, *request.known)
                 else:
-                    ready.append((asked, self.answerer.catalogue.place(asked.query)))
+                    placed.append((request, self.answerer.catalogue.place(request.query)))
             except NextqueryError as error:
-                asked.future.set_exception(error)
-        if not ready:
+                request.future.set_exception(error)
+        if not placed:
             return
-        last = self.store.last_of_sessions(asked.session_id for asked, _ in ready)
-        many = self.answerer.select([anchor for _, anchor in ready])
-        made: list[tuple[Asked, NewDecision]] = []
-        for (asked, anchor), selected in zip(ready, many, strict=True):
-            visit = visit_of(last.get(asked.session_id))
-            if asked.kind == "forecast":
-                asked.future.set_result(self.answerer.forecast(anchor, selected, visit, asked.m))
-            elif asked.kind == "map":
-                trail = [self.answerer.catalogue.place(text) for text in asked.trail]
-                seen = self.answerer.considered(anchor, selected, visit)
-                asked.future.set_result(Sketch(anchor, trail, seen))
+        last = self.store.last_of_sessions(request.session_id for request, _ in placed)
+        selections = self.answerer.select([place for _, place in placed])
+        slates: list[Recorded] = []
+        for (request, place), selected in zip(placed, selections, strict=True):
+            visit = visit_of(last.get(request.session_id))
+            if isinstance(request, RecommendRequest):
+                slates.append((request, self._decision(request, place, selected, visit)))
+            elif isinstance(request, ForecastRequest):
+                forecast = self.answerer.forecast(place, selected, visit, request.m)
+                request.future.set_result(forecast)
             else:
-                body = self.answerer.slate(asked, anchor, selected, visit)
-                made.append((asked, self._item(asked, anchor, body)))
-                if len(made) == _TOGETHER:
-                    self._record(made)
-                    made = []
-        self._record(made)
+                trail = [self.answerer.catalogue.place(text) for text in request.trail]
+                considered = self.answerer.considered(place, selected, visit)
+                request.future.set_result(MapData(place, trail, considered))
+            if len(slates) == _TOGETHER:
+                self._record(slates)
+                slates = []
+        self._record(slates)
 
-    def _know_the_barrier(self) -> None:
-        """Read the log as far as the last block, so that no answer passes it by."""
+    def _read_to_the_barrier(self) -> None:
+        """Read the log at least up to the last block or switch, so that the answer respects it."""
         if self.answerer.learner.position < self.store.head().barrier:
             self.answerer.learner.catch_up()
 
-    def _item(self, asked: Asked, anchor: Place, body: dict[str, Any]) -> NewDecision:
+    def _decision(
+        self, request: RecommendRequest, place: Place, selected: Candidates, visit: Visit
+    ) -> NewDecision:
         return NewDecision(
-            asked.decision_id,
-            asked.session_id,
-            body,
-            body["model_version"],
-            asked.user_hash,
-            asked.request_key,
-            asked.request_hash,
-            self._sighting(anchor, asked.user_hash),
+            request.decision_id,
+            request.session_id,
+            self.answerer.slate(request, place, selected, visit),
+            request.user_hash,
+            request.request_key,
+            request.request_hash,
+            self._sighting(place, request.user_hash),
             self.options.min_users,
         )
 
-    def _record(self, made: list[tuple[Asked, NewDecision]]) -> None:
-        """Hand slates to the writer, which answers them once they are durable."""
-        for asked, _ in made:
-            asked.handed_on = True
-        futures = self.writer.submit_many([item for _, item in made])
-        for (asked, item), future in zip(made, futures, strict=True):
-            future.add_done_callback(self._told(asked, item.body))
+    def _record(self, slates: list[Recorded]) -> None:
+        """Pass slates to the writer, which answers them once they are durable."""
+        for request, _ in slates:
+            request.handed_on = True
+        futures = self.writer.submit_many([decision for _, decision in slates])
+        for (request, decision), future in zip(slates, futures, strict=True):
+            future.add_done_callback(self._when_recorded(request, decision))
 
-    def _told(self, asked: Asked, body: dict[str, Any]) -> Callable[["Future[Any]"], None]:
-        def told(future: "Future[Any]") -> None:
+    def _when_recorded(
+        self, request: RecommendRequest, decision: NewDecision
+    ) -> Callable[["Future[Written]"], None]:
+        def recorded(future: "Future[Written]") -> None:
             error = future.exception()
             if error is not None:
-                asked.future.set_exception(error)
+                request.future.set_exception(error)
                 return
-            written: Written = future.result()
+            written = future.result()
             if written.position is not None:
-                asked.future.set_result(_decision(asked.decision_id, body))
-            elif asked.tries >= _TRIES:
-                asked.future.set_exception(
-                    StoreUnavailable("the log cannot be read as far as its last block. Try again.")
+                body = decision.body
+                request.future.set_result(Decision.of(decision.id, body, list(body.slate)))
+            elif request.tries >= _TRIES:
+                request.future.set_exception(
+                    StoreUnavailable("the log cannot be read up to its last block. Try again.")
                 )
             else:
-                asked.known, asked.tries = written.known, asked.tries + 1
-                asked.handed_on = False
-                self._again(asked)
+                request.known, request.tries = written.known, request.tries + 1
+                request.handed_on = False
+                self._again(request)
 
-        return told
+        return recorded
 
-    def _repeat(self, asked: Asked) -> None:
-        """The answer that a request of this name had; what was blocked since is left out."""
-        assert asked.known is not None
-        decision_id, same = asked.known
-        if same != asked.request_hash:
+    def _repeat(self, request: RecommendRequest, decision_id: str, recorded_hash: str) -> None:
+        """Return the recorded answer to this request id, without arms blocked since."""
+        if recorded_hash != request.request_hash:
             raise Conflict(
-                "this request_id was used for another request already. Send a new request_id with "
-                "every new request, and the same one only to repeat the very same request."
+                "this request_id was already used for another request. Use a new request_id for "
+                "every new request; repeat one only to repeat the same request."
             )
         stored = self._stored(decision_id)
-        self._know_the_barrier()
-        slate = stored.body["slate"]
+        self._read_to_the_barrier()
         with self.answerer.lock:
-            alive = self.answerer.catalogue.pool.alive([entry["arm"] for entry in slate])
+            alive = self.answerer.catalogue.pool.alive(stored.body.arms)
             left = set(alive.tolist()) - set(self.answerer.catalogue.blocked_arms())
             on = self.answerer.learner.state.on
-        body = {**stored.body, "slate": [one for one in slate if on and one["arm"] in left]}
-        asked.future.set_result(_decision(decision_id, body, repeated=True))
+        slate = [entry for entry in stored.body.slate if on and entry.arm in left]
+        request.future.set_result(Decision.of(decision_id, stored.body, slate, repeated=True))
 
-    def _feedback(self, asked: Asked) -> None:
-        """Feedback that says which query was typed instead."""
-        stored = self._stored(asked.decision_id)
-        answerer, arm = self.answerer, self.answerer.catalogue.find(asked.query)
+    def _feedback(self, request: FeedbackRequest) -> None:
+        """Record feedback with the query that was typed instead."""
+        stored = self._stored(request.decision_id)
+        answerer, arm = self.answerer, self.answerer.catalogue.find(request.issued)
         if arm is None:
-            user = asked.user_hash or stored.user_hash
-            anchor = answerer.catalogue.place(asked.query)
-            issued = Issued(sighting=self._sighting(anchor, user))
+            user = request.user_hash or stored.user_hash
+            place = answerer.catalogue.place(request.issued)
+            issued = TypedQuery(sighting=self._sighting(place, user))
         else:
-            made_by_this_model = stored.body["model"] == answerer.learner.state.model
+            made_by_this_model = stored.body.model == answerer.learner.state.model
             teaches = self.options.learn_issued and made_by_this_model
-            features = answerer.features_of(arm, stored) if teaches else []
-            issued = Issued(arm, features, stored.body["model"])
-        item = NewFeedback(
-            asked.decision_id,
-            asked.accepted,
+            features = answerer.features_of(arm, stored) if teaches else ()
+            issued = TypedQuery(arm, features, stored.body.model)
+        feedback = NewFeedback(
+            request.decision_id,
+            request.accepted,
             self.options.learning,
             issued,
             self.options.min_users,
         )
-        asked.handed_on = True
-        self.writer.submit(item).add_done_callback(lambda done: _pass_on(done, asked.future))
+        request.handed_on = True
+        self.writer.submit(feedback).add_done_callback(lambda done: _pass_on(done, request.future))
 
     def _stored(self, decision_id: str) -> StoredDecision:
         stored = self.store.decision(decision_id)
         if stored is None:
-            raise UnknownDecision(
-                f"there is no decision {decision_id!r}. Send the decision_id that /v1/recommend "
-                "answered with."
-            )
+            raise unknown_decision(decision_id)
         return stored
 
-    def _sighting(self, anchor: Place, user_hash: str | None) -> Sighting | None:
-        """Who issued what, where it may become an arm."""
-        if not self.options.new_arms or user_hash is None or not anchor.may_become_arm:
+    def _sighting(self, place: Place, user_hash: str | None) -> Sighting | None:
+        """Return who typed the query, if it may become an arm."""
+        if not self.options.new_arms or user_hash is None or not place.may_become_arm:
             return None
-        key = keyed(self._secret, "text", anchor.text)
-        vector = encoded_vector(anchor.vector)
-        return Sighting(key, user_hash, anchor.text, anchor.shown or anchor.text, vector)
+        key = keyed(self._secret, "text", place.text)
+        shown = place.shown or place.text
+        return Sighting(key, user_hash, place.text, shown, vector_text(place.vector))
 
 
-def _decision(decision_id: str, body: dict[str, Any], *, repeated: bool = False) -> Decision:
-    return Decision(
-        decision_id,
-        _recommendations(body["slate"]),
-        body["policy"],
-        body["model_version"],
-        body["fallback"],
-        repeated,
-        body.get("not_searched", 0),  # logs from before do not say it
-    )
-
-
-def _recommendations(slate: Sequence[dict[str, Any]]) -> list[Recommendation]:
-    return [
-        Recommendation(
-            entry["arm"],
-            entry["text"],
-            entry["score"],
-            entry["propensity"],
-            entry["propensity_estimated"],
-            entry["similarity"],
-            entry["preference"],
-            entry["uncertainty"],
-        )
-        for entry in slate
-    ]
+def _must_know_the_barrier(request: Request) -> bool:
+    """Whether nothing checks the answer later: it is not recorded, or a record was stale."""
+    if isinstance(request, RecommendRequest):
+        return request.tries > 0
+    return not isinstance(request, FeedbackRequest)
 
 
 def _pass_on(done: "Future[Any]", future: "Future[Any]") -> None:

@@ -1,56 +1,47 @@
-"""What the engine answers: plain records, the same for every caller."""
+"""What the engine returns."""
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.catalogue import Place
 from nextquery.loop import Likely
 from nextquery.select import Candidates
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """One entry of a slate.
-
-    `score` is what the policy ranked by and `uncertainty` the width of its estimate (None for
-    policies without a model). `preference` is the paper's, of the selection (None: the memory
-    suggested this arm). `propensity` is the probability with which the entry was drawn, given
-    those above it.
-    """
-
-    arm_id: int
-    text: str
-    score: float
-    propensity: float
-    propensity_estimated: bool
-    similarity: float
-    preference: float | None = None
-    uncertainty: float | None = None
+from nextquery.service.log.events import DecisionEvent, SlateEntry
 
 
 @dataclass(frozen=True)
 class Decision:
-    """A slate that is in the log already.
+    """A recorded slate.
 
-    `model_version` is the log position up to which the model had learnt; `fallback` says that the
-    model did not answer; `repeated` that this request id had its answer before. `not_searched`
-    arms could not be looked at: never any but on a cluster.
+    `model_version` is the log position that the model had read to. `fallback`: similarity answered
+    instead of the model. `repeated`: this request id had its answer before. `not_searched` is the
+    number of arms on unavailable shards, always 0 without a cluster.
     """
 
     decision_id: str
-    recommendations: list[Recommendation]
+    recommendations: list[SlateEntry]
     policy: str
     model_version: int
     fallback: bool = False
     repeated: bool = False
     not_searched: int = 0
 
+    @classmethod
+    def of(
+        cls, id: str, body: DecisionEvent, slate: list[SlateEntry], *, repeated: bool = False
+    ) -> "Decision":
+        """Return the answer to a decision event, with the entries that may be shown."""
+        return cls(
+            id, slate, body.policy, body.model_version, body.fallback, repeated, body.not_searched
+        )
+
 
 @dataclass(frozen=True)
 class Forecast:
-    """The likeliest next queries; `other` is the probability of anything else.
-
-    `not_searched` arms could not be looked at: never any but on a cluster.
-    """
+    """The most probable next queries; `other` is the probability of all other queries."""
 
     likely: list[Likely] = field(default_factory=list)
     other: float = 1.0
@@ -59,9 +50,42 @@ class Forecast:
 
 
 class Considered(NamedTuple):
-    """What a slate would be drawn from: all candidates, and what is believed of each."""
+    """All candidates of a slate, with the score that the model expects of each.
+
+    `selected` are the candidates of greatest utility, with the paper's preferences.
+    """
 
     candidates: Candidates
-    selected: Candidates  #: those of greatest utility, with the paper's preferences
-    scores: Any
+    selected: Candidates
+    scores: NDArray[np.float64]
     model_version: int
+
+
+class MapData(NamedTuple):
+    """What a map is drawn from."""
+
+    anchor: Place
+    trail: list[Place]
+    considered: Considered
+
+
+@dataclass(frozen=True)
+class Health:
+    """The state of an engine, in numbers and without secrets."""
+
+    position: int
+    lag: int
+    store_ok: bool
+    learning: bool
+    on: bool
+    policy: str
+    arms: int
+    blocked: int
+    snapshots: list[int]
+    waiting: int
+    writing: int
+    cache_hits: int
+    cache_misses: int
+    shards: int
+    shards_away: int
+    away: list[int]

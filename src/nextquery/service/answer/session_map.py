@@ -1,57 +1,48 @@
-"""The map: the candidates of a query and the session's trail in two dimensions (Figure 1, live)."""
+"""The map: candidates and the session's earlier queries in two dimensions (Figure 1, live)."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.catalogue import Place
-from nextquery.service.answer.results import Considered
+from nextquery.service.answer.results import MapData
 
 MOST_POINTS = 250
 Floats = NDArray[np.float64]
+Rows = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 
 
-class Sketch(NamedTuple):
-    """What a map is drawn from."""
-
-    anchor: Place
-    trail: list[Place]
-    considered: Considered
-
-
-def draw(sketch: Sketch, rows: Callable[[Any], Any], shown: Callable[[int], str]) -> dict[str, Any]:
-    """Points for the best candidates, the trail and the query now running.
+def draw(data: MapData, rows: Rows, shown: Callable[[int], str]) -> dict[str, object]:
+    """Return points for the best candidates, the earlier queries and the current query.
 
     Parameters
     ----------
-    sketch : what the engine gathered.
-    rows : the vectors of arms.
-    shown : the text of an arm as people see it.
+    data : what `Engine.submit_map` returns.
+    rows : returns the vectors of arms.
+    shown : returns the text of an arm as people see it.
     """
-    candidates, selected, scores, version = sketch.considered
+    candidates, selected, scores, version = data.considered
     best = np.lexsort((candidates.arms, -scores))[:MOST_POINTS]
     arms = candidates.arms[best]
-    path = [*sketch.trail, sketch.anchor]
-    lines = np.stack([one.vector for one in path]).astype(np.float64)
-    placed, share = flat(np.concatenate([np.asarray(rows(arms), np.float64), lines]))
+    path = [*data.trail, data.anchor]
+    path_rows = np.stack([place.vector for place in path]).astype(np.float64)
+    placed, share = flat(np.concatenate([np.asarray(rows(arms), np.float64), path_rows]))
     known = dict(zip(selected.arms.tolist(), selected.preferences.tolist(), strict=True))
     points = [
         {
             "arm_id": int(arm),
             "text": shown(int(arm)),
-            "x": float(place[0]),
-            "y": float(place[1]),
+            "x": float(point[0]),
+            "y": float(point[1]),
             "similarity": float(candidates.similarities[at]),
             "preference": known.get(int(arm)),
             "score": float(scores[at]),
         }
-        for arm, at, place in zip(arms, best, placed, strict=False)
+        for arm, at, point in zip(arms, best, placed, strict=False)
     ]
     steps = [
-        {"text": one.query, "x": float(place[0]), "y": float(place[1])}
-        for one, place in zip(path, placed[len(arms) :], strict=True)
+        {"text": place.query, "x": float(point[0]), "y": float(point[1])}
+        for place, point in zip(path, placed[len(arms) :], strict=True)
     ]
     return {
         "points": points,
@@ -63,7 +54,7 @@ def draw(sketch: Sketch, rows: Callable[[Any], Any], shown: Callable[[int], str]
 
 
 def flat(vectors: Floats) -> tuple[Floats, float]:
-    """Rows in the plane of their greatest variance, and the share of variance that it holds.
+    """Project rows onto their plane of greatest variance; also return its share of the variance.
 
     The sign of each axis is fixed (its largest entry is positive), so that the same rows always
     give the same picture.

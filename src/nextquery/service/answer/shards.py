@@ -1,34 +1,33 @@
-"""What a pool in several parts says of them; a pool in one part says nothing."""
+"""The shards of a pool on a cluster; a pool in this process has none."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from nextquery.arms import ArmPool
 
 
 @runtime_checkable
 class InShards(Protocol):
-    """What the service asks of a pool on a cluster, beside all that an `ArmPool` does."""
+    """What the service uses of a pool on a cluster, in addition to `ArmPool`."""
 
     def answering(self) -> Sequence[bool]:
         """Whether each shard answers now."""
 
     def close(self) -> None:
-        """Leave the shards."""
+        """Disconnect from the shards."""
 
 
-def shards_of(pool: ArmPool) -> dict[str, Any]:
-    """How many shards there are, how many are away, and which.
+def unavailable_shards(pool: ArmPool) -> tuple[int, list[int]]:
+    """Return the number of shards, and the numbers of those that do not answer.
 
-    >>> shards_of(ArmPool.from_vectors(["cats"], [[1, 0]]))
-    {'shards': 0, 'shards_away': 0, 'away': []}
+    >>> unavailable_shards(ArmPool.from_vectors(["cats"], [[1, 0]]))
+    (0, [])
     """
     answering = pool.answering() if isinstance(pool, InShards) else []
-    away = [number for number, answers in enumerate(answering) if not answers]
-    return {"shards": len(answering), "shards_away": len(away), "away": away}
+    return len(answering), [number for number, answers in enumerate(answering) if not answers]
 
 
 def leave(pool: ArmPool) -> None:
-    """Close a pool that has something to close."""
+    """Close a pool that is on a cluster."""
     if isinstance(pool, InShards):
         pool.close()

@@ -1,73 +1,67 @@
-"""What the routes receive and answer, with an example of each."""
+"""The JSON that the routes receive and return, with an example of each."""
 
-import re
+from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
-MOST_TEXT, MOST_ID = 2000, 200
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-# What turns text around or cannot be seen would let one query look like another.
-_UNSEEN = re.compile(r"[\u200b\u2060\ufeff\u202a-\u202e\u2066-\u2069]")
-_LINES = re.compile(r"[\t\n\r\u2028\u2029]")
+from nextquery.errors import InvalidInput
+from nextquery.service.answer.inputs import check_id, check_query
+from nextquery.service.log.limits import LONGEST_ID, LONGEST_QUERY, MOST_RECOMMENDATIONS
 
 
-def _readable(value: str) -> str:
-    """Refuse control characters, drop unseen ones; a tab or a new line is only a space."""
-    if _CONTROL.search(value):
-        raise ValueError("Text may hold no control characters but tab and new line")
-    value = _UNSEEN.sub("", value)
-    if not value.strip():
-        raise ValueError("Text should hold more than spaces")
-    return value
+def _checked(check: Callable[[str, str], str]) -> AfterValidator:
+    """Return a check of the engine as a validator of a field."""
 
+    def validate(value: str, info: ValidationInfo) -> str:
+        try:
+            return check(value, info.field_name or "")
+        except InvalidInput as error:
+            raise ValueError(str(error).split("; received")[0]) from None
 
-def _name(value: str) -> str:
-    if _CONTROL.search(value) or _LINES.search(value):
-        raise ValueError("An id may hold no control characters and no new lines")
-    return value
+    return AfterValidator(validate)
 
 
 def example(**values: Any) -> ConfigDict:
-    """The configuration of a body that takes no other fields, with its example."""
+    """Return the configuration of a body: no other fields, and an example."""
     return ConfigDict(extra="forbid", json_schema_extra={"examples": [values]})
 
 
-Text = Annotated[str, Field(min_length=1, max_length=MOST_TEXT), AfterValidator(_readable)]
-Id = Annotated[str, Field(min_length=1, max_length=MOST_ID), AfterValidator(_name)]
-Count = Annotated[int, Field(strict=True, ge=1, le=100)]
+Text = Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY), _checked(check_query)]
+Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID), _checked(check_id)]
+Count = Annotated[int, Field(strict=True, ge=1, le=MOST_RECOMMENDATIONS)]
 ArmId = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
-PARTIAL = Field(description="True: a part of the arms was away (only with on_missing=partial).")
-NOT_SEARCHED = Field(description="How many arms were away.")
+PARTIAL = Field(description="Whether some arms were unavailable (only with on_missing=partial).")
+NOT_SEARCHED = Field(description="Number of arms that were unavailable.")
 
 
 class RecommendBody(BaseModel):
-    """Somebody has just issued a query: what might come next?"""
+    """The query that a person has just typed."""
 
     model_config = example(
         session_id="s-17", query="graph neural networks", m=5, user_id="u-4", request_id="r-1"
     )
 
-    session_id: Id = Field(description="The visit; its earlier queries are remembered.")
-    query: Text = Field(description="The query now running.")
-    m: Count = Field(5, description="How many recommendations.")
-    user_id: Id | None = Field(None, description="Kept as a keyed hash alone.")
+    session_id: Id = Field(description="The session; its earlier queries are remembered.")
+    query: Text = Field(description="The current query.")
+    m: Count = Field(5, description="Number of recommendations.")
+    user_id: Id | None = Field(None, description="Stored only as a keyed hash.")
     request_id: Id | None = Field(
         None, description="Makes the request idempotent: the same id gets the same decision."
     )
-    explain: bool = Field(False, description="Whether to say why each entry is there.")
+    explain: bool = Field(False, description="Whether to explain each recommendation.")
 
 
 class Why(BaseModel):
-    """What speaks for a recommendation."""
+    """The reasons for a recommendation."""
 
-    similarity: float = Field(description="Cosine with the query now running.")
+    similarity: float = Field(description="Cosine similarity to the current query.")
     preference: float | None = Field(
-        description="The paper's preference, of the selection; null: past sessions suggested it."
+        description="The paper's preference; null if past sessions suggested the arm."
     )
-    score: float = Field(description="What the policy ranked by.")
+    score: float = Field(description="What the policy ranks by.")
     confidence: float | None = Field(
-        description="1: the model is sure of its estimate; 0: as unsure as before it learnt."
+        description="From 0 (as uncertain as before learning) to 1 (certain)."
     )
 
 
@@ -79,11 +73,11 @@ class Entry(BaseModel):
     score: float
     propensity: float = Field(description="Probability of this entry, given the ones above it.")
     propensity_estimated: bool
-    why: Why | None = Field(None, description="Only where `explain` was asked.")
+    why: Why | None = Field(None, description="Only with `explain`.")
 
 
 class RecommendAnswer(BaseModel):
-    """A slate, already recorded."""
+    """A recorded slate."""
 
     model_config = example(
         decision_id="01JD3V7Q9C",
@@ -106,24 +100,24 @@ class RecommendAnswer(BaseModel):
     decision_id: str
     recommendations: list[Entry]
     policy: str
-    model_version: int = Field(description="The log position the model had read to.")
-    fallback: bool = Field(description="True: similarity answered instead of the model.")
+    model_version: int = Field(description="The log position that the model had read to.")
+    fallback: bool = Field(description="Whether similarity answered instead of the model.")
     partial: bool = PARTIAL
     not_searched: int = NOT_SEARCHED
 
 
 class FeedbackBody(BaseModel):
-    """What became of a slate."""
+    """What a person did with a slate."""
 
     model_config = example(decision_id="01JD3V7Q9C", accepted=912)
 
     decision_id: Id
-    accepted: ArmId | None = Field(description="The arm clicked; null: none of them.")
+    accepted: ArmId | None = Field(description="The arm that was clicked; null if none was.")
     issued: Text | None = Field(None, description="The query typed instead.")
 
 
 class FeedbackAnswer(BaseModel):
-    """How the feedback was taken; it is durable now."""
+    """The status of the feedback, which is now durable."""
 
     model_config = example(decision_id="01JD3V7Q9C", status="recorded")
 
@@ -135,7 +129,7 @@ class FeedbackAnswer(BaseModel):
 
 
 class ForecastBody(BaseModel):
-    """Which queries are likely next, for prefetching? Records nothing."""
+    """The query to forecast from. Records nothing."""
 
     model_config = example(session_id="s-17", query="graph neural networks", m=3)
 
@@ -145,7 +139,7 @@ class ForecastBody(BaseModel):
 
 
 class Likely(BaseModel):
-    """A query and how probable it is as the next one."""
+    """A query and its probability of being the next one."""
 
     arm_id: int
     text: str
@@ -153,7 +147,7 @@ class Likely(BaseModel):
 
 
 class ForecastAnswer(BaseModel):
-    """The likeliest next queries."""
+    """The most probable next queries."""
 
     model_config = example(
         forecast=[{"arm_id": 912, "text": "graph attention networks", "probability": 0.21}],
@@ -164,7 +158,7 @@ class ForecastAnswer(BaseModel):
     )
 
     forecast: list[Likely]
-    other: float = Field(description="Probability of any other query.")
+    other: float = Field(description="Probability of all other queries.")
     model_version: int
     partial: bool = PARTIAL
     not_searched: int = NOT_SEARCHED
@@ -183,11 +177,13 @@ class SwitchBody(BaseModel):
 
     model_config = example(on=False)
 
-    on: bool = Field(strict=True, description="False: every answer is empty until it is true.")
+    on: bool = Field(
+        strict=True, description="If false, every slate is empty until it is true again."
+    )
 
 
 class PositionAnswer(BaseModel):
-    """Where in the log the change stands; every later answer respects it."""
+    """The log position of the change; every later answer respects it."""
 
     model_config = example(position=1842)
 
@@ -200,5 +196,5 @@ class Health(BaseModel):
     model_config = example(status="ok", shards=4, away=[])
 
     status: str
-    shards: int = Field(0, description="Parts of the pool on a cluster; 0: it is in one part.")
-    away: list[int] = Field(default_factory=list, description="The parts that do not answer.")
+    shards: int = Field(0, description="Number of shards on a cluster; 0 without one.")
+    away: list[int] = Field(default_factory=list, description="Shards that do not answer.")

@@ -1,4 +1,4 @@
-"""A body comes whole, soon and not too large, or the request is refused."""
+"""Limits on request bodies: their type, their size, and the time they take to arrive."""
 
 import asyncio
 
@@ -9,31 +9,32 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nextquery.service.http.error_responses import problem, quoted
 
 
-class WholeBody:
-    """Reads the body before `app` is asked; answers 408, 413 or 415.
+class BodyLimits:
+    """Reads the whole body before it calls `app`; answers 408, 413 or 415.
 
     Parameters
     ----------
-    app : what lies behind.
-    most : bytes allowed.
-    seconds : time allowed for them to arrive.
+    app : the application inside.
+    most : largest body in bytes.
+    seconds : time in which the body must arrive.
     """
 
     def __init__(self, app: ASGIApp, *, most: int, seconds: float) -> None:
         self._app, self._most, self._seconds = app, most, seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on or refuse; nobody is answered who has gone."""
+        """Pass a request on, or answer with an error; do nothing if the client left."""
         if scope["type"] != "http" or scope["method"] != "POST":
             return await self._app(scope, receive, send)
         headers = Headers(scope=scope)
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             allowed = "Content-Type: application/json"
-            return await _refuse(scope, 415, f"received {quoted(kind)}; send {allowed}.")(
+            return await _error(scope, 415, f"received {quoted(kind)}; send {allowed}.")(
                 scope, receive, send
             )
-        too_large = _refuse(scope, 413, f"the body may hold {self._most} bytes; shorten it.")
+        limit = f"the body may have at most {self._most} bytes. Send a shorter one."
+        too_large = _error(scope, 413, limit)
         declared = headers.get("content-length", "0")
         if declared.isdecimal() and (len(declared) > 15 or int(declared) > self._most):
             return await too_large(scope, receive, send)
@@ -41,8 +42,8 @@ class WholeBody:
             async with asyncio.timeout(self._seconds):
                 body = await self._read(receive)
         except TimeoutError:
-            late = f"the body did not arrive within {self._seconds:g} s; send it again."
-            return await _refuse(scope, 408, late)(scope, receive, send)
+            late = f"the body did not arrive within {self._seconds:g} s. Send it again."
+            return await _error(scope, 408, late)(scope, receive, send)
         if body is None:
             return None
         if len(body) > self._most:
@@ -55,7 +56,7 @@ class WholeBody:
         await self._app(scope, again, send)
 
     async def _read(self, receive: Receive) -> bytes | None:
-        """The body, one byte more than allowed at most; None: the client went away."""
+        """Read the body, at most one message over the limit; None if the client left."""
         parts, size = [], 0
         while size <= self._most:
             message = await receive()
@@ -68,7 +69,7 @@ class WholeBody:
         return b"".join(parts)
 
 
-def _refuse(scope: Scope, status: int, detail: str) -> Response:
-    # What is left of the body is not read, so the connection cannot carry another request.
+def _error(scope: Scope, status: int, detail: str) -> Response:
+    # The rest of the body is not read, so the connection cannot be used again.
     headers = {"Connection": "close"}
     return problem(status, detail, request_id=scope["state"]["request_id"], headers=headers)

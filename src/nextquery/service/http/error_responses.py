@@ -1,7 +1,7 @@
-"""Errors as the client sees them: RFC 9457 problem documents, never a trace.
+"""Error responses: RFC 9457 problem documents, without stack traces.
 
-Each says what was received, what is allowed and what to do; values are quoted in ASCII and cut
-short, so that no input can break the answer.
+Each names what was received, what is allowed and what to do next. Values are quoted in ASCII and
+cut short, so that no input can break the response.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,24 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse
 
 LONGEST = 200
+Responses = dict[int | str, dict[str, Any]]
+_DESCRIPTIONS = {
+    400: "The body is not JSON, or the Host header is not allowed.",
+    401: "The API key is missing, unknown or revoked.",
+    403: "The scope of the API key is too small, or the web page's origin is not allowed.",
+    404: "There is no such decision.",
+    408: "The body did not arrive in time.",
+    409: "The request contradicts an earlier one.",
+    413: "The body is too large.",
+    415: "The body is not application/json.",
+    422: "A field is invalid.",
+    429: "Too many requests with this API key.",
+    503: "The store or a part of the arms is unavailable. Nothing was written. Try again.",
+}
 
 
 class Mistake(BaseModel):
-    """One field that cannot be used."""
+    """One invalid field."""
 
     field: str
     received: str
@@ -23,7 +37,7 @@ class Mistake(BaseModel):
 
 
 class Problem(BaseModel):
-    """Why a request was not answered."""
+    """Why a request failed."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -62,7 +76,7 @@ def problem(
     errors: Sequence[Mistake] = (),
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """The response for an error."""
+    """Return the response for an error."""
     body = Problem(
         title=HTTPStatus(status).phrase,
         status=status,
@@ -79,7 +93,7 @@ def problem(
 
 
 def quoted(value: Any) -> str:
-    r"""A value received, safe to send back: ASCII, and not longer than it is useful.
+    r"""Quote a received value so that it is safe to send back: ASCII and short.
 
     >>> quoted("\ud800"), quoted(float("nan")), len(quoted("x" * 999))
     ("'\\ud800'", 'nan', 201)
@@ -92,17 +106,27 @@ def quoted(value: Any) -> str:
 
 
 def mistakes(errors: Sequence[Mapping[str, Any]]) -> list[Mistake]:
-    """What pydantic found, as fields, values and what is allowed."""
-    found = []
+    """Convert the errors of pydantic to fields, values and what is allowed."""
+    converted = []
     for error in errors:
         place = [str(part) for part in error["loc"] if part != "body"]
         missing = error["type"] == "missing"
         allowed = error["msg"].removeprefix("Value error, ")
-        found.append(
+        converted.append(
             Mistake(
                 field=".".join(place) or "body",
                 received="nothing" if missing else quoted(error["input"]),
                 allowed=allowed,
             )
         )
-    return found
+    return converted
+
+
+def documented_errors(*more: int, body: bool = True) -> Responses:
+    """Return the errors that OpenAPI lists for a route: the common ones, and `more`.
+
+    >>> sorted(documented_errors(409, body=False))
+    [400, 401, 403, 409, 422, 429, 503]
+    """
+    every = (400, 401, 403, 422, 429, 503, *more, *((408, 413, 415) if body else ()))
+    return {status: {"model": Problem, "description": _DESCRIPTIONS[status]} for status in every}

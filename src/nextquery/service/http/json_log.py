@@ -1,7 +1,7 @@
-"""The log on standard error: one JSON object a line.
+"""The log on standard error: one JSON object per line.
 
-Queries and secrets do not stand in it. An error is logged by its type and the lines of code it
-came through; its message, which may quote a query, only when `log_queries` is set.
+It contains no queries and no secrets. An error is logged with its type and its stack; its message,
+which may quote a query, only if `log_queries` is set.
 """
 
 import json
@@ -9,13 +9,12 @@ import logging
 import sys
 import time
 import traceback
-from typing import Any
 
 LOGGER = logging.getLogger("nextquery.service")
 
 
 class JsonLines(logging.Formatter):
-    """Formats a record as JSON.
+    """Formats a log record as JSON.
 
     >>> record = logging.LogRecord("x", logging.INFO, "", 0, "hello", None, None)
     >>> json.loads(JsonLines(messages=False).format(record))["message"]
@@ -27,8 +26,8 @@ class JsonLines(logging.Formatter):
         self._messages = messages
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
-        said: dict[str, Any] = {
+        """Format a record as one line."""
+        fields: dict[str, object] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
             + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
@@ -36,26 +35,26 @@ class JsonLines(logging.Formatter):
             **getattr(record, "fields", {}),
         }
         if record.exc_info and record.exc_info[1] is not None:
-            said["error"] = described(record.exc_info[1], messages=self._messages)
-        return json.dumps(said, default=str)
+            fields["error"] = described(record.exc_info[1], messages=self._messages)
+        return json.dumps(fields, default=str)
 
 
-def described(error: BaseException, *, messages: bool) -> dict[str, Any]:
-    """An error for the log.
+def described(error: BaseException, *, messages: bool) -> dict[str, object]:
+    """Describe an error for the log.
 
     >>> described(KeyError("a query"), messages=False)
     {'type': 'KeyError', 'trace': []}
     """
     frames = traceback.extract_tb(error.__traceback__)
-    said: dict[str, Any] = {
+    fields: dict[str, object] = {
         "type": type(error).__name__,
         "trace": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
     }
-    return {**said, "text": str(error)} if messages else said
+    return {**fields, "text": str(error)} if messages else fields
 
 
 def start(*, level: str, messages: bool) -> None:
-    """Send everything the service and its server say to standard error."""
+    """Send the logs of the service and its server to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(messages=messages))
     for name in ("nextquery", "uvicorn"):

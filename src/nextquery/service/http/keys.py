@@ -1,7 +1,7 @@
-"""API keys: made once, shown once, kept as salted hashes.
+"""API keys: shown once when they are created, stored as salted hashes.
 
-A key reads ``nq_ID_SECRET``. The secret holds 256 random bits, so nobody can guess it and a quick
-hash is enough: slow ones protect passwords that people choose.
+A key looks like ``nq_ID_SECRET``. The secret has 256 random bits and cannot be guessed, so a fast
+hash is enough: slow hashes protect passwords that people choose.
 """
 
 import hashlib
@@ -16,16 +16,17 @@ from sqlalchemy import insert, select, update
 from nextquery.checks import one_of
 from nextquery.errors import InvalidInput
 from nextquery.service.http.scopes import SCOPES
+from nextquery.service.log.limits import LONGEST_KEY_NAME
 from nextquery.service.log.schema import keys as table
 from nextquery.service.log.store import Store
 
 FRESH_S = 1.0
-"""A new key is known, and a revoked one refused, everywhere after so long."""
-_AGAIN_S = 0.1  # unknown keys cannot make the store read more often than this
+"""Seconds until every worker knows a new key and rejects a revoked one."""
+_AGAIN_S = 0.1  # unknown keys make the store read at most this often
 
 
 class Key(NamedTuple):
-    """What is known of a key; the secret is not."""
+    """A key without its secret."""
 
     id: str
     name: str
@@ -39,7 +40,7 @@ class KeyRing:
 
     Parameters
     ----------
-    store : where they are kept.
+    store : where they are stored.
     """
 
     def __init__(self, store: Store) -> None:
@@ -49,17 +50,18 @@ class KeyRing:
         self._read_at = -1e9
 
     def create(self, *, name: str, scope: str) -> tuple[Key, str]:
-        """A new key and its text, which is never shown again.
+        """Create a key; return it and its text, which is never shown again.
 
         Parameters
         ----------
-        name : for people, 1 to 200 characters.
+        name : a description, 1 to 200 characters.
         scope : ``read``, ``write`` (and read) or ``admin`` (and all).
         """
         one_of(scope, "scope", SCOPES)
-        if not 0 < len(name) <= 200 or not name.isprintable():
+        if not 0 < len(name) <= LONGEST_KEY_NAME or not name.isprintable():
             raise InvalidInput(
-                f"a key's name must be 1 to 200 printable characters; received {name!r}."
+                f"the name of a key must have 1 to {LONGEST_KEY_NAME} printable characters; "
+                f"received {name!r}."
             )
         key = Key(secrets.token_hex(6), name, scope, time.time(), None)
         secret = secrets.token_urlsafe(32)
@@ -70,29 +72,29 @@ class KeyRing:
         return key, f"nq_{key.id}_{secret}"
 
     def list(self) -> list[Key]:
-        """Every key ever made, oldest first."""
+        """Return every key ever created, oldest first."""
         return sorted((key for key, _ in self._read().values()), key=lambda key: key.created)
 
     def revoke(self, id: str) -> Key:
-        """Refuse a key from now on; revoking twice changes nothing."""
+        """Revoke a key; revoking it twice changes nothing."""
         with self._store.writing() as connection:
             wanted = (table.c.id == id) & table.c.revoked.is_(None)
             connection.execute(update(table).where(wanted).values(revoked=time.time()))
         known = self._read()
         if id not in known:
-            raise InvalidInput(f"there is no key {id!r}. nextquery keys list shows the ids.")
+            raise InvalidInput(f"there is no key {id!r}. Run nextquery keys list to see the ids.")
         return known[id][0]
 
     def has_any(self) -> bool:
-        """Whether any key is in force."""
+        """Whether there is a key that is not revoked."""
         return any(key.revoked is None for key, _ in self._read().values())
 
     def stale(self) -> bool:
-        """Whether `find` would read the store before it answers."""
+        """Whether `find` would read the store."""
         return time.monotonic() - self._read_at > FRESH_S
 
     def find(self, text: str) -> Key | None:
-        """The key in force with this text, or None."""
+        """Return the key with this text, or None if it is unknown or revoked."""
         parts = text.split("_", 2)
         if len(parts) != 3 or parts[0] != "nq":
             return None
@@ -104,8 +106,8 @@ class KeyRing:
                 self._read_at = time.monotonic()
         key, hashed = self._known.get(id, (None, ""))
         salt = hashed.partition("$")[0]
-        right = hmac.compare_digest(_salted(secret, salt), hashed)
-        return key if key is not None and right and key.revoked is None else None
+        matches = hmac.compare_digest(_salted(secret, salt), hashed)
+        return key if key is not None and matches and key.revoked is None else None
 
     def _read(self) -> dict[str, tuple[Key, str]]:
         with self._store.reading() as connection:

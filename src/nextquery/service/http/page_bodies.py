@@ -1,4 +1,4 @@
-"""What the page asks and is answered beyond the search box's own routes, with examples."""
+"""The JSON of the routes that only the page uses, with examples."""
 
 from pydantic import BaseModel, Field
 
@@ -8,16 +8,16 @@ MOST_TRAIL, MOST_USERS = 20, 100
 
 
 class ExamplesAnswer(BaseModel):
-    """Queries to start from, and how large the pool is."""
+    """Example queries, and the size of the pool."""
 
     model_config = example(examples=["graph neural networks", "bose-einstein condensate"], arms=35)
 
     examples: list[str]
-    arms: int = Field(description="Queries in the pool.")
+    arms: int = Field(description="Number of queries in the pool.")
 
 
 class MapBody(BaseModel):
-    """A query now running; where do its candidates lie? Records nothing."""
+    """The query to draw a map for. Records nothing."""
 
     model_config = example(session_id="s-17", query="graph neural networks", trail=["graphs"])
 
@@ -26,7 +26,7 @@ class MapBody(BaseModel):
     trail: list[Text] = Field(
         default_factory=list,
         max_length=MOST_TRAIL,
-        description="Earlier queries to place as well, oldest first.",
+        description="Earlier queries to place on the map, oldest first.",
     )
 
 
@@ -43,12 +43,12 @@ class Point(Step):
 
     arm_id: int
     similarity: float
-    preference: float | None = Field(description="Null: past sessions suggested it.")
-    score: float = Field(description="What the model expects of it.")
+    preference: float | None = Field(description="Null if past sessions suggested the arm.")
+    score: float = Field(description="The reward that the model expects.")
 
 
 class MapAnswer(BaseModel):
-    """The plane of greatest variance through the candidates and the trail."""
+    """Candidates and earlier queries on the plane of greatest variance."""
 
     model_config = example(
         points=[
@@ -73,14 +73,14 @@ class MapAnswer(BaseModel):
     points: list[Point]
     trail: list[Step]
     query: Step
-    variance: float = Field(description="Share of the variance that the plane holds.")
+    variance: float = Field(description="Share of the variance that the plane shows.")
     model_version: int
     partial: bool = PARTIAL
     not_searched: int = NOT_SEARCHED
 
 
 class SimulateBody(BaseModel):
-    """How many users to simulate, in a model of their own."""
+    """How many users to simulate, against a model of their own."""
 
     model_config = example(users=100, seed=0)
 
@@ -89,7 +89,7 @@ class SimulateBody(BaseModel):
 
 
 class Outcome(BaseModel):
-    """A decision with what has become of it."""
+    """A decision and its outcome."""
 
     decision_id: str
     time: str
@@ -97,7 +97,7 @@ class Outcome(BaseModel):
     query: str
     shown: list[str]
     state: str = Field(description="open, accepted, failed or undelivered.")
-    accepted: str | None = Field(description="The text that was clicked.")
+    accepted: str | None = Field(description="The text of the recommendation that was clicked.")
     policy: str
     fallback: bool
     model_version: int

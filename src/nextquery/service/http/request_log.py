@@ -1,4 +1,4 @@
-"""What surrounds every request: its id, the log line, the headers, and the last word on errors."""
+"""The outermost layer: request ids, the request log, security headers, unexpected errors."""
 
 import re
 import secrets
@@ -24,23 +24,23 @@ HEADERS = {
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-class Around:
-    """The outermost layer: no exception leaves it, and nothing is sent without its headers.
+class RequestLog:
+    """Logs and counts every request; no exception and no response without headers passes it.
 
     Parameters
     ----------
-    app : what lies behind.
-    metrics : where requests are counted.
+    app : the application inside.
+    metrics : counts the requests.
     """
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, count and log."""
+        """Answer, count and log a request."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        began = time.perf_counter()
+        started = time.perf_counter()
         given = Headers(scope=scope).get("x-request-id", "")
         request_id = given if _ID.fullmatch(given) else secrets.token_hex(8)
         scope.setdefault("state", {})["request_id"] = request_id
@@ -59,14 +59,14 @@ class Around:
         try:
             await self._app(scope, receive, sending)
         except Exception:
-            LOGGER.exception("a defect of nextquery", extra={"fields": {"request_id": request_id}})
+            LOGGER.exception("internal error", extra={"fields": {"request_id": request_id}})
             if status == 0:
-                words = "a defect of nextquery; its log names this request id."
-                answer = problem(500, words, request_id=request_id)
+                detail = "internal error. Look for this request id in the log of the service."
+                answer = problem(500, detail, request_id=request_id)
                 await answer(scope, receive, sending)
-        seconds = time.perf_counter() - began
-        path = row(scope["path"]) or "other"  # a path is not ours to log
-        if status:  # else the client went away
+        seconds = time.perf_counter() - started
+        path = row(scope["path"]) or "other"  # an unknown path may contain private text
+        if status:  # else the client left
             self._metrics.answered(path, status, seconds)
         fields = {
             "request_id": request_id,

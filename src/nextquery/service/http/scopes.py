@@ -1,7 +1,6 @@
-"""Which scope each path needs: the one table that the gate, the documents and the tests read.
+"""The scope that each path needs: one table for access control, documentation and tests.
 
-A path that does not stand here needs the highest scope, so a new route is closed until somebody
-decides who may use it.
+A path that is not in the table needs the highest scope, so a new route is closed until it is added.
 """
 
 PUBLIC, READ, WRITE, ADMIN = "public", "read", "write", "admin"
@@ -14,7 +13,7 @@ NEEDED = {
     "/v1/map": READ,
     "/v1/examples": READ,
     "/v1/stats": READ,
-    "/v1/simulate": WRITE,  # it records nothing, but keeps a core busy for seconds
+    "/v1/simulate": WRITE,  # it records nothing, but uses a core for seconds
     "/v1/block": ADMIN,
     "/v1/unblock": ADMIN,
     "/v1/switch": ADMIN,
@@ -32,9 +31,9 @@ _PAGE, _FILE = "/page/", "/page/{file}"
 
 
 def row(path: str) -> str | None:
-    """The row of the table that a path belongs to.
+    """Return the row of the table for a path, or None.
 
-    >>> row("/v1/stats"), row("/page/app.js"), row("/nobody/listed/this")
+    >>> row("/v1/stats"), row("/page/app.js"), row("/not/in/the/table")
     ('/v1/stats', '/page/{file}', None)
     """
     if path.startswith(_PAGE):
@@ -43,16 +42,16 @@ def row(path: str) -> str | None:
 
 
 def needed(path: str) -> str:
-    """The scope that a path needs.
+    """Return the scope that a path needs.
 
-    >>> needed("/v1/feedback"), needed("/v1/stats"), needed("/nobody/listed/this")
+    >>> needed("/v1/feedback"), needed("/v1/stats"), needed("/not/in/the/table")
     ('write', 'read', 'admin')
     """
     return NEEDED.get(row(path) or "", ADMIN)
 
 
 def allows(held: str, scope: str) -> bool:
-    """Whether a key of scope `held` may do what needs `scope`.
+    """Whether a key with scope `held` includes `scope`.
 
     >>> allows("write", "read"), allows("read", "write"), allows("read", "public")
     (True, False, True)

@@ -4,8 +4,6 @@ import contextlib
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from nextquery.checks import installed
-from nextquery.errors import InvalidInput, StorageError, StoreUnavailable
+from nextquery.errors import InvalidInput, StorageError
 
 WRITES = "nextquery_writes"
 
@@ -140,26 +138,3 @@ def check_durable(connection: sa.Connection) -> None:
                 f"the database has {name} = {value}, so a confirmed commit could be lost; it must "
                 f"be {' or '.join(allowed)}. Change the setting and start again."
             )
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Errors of the database as ours; what a statement held stays out of the message."""
-    try:
-        yield
-    except exc.DataError as error:
-        raise InvalidInput(f"the database refuses a value: {_first_line(error.orig)}.") from None
-    except exc.DBAPIError as error:
-        raise StoreUnavailable(
-            f"the database does not take this now: {_first_line(error.orig)}. Nothing was written; "
-            "try again, and look at the database's disk, rights and connections."
-        ) from error.orig
-    except exc.TimeoutError:
-        raise StoreUnavailable(
-            "all connections to the database are busy. Nothing was written; try again."
-        ) from None
-
-
-def _first_line(error: BaseException | None) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__

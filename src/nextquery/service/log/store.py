@@ -1,6 +1,5 @@
 """The store: one database, SQLite or PostgreSQL, that holds the event log."""
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -12,22 +11,13 @@ from nextquery.service.log.database import (
     WRITES,
     check_durable,
     connect,
-    translated,
     without_password,
 )
+from nextquery.service.log.database_errors import database_errors
+from nextquery.service.log.events import DecisionEvent, Event, ModelEvent, from_json
 from nextquery.service.log.schema import counter, decisions, events, snapshots
 
 _MIGRATING = 0x6E657874  # any number of our own: PostgreSQL's name for "I am migrating"
-
-
-class Event(NamedTuple):
-    """One entry of the log."""
-
-    position: int
-    kind: str
-    time: float
-    decision_id: str | None
-    body: dict[str, Any]
 
 
 class Head(NamedTuple):
@@ -42,11 +32,7 @@ class Head(NamedTuple):
 
 
 class StoredDecision(NamedTuple):
-    """A decision with what has become of it.
-
-    `body` is what its event says: query, m, anchor_arm, history, seen, slate, policy, model,
-    model_version, fallback. `state` is open, failed, accepted or undelivered.
-    """
+    """A decision with its outcome so far; `state` is open, failed, accepted or undelivered."""
 
     id: str
     position: int
@@ -57,7 +43,7 @@ class StoredDecision(NamedTuple):
     accepted: int | None
     delivered: bool
     request_hash: str | None
-    body: dict[str, Any]
+    body: DecisionEvent
 
 
 class Store:
@@ -112,13 +98,13 @@ class Store:
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A transaction that only reads."""
-        with translated(), self.engine.connect() as connection, connection.begin():
+        with database_errors(), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """A transaction that writes; on SQLite it holds the lock from its start."""
-        with translated(), self._writing.connect() as connection, connection.begin():
+        with database_errors(), self._writing.connect() as connection, connection.begin():
             yield connection
 
     def head(self) -> Head:
@@ -175,9 +161,11 @@ class Store:
             rows = connection.execute(_DECISIONS.where(decisions.c.position.in_(newest))).all()
         return {row.session_id: _decision(row) for row in rows}
 
-    def model(self, head: Head) -> Event | None:
-        """The newest model event."""
-        return self.read(head.model - 1, 1)[0] if head.model else None
+    def model(self, head: Head) -> ModelEvent | None:
+        """Return the newest model event, or None."""
+        newest = self.read(head.model - 1, 1)[0].body if head.model else None
+        assert newest is None or isinstance(newest, ModelEvent)
+        return newest
 
     def snapshot_positions(self) -> list[int]:
         """Where snapshots stand, newest first."""
@@ -220,10 +208,11 @@ def head_of(connection: sa.Connection, *, lock: bool = False) -> Head:
 
 
 def _event(row: Any) -> Event:
-    body = json.loads(row.body)
-    return Event(int(row.position), row.kind, row.time, row.decision_id, body)
+    body = from_json(row.kind, row.body, row.position)
+    return Event(int(row.position), row.time, row.decision_id, body)
 
 
 def _decision(row: Any) -> StoredDecision:
     values = row._asdict()
-    return StoredDecision(**{**values, "body": json.loads(values["body"])})
+    body = from_json(DecisionEvent.kind, values["body"], values["position"])
+    return StoredDecision(**{**values, "body": body})

@@ -1,15 +1,16 @@
-"""One writing transaction: it hands out positions, and writes everything at its end."""
+"""A writing transaction: it assigns positions, and writes all its events when it ends."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from nextquery.outcomes import Outcome
+from nextquery.outcomes import OPEN, Outcome
 from nextquery.service.log.clock import Clock
-from nextquery.service.log.schema import added_arms, counter, decisions, events, sightings
+from nextquery.service.log.events import Body, FeedbackEvent, TypedArm, from_json, to_json
+from nextquery.service.log.schema import counter, decisions, events
 from nextquery.service.log.store import head_of
 
 _MANY = 500  # values in one IN (...)
@@ -17,7 +18,7 @@ _MANY = 500  # values in one IN (...)
 
 @dataclass
 class Row:
-    """What `decisions` says of one decision, and whether this transaction changed it."""
+    """A row of the table `decisions`, and whether this transaction changed it."""
 
     id: str
     position: int
@@ -29,20 +30,22 @@ class Row:
     changed: bool = False
 
 
-@dataclass(frozen=True)
-class Sighting:
-    """Somebody issued a query that is not an arm: what is needed if it becomes one."""
+Result_co = TypeVar("Result_co", covariant=True)
 
-    text_key: str
-    user_hash: str
-    text: str
-    shown: str
-    vector: str
+
+class Write(Protocol[Result_co]):
+    """Something to write: which decisions and requests it needs to know, and how it is written."""
+
+    def needs(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the decision ids and request keys that `write` looks at."""
+
+    def write(self, transaction: "Transaction") -> Result_co:
+        """Write, and return what the caller is told; an error is raised before anything is."""
 
 
 @dataclass
-class Ledger:
-    """The log under its lock: nobody else appends until the transaction ends."""
+class Transaction:
+    """The log under its lock: no other process appends until the transaction ends."""
 
     connection: sa.Connection
     clock: Clock
@@ -55,11 +58,11 @@ class Ledger:
         self.model = head.model
         self.time = self.clock.at_least(head.clock)
         self._started_at = head.position
-        self._events: list[dict[str, Any]] = []
-        self._decisions: list[dict[str, Any]] = []
+        self._events: list[dict[str, object]] = []
+        self._decisions: list[dict[str, object]] = []
 
     def fetch(self, decision_ids: Iterable[str], request_keys: Iterable[str]) -> None:
-        """Read what the items of this transaction will ask about, all at once."""
+        """Read the decisions and requests that this transaction needs, in one go."""
         columns = [decisions.c[n] for n in ("id", "position", "user_hash", "state", "accepted")]
         columns += [decisions.c[n] for n in ("arms", "rewards", "issued", "delivered")]
         for part in _parts(decision_ids):
@@ -76,62 +79,74 @@ class Ledger:
             for key, decision_id, request_hash in self.connection.execute(found):
                 self.requests[key] = (decision_id, request_hash)
 
-    def issued_of(self, decision_id: str) -> dict[str, Any] | None:
-        """What feedback on a decision said was typed instead, if that taught anything."""
+    def typed_before(self, decision_id: str) -> TypedArm | None:
+        """Return what earlier feedback on a decision taught about a typed query, if anything."""
         self.flush()
-        said = sa.select(events.c.body).where(events.c.decision_id == decision_id)
-        found = said.where(events.c.kind == "feedback").order_by(events.c.position)
-        bodies = (json.loads(body) for body in self.connection.execute(found).scalars())
-        typed = (body.get("issued") for body in bodies)
-        return next((one for one in typed if one and "features" in one), None)
+        feedback = (events.c.decision_id == decision_id, events.c.kind == FeedbackEvent.kind)
+        rows = sa.select(events.c.position, events.c.body).where(*feedback)
+        for position, text in self.connection.execute(rows.order_by(events.c.position)):
+            body = from_json(FeedbackEvent.kind, text, position)
+            if isinstance(body, FeedbackEvent) and body.issued and body.issued.features:
+                return body.issued
+        return None
 
-    def append(self, kind: str, body: dict[str, Any], decision_id: str | None = None) -> int:
-        """Write an event at the end of the log; its position."""
+    def append(self, body: Body, decision_id: str | None = None) -> int:
+        """Append an event to the log and return its position."""
         self.position += 1
         self._events.append(
             {
                 "position": self.position,
-                "kind": kind,
+                "kind": body.kind,
                 "time": self.time,
                 "decision_id": decision_id,
-                "body": json.dumps(body, separators=(",", ":"), allow_nan=False),
+                "body": to_json(body),
             }
         )
         return self.position
 
-    def must_be_known(self) -> None:
-        """No answer may be recorded any more that does not know of the last event."""
+    def raise_barrier(self) -> None:
+        """From now on no answer is recorded whose model has not read the last event."""
         self.barrier = self.position
 
-    def add_decision(self, values: dict[str, Any]) -> None:
-        """Let the decision be found that was appended last."""
-        self._decisions.append({**values, "position": self.position, "time": self.time})
+    def take_arm_id(self) -> int:
+        """Return the id of the next arm and count on."""
+        self.next_arm += 1
+        return self.next_arm - 1
 
-    def sight(self, sighting: Sighting, min_users: int) -> int | None:
-        """Remember who issued a query; the id of the new arm if that was the last one needed."""
-        same_text = sightings.c.text_key == sighting.text_key
-        arm = sa.select(added_arms.c.arm).where(added_arms.c.text_key == sighting.text_key)
-        if self.connection.execute(arm).first() is not None:
-            return None
-        seen = sa.select(sightings.c.user_hash).where(same_text)
-        users = set(self.connection.execute(seen).scalars())
-        if sighting.user_hash in users:
-            return None
-        if len(users) + 1 < min_users:
-            row = {"text_key": sighting.text_key, "user_hash": sighting.user_hash}
-            self.connection.execute(sa.insert(sightings), [row])
-            return None
-        new, self.next_arm = self.next_arm, self.next_arm + 1
-        self.connection.execute(sa.delete(sightings).where(same_text))
-        self.connection.execute(
-            sa.insert(added_arms), [{"text_key": sighting.text_key, "arm": new}]
+    def add_decision(
+        self,
+        id: str,
+        arms: list[int],
+        *,
+        session_id: str,
+        user_hash: str | None,
+        request_key: str | None,
+        request_hash: str | None,
+    ) -> None:
+        """Make the decision that was appended last findable by id, session and request."""
+        self._decisions.append(
+            {
+                "id": id,
+                "session_id": session_id,
+                "request_key": request_key,
+                "request_hash": request_hash,
+                "user_hash": user_hash,
+                "state": OPEN.state,
+                "accepted": None,
+                "arms": json.dumps(arms),
+                "rewards": "[]",
+                "issued": False,
+                "delivered": False,
+                "position": self.position,
+                "time": self.time,
+            }
         )
-        body = {"arm": new, "text": sighting.text, "shown": sighting.shown}
-        self.append("arm_added", {**body, "vector": sighting.vector})
-        return new
+        self.rows[id] = Row(id, self.position, user_hash, arms, OPEN, False, False)
+        if request_key is not None:
+            self.requests[request_key] = (id, request_hash or "")
 
     def flush(self) -> None:
-        """Write all that was collected."""
+        """Write everything collected so far."""
         if self._events:
             self.connection.execute(sa.insert(events), self._events)
         if self._decisions:
@@ -161,7 +176,7 @@ _UPDATE = (
 )
 
 
-def _values(row: Row) -> dict[str, Any]:
+def _values(row: Row) -> dict[str, object]:
     return {
         "row_id": row.id,
         "new_state": row.outcome.state,

@@ -1,20 +1,21 @@
-"""The proof that nothing was lost: the state from the log alone, beside the one that was kept."""
+"""Rebuild the state from the log alone, and compare it with the newest snapshot."""
 
 from typing import NamedTuple
 
 from nextquery.service.log.store import Store
-from nextquery.service.model.learner import Learner, newest_state
+from nextquery.service.model.learner import Learner
+from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.state import State, difference
 
 AGREE = 1e-9
-"""Two states this near to each other are the same."""
+"""The largest difference of two states that count as the same."""
 
 
 class Rebuilt(NamedTuple):
-    """The state at the log's end, and how far the newest snapshot lies from the log's own word.
+    """The state at the end of the log, compared with the newest snapshot.
 
-    `snapshot` is that snapshot's position (0: there is none), `difference` the largest difference
-    of any number in it, infinite where more than numbers differs.
+    `snapshot` is the position of that snapshot (0: there is none). `difference` is the largest
+    difference of any number in it, infinite if more than numbers differ.
     """
 
     state: State
@@ -23,12 +24,12 @@ class Rebuilt(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether the snapshot is what the log says, to `AGREE`."""
+        """Whether the snapshot equals the log, up to `AGREE`."""
         return self.difference <= AGREE
 
 
 def rebuild(store: Store) -> Rebuilt:
-    """Read the whole log from its start, and compare with the newest snapshot on the way."""
+    """Read the whole log, comparing with the newest snapshot on the way."""
     kept, learner = newest_state(store), Learner(store)
     learner.catch_up(until=kept.position)
     apart = difference(learner.state, kept)

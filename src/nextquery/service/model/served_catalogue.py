@@ -1,4 +1,4 @@
-"""The arms of the service: a pool of its own, changed by events alone."""
+"""The arms of the service: a copy of the pool that only events change."""
 
 import hashlib
 
@@ -7,10 +7,10 @@ import numpy as np
 from nextquery.arms import ArmPool
 from nextquery.catalogue import Catalogue
 from nextquery.errors import Damaged
-from nextquery.service.log.store import Event
-from nextquery.service.model.state import AddedArm, State
+from nextquery.service.log.events import ArmAdded, ArmRemoved, Blocked, Event, Unblocked
+from nextquery.service.model.state import State
 
-_SAMPLED = 256  # rows that a fingerprint looks at
+_SAMPLED = 256  # rows in a fingerprint
 
 
 class ServedCatalogue(Catalogue):
@@ -20,7 +20,7 @@ class ServedCatalogue(Catalogue):
         super().__init__(pool.copy())
 
     def restore(self, state: State) -> None:
-        """Take over what a snapshot says of the arms."""
+        """Take over the arms of a snapshot."""
         for arm in state.added:
             self._add(arm)
         if state.removed:
@@ -30,30 +30,31 @@ class ServedCatalogue(Catalogue):
         self.version += 1
 
     def follow(self, event: Event) -> None:
-        """Change what an event changes."""
-        if event.kind == "arm_added":
-            self._add(AddedArm(**event.body))
-        elif event.kind == "arm_removed":
-            self.remove(event.body["arm"])
-        elif event.kind == "blocked":
-            self.block_text(event.body["text"])
-        elif event.kind == "unblocked":
-            self.unblock_text(event.body["text"])
+        """Apply an event that changes arms; ignore the others."""
+        match event.body:
+            case ArmAdded() as arm:
+                self._add(arm)
+            case ArmRemoved(arm_id):
+                self.remove(arm_id)
+            case Blocked(text):
+                self.block_text(text)
+            case Unblocked(text):
+                self.unblock_text(text)
 
-    def _add(self, arm: AddedArm) -> None:
+    def _add(self, arm: ArmAdded) -> None:
         if arm.arm != self.pool.rows_in_all:
             raise Damaged(
-                f"the log adds arm {arm.arm}, and this pool has ids up to "
-                f"{self.pool.rows_in_all - 1}: they do not belong together."
+                f"the log adds arm {arm.arm}, but this pool has ids up to "
+                f"{self.pool.rows_in_all - 1}: the store belongs to another pool."
             )
         self.add(arm.text, arm.row(), arm.shown)
 
 
 def fingerprint(pool: ArmPool) -> str:
-    """What tells a pool from another: its size and a sample of its texts and vectors."""
-    said = hashlib.sha256(f"{pool.rows_in_all} {pool.dim}".encode())
+    """Return a digest of a pool: its size and a sample of its texts and vectors."""
+    digest = hashlib.sha256(f"{pool.rows_in_all} {pool.dim}".encode())
     if pool.rows_in_all:
         ids = np.linspace(0, pool.rows_in_all - 1, _SAMPLED).astype(np.int64)
-        said.update(np.ascontiguousarray(pool.rows(ids)).tobytes())
-        said.update("\0".join(pool.texts[i] for i in ids).encode())
-    return said.hexdigest()
+        digest.update(np.ascontiguousarray(pool.rows(ids)).tobytes())
+        digest.update("\0".join(pool.texts[i] for i in ids).encode())
+    return digest.hexdigest()

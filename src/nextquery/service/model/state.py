@@ -1,154 +1,149 @@
 """The state at a log position: a pure function of the events up to it."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import NamedTuple, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nextquery.errors import Damaged
 from nextquery.loop import Learnt
 from nextquery.memory import LiveMemory
 from nextquery.params import as_text_array, class_named, from_text_array
 from nextquery.policies import Choice, Policy, RandomPolicy
-from nextquery.service.log.arrays import Arrays, from_text, packed, to_text, under, unpacked, within
-from nextquery.service.log.store import Event
-from nextquery.service.model.old_policy_names import renamed
+from nextquery.service.log.events import (
+    ArmAdded,
+    ArmRemoved,
+    Blocked,
+    DecisionEvent,
+    Event,
+    FeedbackEvent,
+    ModelEvent,
+    OutcomeEvent,
+    Switched,
+    TimeoutEvent,
+    Unblocked,
+    UndeliveredEvent,
+)
+from nextquery.service.model.arrays import Arrays, from_text, packed, under, unpacked, within
+from nextquery.service.model.old_policy_names import with_new_names
 from nextquery.service.model.statistics import Statistics
 
 
-class AddedArm(NamedTuple):
-    """An arm that came after the pool was made."""
-
-    arm: int
-    text: str
-    shown: str
-    vector: str  #: base64 of its float32 row
-
-    def row(self) -> NDArray[np.float32]:
-        """Its vector."""
-        return np.frombuffer(from_text(self.vector), np.float32)
-
-
 class Decided(NamedTuple):
-    """What later events need of a decision."""
+    """What later events need to know about a decision."""
 
     arms: list[int]
-    features: list[list[float]]
+    features: list[tuple[float, ...]]
     policy: str
     model: int
     fallback: bool
     time: float
 
     @classmethod
-    def of(cls, body: Mapping[str, Any], when: float) -> "Decided":
-        """From the event of the decision."""
-        slate = body["slate"]
-        arms, features = [e["arm"] for e in slate], [e["features"] for e in slate]
-        return cls(arms, features, body["policy"], body["model"], body["fallback"], when)
+    def of(cls, body: DecisionEvent, time: float) -> "Decided":
+        """Take it from the event of the decision."""
+        features = [entry.features for entry in body.slate]
+        return cls(body.arms, features, body.policy, body.model, body.fallback, time)
+
+
+FindDecision = Callable[[str], Decided]
 
 
 class State:
-    """All that was learnt from the log up to `position`.
+    """Everything learnt from the log up to `position`.
 
-    Events are applied one by one in order, each in one way only. So however the log was cut into
-    batches, and wherever it was read, the same position means the same state, bit for bit.
+    Events are applied one by one, in order. The same position therefore means the same state, bit
+    for bit, wherever the log is read and however it is cut into batches.
     """
 
     def __init__(self) -> None:
         self.position = 0
         self.model = 0  # position of the model event in force
-        self.meta: dict[str, Any] = {}  # what that event says beside its arrays
-        self.learnt = Learnt(RandomPolicy())  # until a model event says which policy it is
+        self.model_event: ModelEvent | None = None  # that event, without its arrays
+        self.learnt = Learnt(RandomPolicy())  # until a model event names the policy
         self.statistics = Statistics()
-        self.added: list[AddedArm] = []
+        self.added: list[ArmAdded] = []
         self.removed: set[int] = set()
         self.blocked: set[str] = set()
         self.on = True
 
-    def apply(self, event: Event, decided: Callable[[str], Decided]) -> None:
-        """The next event; `decided` finds a decision made earlier."""
+    def apply(self, event: Event, decided: FindDecision) -> None:
+        """Apply the next event; `decided` finds an earlier decision by its id."""
         if event.position != self.position + 1:
             raise Damaged(
-                f"the log has event {event.position} after event {self.position}: something is "
+                f"the log has event {event.position} after event {self.position}: events are "
                 "missing. Restore the database from a backup."
             )
-        getattr(self, f"_{event.kind}")(event, decided)
+        match event.body:
+            case DecisionEvent() as body:
+                self._decision(body, event.time)
+            case FeedbackEvent() as body:
+                self._feedback(body, _decision_of(event, decided))
+            case TimeoutEvent() | UndeliveredEvent() as body:
+                self._outcome(body, _decision_of(event, decided))
+            case ModelEvent() as body:
+                self.model = event.position
+                self._take_model(body, unpacked(from_text(body.arrays)))
+            case ArmAdded() as body:
+                self.added.append(body)
+            case ArmRemoved(arm):
+                self.removed.add(arm)
+            case Blocked(text):
+                self.blocked.add(text)
+            case Unblocked(text):
+                self.blocked.discard(text)
+            case Switched(on):
+                self.on = on
+            case body:
+                assert_never(body)
         self.position = event.position
 
-    def _model(self, event: Event, _: Any) -> None:
-        said = {name: value for name, value in event.body.items() if name != "arrays"}
-        self.model = event.position
-        self._take_model(said, unpacked(from_text(event.body["arrays"])))
-
-    def _take_model(self, said: dict[str, Any], arrays: Arrays) -> None:
-        self.meta, policy = renamed(said, within(arrays, "policy"))
-        self.learnt.policy = class_named(Policy, self.meta["policy_class"]).from_state(policy)
+    def _take_model(self, body: ModelEvent, arrays: Arrays) -> None:
+        renamed, policy = with_new_names(replace(body, arrays=""), within(arrays, "policy"))
+        self.model_event = renamed
+        self.learnt.policy = class_named(Policy, renamed.policy_class).from_state(policy)
         self.learnt.calibration = within(arrays, "calibration")
 
-    def _decision(self, event: Event, _: Any) -> None:
-        body = event.body
-        self.learnt.asked(body["anchor_arm"], body["history"])
-        arms = [entry["arm"] for entry in body["slate"]]
-        self.statistics.decided(body["policy"], event.time, arms, fallback=body["fallback"])
-        if body.get("candidates"):  # logs from before this was kept do not say
-            self.statistics.drawn_from(body["trial"], body["candidates"])
+    def _decision(self, body: DecisionEvent, time: float) -> None:
+        self.learnt.asked(body.anchor_arm, body.history)
+        self.statistics.decided(body.policy, time, body.arms, fallback=body.fallback)
+        if body.candidates:  # old logs do not have it
+            self.statistics.drawn_from(body.trial, body.candidates)
 
-    def _feedback(self, event: Event, decided: Callable[[str], Decided]) -> None:
-        decision = self._learn(event, decided)
-        accepted, issued = event.body["accepted"], event.body.get("issued")
-        if issued is not None and issued.get("model") == self.model:
-            self.learnt.policy.update(_choice(issued["arm"], issued["features"]), 1.0)
-        undone = event.body.get("unissued")
-        if undone and undone["model"] == self.model:
-            self.learnt.policy.correct(_choice(undone["arm"], undone["features"]), 1.0, None)
-        following = accepted if accepted is not None else issued and issued["arm"]
-        if following is not None:
-            self.statistics.followed(foreseen=following in decision.arms)
+    def _feedback(self, body: FeedbackEvent, decision: Decided) -> None:
+        self._outcome(body, decision)
+        policy, issued, unissued = self.learnt.policy, body.issued, body.unissued
+        if issued is not None and issued.model == self.model:
+            policy.update(_choice(issued.arm, issued.features), 1.0)
+        if unissued is not None and unissued.model == self.model:
+            policy.correct(_choice(unissued.arm, unissued.features), 1.0, None)
+        next_arm = body.accepted
+        if next_arm is None and issued is not None:
+            next_arm = issued.arm
+        if next_arm is not None:
+            self.statistics.followed(foreseen=next_arm in decision.arms)
 
-    def _timeout(self, event: Event, decided: Callable[[str], Decided]) -> None:
-        self._learn(event, decided)
-
-    _undelivered = _timeout
-
-    def _learn(self, event: Event, decided: Callable[[str], Decided]) -> Decided:
-        """Take each entry's old reward back and put the new one in its place."""
-        assert event.decision_id is not None
-        decision, body = decided(event.decision_id), event.body
+    def _outcome(self, body: OutcomeEvent, decision: Decided) -> None:
+        """Replace the old reward of each entry by the new one."""
         if decision.model == self.model and not decision.fallback:
             slate = map(_choice, decision.arms, decision.features)
-            self.learnt.correct(list(slate), body["old"], body["new"])
-        self.statistics.closed(decision.policy, decision.time, body["was"], body["state"])
-        return decision
-
-    def _arm_added(self, event: Event, _: Any) -> None:
-        self.added.append(AddedArm(**event.body))
-
-    def _arm_removed(self, event: Event, _: Any) -> None:
-        self.removed.add(event.body["arm"])
-
-    def _blocked(self, event: Event, _: Any) -> None:
-        self.blocked.add(event.body["text"])
-
-    def _unblocked(self, event: Event, _: Any) -> None:
-        self.blocked.discard(event.body["text"])
-
-    def _switched(self, event: Event, _: Any) -> None:
-        self.on = event.body["on"]
+            self.learnt.correct(list(slate), body.old, body.new)
+        self.statistics.closed(decision.policy, decision.time, body.was, body.state)
 
     def arrays(self) -> Arrays:
-        """The whole state as arrays; equal states give equal arrays."""
-        said = {
+        """Return the whole state as arrays; equal states give equal arrays."""
+        fields = {
             "position": self.position,
             "model": self.model,
-            "meta": self.meta,
-            "added": self.added,
+            "meta": {} if self.model_event is None else _without_arrays(self.model_event),
+            "added": [[arm.arm, arm.text, arm.shown, arm.vector] for arm in self.added],
             "removed": sorted(self.removed),
             "blocked": sorted(self.blocked),
             "on": self.on,
         }
         return {
-            "said": as_text_array(said),
+            "said": as_text_array(fields),  # the name in snapshots since the first version
             **under("policy", self.learnt.policy.state() if self.model else {}),
             **under("calibration", self.learnt.calibration),
             **under("memory", self.learnt.live.state()),
@@ -156,27 +151,27 @@ class State:
         }
 
     def to_bytes(self) -> bytes:
-        """A snapshot."""
+        """Return a snapshot."""
         return packed(self.arrays())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "State":
-        """The state that `to_bytes` wrote."""
+        """Restore the state that `to_bytes` wrote."""
         arrays, self = unpacked(data), cls()
-        said = from_text_array(arrays["said"])
-        self.position, self.model, self.on = said["position"], said["model"], said["on"]
-        self.blocked = set(said["blocked"])
-        self.added = [AddedArm(*values) for values in said["added"]]
-        self.removed = set(said["removed"])
-        if said["meta"]:
-            self._take_model(said["meta"], arrays)
+        fields = from_text_array(arrays["said"])
+        self.position, self.model, self.on = fields["position"], fields["model"], fields["on"]
+        self.blocked = set(fields["blocked"])
+        self.added = [ArmAdded(*values) for values in fields["added"]]
+        self.removed = set(fields["removed"])
+        if fields["meta"]:
+            self._take_model(ModelEvent(**fields["meta"], arrays=""), arrays)
         self.learnt.live = LiveMemory.from_state(within(arrays, "memory"))
         self.statistics = Statistics.from_state(within(arrays, "statistics"))
         return self
 
 
 def difference(one: State, other: State) -> float:
-    """How far two states are apart: 0 when equal, infinite when they differ in more than numbers.
+    """Return the largest difference of two states; infinite if more than numbers differ.
 
     >>> difference(State(), State())
     0.0
@@ -196,10 +191,14 @@ def difference(one: State, other: State) -> float:
     return largest
 
 
-def _choice(arm: int, features: list[float]) -> Choice:
+def _choice(arm: int, features: Sequence[float]) -> Choice:
     return Choice(arm, np.array(features, np.float64), 0.0, 1.0)
 
 
-def encoded_vector(row: NDArray[np.float32]) -> str:
-    """A row for JSON; `AddedArm.row` reads it."""
-    return to_text(np.ascontiguousarray(row, np.float32).tobytes())
+def _decision_of(event: Event, decided: FindDecision) -> Decided:
+    assert event.decision_id is not None
+    return decided(event.decision_id)
+
+
+def _without_arrays(body: ModelEvent) -> dict[str, object]:
+    return {name: value for name, value in asdict(body).items() if name != "arrays"}

@@ -1,8 +1,8 @@
-"""What `/v1/stats` tells, counted from the log event by event."""
+"""The statistics of `/v1/stats`, shown on the page under Learning, counted event by event."""
 
-import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from time import gmtime, strftime
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,40 @@ from nextquery.params import as_text_array, from_text_array
 
 _COUNTS = ("rounds", "answered", "accepted", "failed", "undelivered", "fallback")
 _HOUR = 3600
+Row = dict[str, object]
+"""A policy, a time and its `Counts`."""
+
+
+class Counts(TypedDict):
+    """Slates by outcome, and the rates that follow."""
+
+    rounds: int
+    answered: int
+    accepted: int
+    failed: int
+    undelivered: int
+    fallback: int
+    open: int
+    acceptance: float | None
+    per_round_regret: float | None
+
+
+class Coverage(TypedDict):
+    """How much of the pool was shown, and how often the next query was shown."""
+
+    arms: int
+    arms_shown: int
+    share_of_arms_shown: float
+    next_queries_known: int
+    share_of_next_queries_shown: float | None
+
+
+class Size(TypedDict):
+    """The mean number of candidates of the slates that were the `trial`-th of their session."""
+
+    trial: int
+    slates: int
+    candidates: float
 
 
 class Statistics:
@@ -29,10 +63,10 @@ class Statistics:
         self.issued, self.foreseen = 0, 0
         self._sizes: dict[int, list[int]] = {}  # trial: slates, candidates of all of them
 
-    def decided(self, policy: str, when: float, arms: Iterable[int], *, fallback: bool) -> None:
+    def decided(self, policy: str, time: float, arms: Iterable[int], *, fallback: bool) -> None:
         """A slate was recorded."""
         shown = list(arms)
-        row = self._row(policy, when)
+        row = self._row(policy, time)
         row["rounds"] += 1
         row["answered"] += bool(shown)
         row["fallback"] += fallback
@@ -43,13 +77,13 @@ class Statistics:
         self._shown[shown] = True
 
     def drawn_from(self, trial: int, candidates: int) -> None:
-        """A session's recommendation of this number was drawn from so many candidates."""
+        """A slate, the `trial`-th of its session, was drawn from this many candidates."""
         size = self._sizes.setdefault(trial, [0, 0])
         size[0] += 1
         size[1] += candidates
 
-    def sizes(self) -> list[dict[str, Any]]:
-        """How many candidates a slate was drawn from, by the number of the recommendation.
+    def sizes(self) -> list[Size]:
+        """Return the mean number of candidates of a slate, by its number in the session.
 
         >>> stats = Statistics()
         >>> stats.drawn_from(1, 250)
@@ -62,9 +96,9 @@ class Statistics:
             for trial, (slates, total) in sorted(self._sizes.items())
         ]
 
-    def closed(self, policy: str, when: float, was: str, state: str) -> None:
-        """A slate went from one state to another; `when` is the time of its decision."""
-        row = self._row(policy, when)
+    def closed(self, policy: str, time: float, was: str, state: str) -> None:
+        """A slate went from one state to another; `time` is the time of its decision."""
+        row = self._row(policy, time)
         if was in row:
             row[was] -= 1
         if state in row:
@@ -75,8 +109,8 @@ class Statistics:
         self.issued += 1
         self.foreseen += foreseen
 
-    def table(self, by: str) -> list[dict[str, Any]]:
-        """One row per policy and hour or day."""
+    def table(self, by: str) -> list[Row]:
+        """Return one row per policy and hour or day."""
         length = _HOUR if by == "hour" else 24 * _HOUR
         sums: dict[tuple[str, int], dict[str, int]] = {}
         for (policy, hour), counts in self._rows.items():
@@ -88,13 +122,13 @@ class Statistics:
             for (policy, at), counts in sorted(sums.items(), key=lambda item: item[0][::-1])
         ]
 
-    def totals(self) -> dict[str, Any]:
-        """Everything in one row."""
+    def totals(self) -> Counts:
+        """Return everything in one row."""
         counts = {name: sum(row[name] for row in self._rows.values()) for name in _COUNTS}
         return _with_rates(counts)
 
-    def coverage(self, live: int) -> dict[str, Any]:
-        """How much of the pool was ever shown, and how often the next query had been shown."""
+    def coverage(self, live: int) -> Coverage:
+        """Return how much of the pool was shown, and how often the next query was shown."""
         shown = int(self._shown.sum())
         return {
             "arms": live,
@@ -104,38 +138,48 @@ class Statistics:
             "share_of_next_queries_shown": self.foreseen / self.issued if self.issued else None,
         }
 
-    def _row(self, policy: str, when: float) -> dict[str, int]:
-        return self._rows.setdefault((policy, int(when // _HOUR)), dict.fromkeys(_COUNTS, 0))
+    def _row(self, policy: str, time: float) -> dict[str, int]:
+        return self._rows.setdefault((policy, int(time // _HOUR)), dict.fromkeys(_COUNTS, 0))
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Everything, as arrays."""
+        """Return everything as arrays."""
         rows = [[*key, *counts.values()] for key, counts in sorted(self._rows.items())]
         sizes = [[trial, *size] for trial, size in sorted(self._sizes.items())]
-        said = {"rows": rows, "issued": self.issued, "foreseen": self.foreseen, "sizes": sizes}
-        return {"counts": as_text_array(said), "shown": np.flatnonzero(self._shown)}
+        fields = {"rows": rows, "issued": self.issued, "foreseen": self.foreseen, "sizes": sizes}
+        return {"counts": as_text_array(fields), "shown": np.flatnonzero(self._shown)}
 
     @classmethod
     def from_state(cls, state: Mapping[str, NDArray[Any]]) -> "Statistics":
-        """The statistics whose `state` this is."""
-        self, said = cls(), from_text_array(state["counts"])
-        for policy, hour, *counts in said["rows"]:
+        """Restore the statistics that `state` returned."""
+        self, fields = cls(), from_text_array(state["counts"])
+        for policy, hour, *counts in fields["rows"]:
             self._rows[policy, hour] = dict(zip(_COUNTS, counts, strict=True))
-        self.issued, self.foreseen = said["issued"], said["foreseen"]
-        self._sizes = {trial: size for trial, *size in said.get("sizes", [])}
+        self.issued, self.foreseen = fields["issued"], fields["foreseen"]
+        self._sizes = {trial: size for trial, *size in fields.get("sizes", [])}
         shown = state["shown"]
         self._shown = np.zeros(int(shown.max(initial=-1)) + 1, np.bool_)
         self._shown[shown] = True
         return self
 
 
-def _with_rates(counts: dict[str, int]) -> dict[str, Any]:
-    """Counts with what follows from them: still open, acceptance, regret per round."""
+def _with_rates(counts: dict[str, int]) -> Counts:
+    """Add what follows from the counts: still open, acceptance, regret per round."""
     closed = counts["accepted"] + counts["failed"]
     rate = counts["accepted"] / closed if closed else None
     left = counts["rounds"] - closed - counts["undelivered"]
     regret = None if rate is None else 1.0 - rate
-    return {**counts, "open": left, "acceptance": rate, "per_round_regret": regret}
+    return {
+        "rounds": counts["rounds"],
+        "answered": counts["answered"],
+        "accepted": counts["accepted"],
+        "failed": counts["failed"],
+        "undelivered": counts["undelivered"],
+        "fallback": counts["fallback"],
+        "open": left,
+        "acceptance": rate,
+        "per_round_regret": regret,
+    }
 
 
 def _iso(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    return strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(seconds))

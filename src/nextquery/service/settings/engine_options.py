@@ -1,7 +1,7 @@
-"""How the engine works: every setting with its range, checked when it is made."""
+"""The options of the engine, each with its meaning and range, declared once."""
 
 import math
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from nextquery.checks import number, one_of, whole_number
@@ -10,17 +10,21 @@ from nextquery.memory.memory import SESSIONS
 from nextquery.outcomes import FAILS, Learning
 from nextquery.policies import Policy
 from nextquery.policies.names import POLICIES, SERVED, policy_named, with_alpha
+from nextquery.service.log.events import ModelSettings
+from nextquery.service.log.limits import MOST_RECOMMENDATIONS
 from nextquery.warm_start import WARM_EXAMPLES, WARM_SESSIONS
 
 
-def _option(default: Any, means: str, **limits: Any) -> Any:
-    """A field with what it means, for people, and its limits, in the words of pydantic."""
-    return field(default=default, metadata={"description": means, **limits}, repr=default != "")
+def _option(default: Any, description: str, **limits: Any) -> Any:
+    """A field with its description and its limits, named as pydantic names them."""
+    return field(
+        default=default, metadata={"description": description, **limits}, repr=default != ""
+    )
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Settings of the engine, declared here once: the service's settings and help take them over.
+    """Options of the engine; the service's settings, their help and their table come from here.
 
     >>> EngineOptions(min_users=1)
     Traceback (most recent call last):
@@ -29,71 +33,90 @@ class EngineOptions:
 
     policy: str = _option(
         SERVED,
-        f"What ranks the candidates: {', '.join(POLICIES)}; or a variant of one, like "
+        f"The policy that ranks the candidates: {', '.join(POLICIES)}; or a variant, like "
         "lin-ucb-shared@alpha=0.1.",
     )
     alpha: float | None = _option(
-        None, "LinUCB's bonus for what is not known yet; by default the policy's own.", ge=0
+        None, "LinUCB's exploration bonus; by default the policy's own value.", ge=0
     )
-    k: int = _option(250, "Candidates selected for a query.", ge=1)
-    m_max: int = _option(50, "The most recommendations in one answer.", ge=1)
-    exploration: float = _option(0.02, "Share of entries drawn uniformly.", ge=0, le=1)
-    seed: int = _option(0, "Of every random draw.", ge=0)
-    repeat: bool = _option(False, "Whether a session may be shown again what it was shown before.")
-    timeout_s: float = _option(60.0, "A delivered slate without a click fails after so long.", gt=0)
-    timeout_fails: str = _option("first", "Which entries of such a slate fail: first, or all.")
-    learn_issued: bool = _option(False, "Whether a query typed instead is a success of its arm.")
+    k: int = _option(250, "Number of candidates selected for a query.", ge=1)
+    m_max: int = _option(
+        50, "Largest number of recommendations in one answer.", ge=1, le=MOST_RECOMMENDATIONS
+    )
+    exploration: float = _option(
+        0.02, "Share of slate entries drawn uniformly at random.", ge=0, le=1
+    )
+    seed: int = _option(0, "Seed of every random draw.", ge=0)
+    repeat: bool = _option(False, "Whether a session may see the same recommendation twice.")
+    timeout_s: float = _option(60.0, "Seconds after which a slate without a click fails.", gt=0)
+    timeout_fails: str = _option("first", "Which entries of such a slate fail: first or all.")
+    learn_issued: bool = _option(False, "Whether a query typed instead counts as a success.")
     new_arms: bool = _option(True, "Whether new queries become arms.")
-    min_users: int = _option(2, "Distinct users before a new query becomes an arm.", ge=2)
+    min_users: int = _option(2, "Distinct users required before a new query becomes an arm.", ge=2)
     user_hash_secret: str = _option(
-        "", "Key of the hash that replaces user ids; empty: one is made and stored."
+        "", "Secret key of the hash that replaces user ids; if empty, one is created and stored."
     )
     warm_sessions: int = _option(
-        WARM_SESSIONS, "Past sessions, the newest, that teach the first weights.", ge=0
+        WARM_SESSIONS, "Number of past sessions, the newest, used for the warm start.", ge=0
     )
     warm_examples: int = _option(
-        WARM_EXAMPLES, "Clicks that this warm start weighs; with fewer, clicks outweigh it.", ge=0
+        WARM_EXAMPLES,
+        "Weight of the warm start, in clicks; with a smaller number, clicks outweigh it sooner.",
+        ge=0,
     )
-    memory_sessions: int = _option(SESSIONS, "Past sessions that the memory keeps.", ge=0)
-    gather_ms: float = _option(2.0, "Concurrent requests wait so long for one scan.", ge=0, le=3)
-    batch: int = _option(64, "Requests answered from one scan.", ge=1)
-    cache_size: int = _option(4096, "Candidate sets kept for repeated queries.", ge=0)
-    max_inflight: int = _option(512, "More waiting requests are answered by similarity.", ge=1)
-    max_waiting: int = _option(8192, "More than this are refused; at least max_inflight.", ge=1)
-    snapshot_every: int = _option(5000, "Events between snapshots of the model.", ge=1)
-    snapshots_kept: int = _option(2, "Snapshots that are kept.", ge=1)
-    poll_s: float = _option(0.2, "How often a worker looks for others' events.", gt=0, le=60)
+    memory_sessions: int = _option(SESSIONS, "Number of past sessions kept in the memory.", ge=0)
+    gather_ms: float = _option(
+        2.0, "Milliseconds that concurrent requests wait to share one scan.", ge=0, le=3
+    )
+    batch: int = _option(64, "Largest number of requests answered from one scan.", ge=1)
+    cache_size: int = _option(4096, "Number of candidate sets cached for repeated queries.", ge=0)
+    max_inflight: int = _option(
+        512, "Waiting requests above which similarity answers instead of the model.", ge=1
+    )
+    max_waiting: int = _option(
+        8192, "Waiting requests above which new ones get 503; at least max_inflight.", ge=1
+    )
+    snapshot_every: int = _option(5000, "Number of events between snapshots of the model.", ge=1)
+    snapshots_kept: int = _option(2, "Number of snapshots kept.", ge=1)
+    poll_s: float = _option(
+        0.2, "Seconds between checks for events written by other workers.", gt=0, le=60
+    )
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value, limits = getattr(self, each.name), each.metadata
-            low, high = limits.get("ge", limits.get("gt")), limits.get("le", math.inf)
-            if each.type is bool and not isinstance(value, bool):
-                raise InvalidInput(f"{each.name} must be True or False; received {value!r}.")
-            if each.type is int:
-                whole_number(value, each.name, at_least=low)
+        for option in fields(self):
+            value, limits = getattr(self, option.name), option.metadata
+            low, high = limits.get("ge", limits.get("gt")), limits.get("le")
+            if option.type is bool and not isinstance(value, bool):
+                raise InvalidInput(f"{option.name} must be True or False; received {value!r}.")
+            if option.type is int:
+                whole_number(value, option.name, at_least=low, at_most=high)
             elif low is not None and value is not None:
-                number(value, each.name, low=low, high=high, above_low="gt" in limits)
+                most = math.inf if high is None else high
+                number(value, option.name, low=low, high=most, above_low="gt" in limits)
         whole_number(self.max_waiting, "max_waiting", at_least=self.max_inflight)
         one_of(self.timeout_fails, "timeout_fails", FAILS)
         self.new_policy()
 
-    def of_the_model(self) -> dict[str, Any]:
-        """The settings that decide what the model is: a change makes a new model event."""
-        names = ("k", "warm_sessions", "warm_examples", "memory_sessions")
-        said = asdict(self)
-        return {"policy": self.policy_name, **{name: said[name] for name in names}}
+    def of_the_model(self) -> ModelSettings:
+        """Return the options that define the model; changing one writes a new model event."""
+        return {
+            "policy": self.policy_name,
+            "k": self.k,
+            "warm_sessions": self.warm_sessions,
+            "warm_examples": self.warm_examples,
+            "memory_sessions": self.memory_sessions,
+        }
 
     @property
     def policy_name(self) -> str:
-        """The policy with its α, where that is not its own."""
+        """The name of the policy, with its α if you set one."""
         return self.policy if self.alpha is None else with_alpha(self.policy, self.alpha)
 
     @property
     def learning(self) -> Learning:
-        """What slates teach."""
+        """The rule of learning."""
         return Learning(self.timeout_fails, self.learn_issued)
 
     def new_policy(self) -> Policy:
-        """The policy before it has learnt anything."""
+        """Return a policy that has learnt nothing yet."""
         return policy_named(self.policy_name, seed=self.seed)

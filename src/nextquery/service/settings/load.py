@@ -1,7 +1,7 @@
-"""Where the settings come from.
+"""Loading settings from the command line, the environment and ``nextquery.toml``.
 
-A value comes from the first place that names it: the command's options, the environment
-(``NEXTQUERY_PORT``), the file ``nextquery.toml``, the default. `load` keeps where each came from.
+Options of the command come first, then the environment (``NEXTQUERY_PORT``), the file, and the
+defaults. `load` also returns where each value came from.
 """
 
 import os
@@ -19,11 +19,11 @@ from nextquery.service.log.database import without_password
 from nextquery.service.settings.settings import PREFIX, Settings
 
 FILE = "nextquery.toml"
-_NOT_SETTINGS = {"NEXTQUERY_CONFIG", "NEXTQUERY_URL", "NEXTQUERY_API_KEY"}  # read by others
+_NOT_SETTINGS = {"NEXTQUERY_CONFIG", "NEXTQUERY_URL", "NEXTQUERY_API_KEY"}  # read elsewhere
 
 
 class Loaded(NamedTuple):
-    """The settings, and the place each value came from."""
+    """The settings, and where each value came from."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -32,12 +32,12 @@ class Loaded(NamedTuple):
 def load(
     options: Mapping[str, Any] | None = None, *, config: str | os.PathLike[str] | None = None
 ) -> Loaded:
-    """Merge options, environment and file; a mistake names its field, value and what is allowed.
+    """Merge options, environment and file; an error names the setting, its value and the range.
 
     Parameters
     ----------
-    options : values given by hand; None means not given.
-    config : the file; else ``$NEXTQUERY_CONFIG``, else ``nextquery.toml`` here, if there is one.
+    options : values by name; None means not set.
+    config : the file. By default ``$NEXTQUERY_CONFIG``, or ``nextquery.toml`` if it exists.
 
     >>> settings, origins = load({"port": 9000})
     >>> settings.port, origins["port"], origins["workers"]
@@ -46,7 +46,7 @@ def load(
     path = _config_file(config)
     given = {name: value for name, value in (options or {}).items() if value is not None}
     from_environment: Callable[[], dict[str, Any]] = EnvSettingsSource(Settings)
-    _refuse_unknown_variables()
+    _check_variables()
     places: list[tuple[dict[str, Any], Callable[[str], str]]] = [
         (_read(path), lambda name: f"{path}"),
         (from_environment(), lambda name: f"environment {PREFIX}{name.upper()}"),
@@ -60,7 +60,7 @@ def load(
     try:
         return Loaded(Settings(**merged), origins)
     except ValidationError as error:
-        raise InvalidInput(_in_words(error, origins)) from None
+        raise InvalidInput(_message(error, origins)) from None
 
 
 def _config_file(config: str | os.PathLike[str] | None) -> Path | None:
@@ -68,7 +68,9 @@ def _config_file(config: str | os.PathLike[str] | None) -> Path | None:
     if named is None:
         return Path(FILE) if Path(FILE).is_file() else None
     if not Path(named).is_file():
-        raise NotAFolder(f"there is no configuration file {named}. Name one that exists.")
+        raise NotAFolder(
+            f"there is no configuration file {named}. Pass the path of an existing file."
+        )
     return Path(named)
 
 
@@ -79,16 +81,16 @@ def _read(path: Path | None) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(
-            f"{path} is no TOML file: {error}. Write lines like port = 8000"
+            f"{path} is not a TOML file: {error}. Write lines like port = 8000"
         ) from None
 
 
-def _refuse_unknown_variables() -> None:
+def _check_variables() -> None:
     known = {PREFIX + name.upper() for name in Settings.model_fields} | _NOT_SETTINGS
     for name in os.environ:
         if name.startswith(PREFIX) and name not in known:
             raise InvalidInput(
-                f"the environment variable {name} is no setting. {_nearest(name, known)}"
+                f"the environment variable {name} is not a setting. {_nearest(name, known)}"
             )
 
 
@@ -98,22 +100,24 @@ def _nearest(name: str, known: set[str]) -> str:
     return f"{allowed}Allowed: {', '.join(sorted(known))}."
 
 
-def _in_words(error: ValidationError, origins: Mapping[str, str]) -> str:
-    said = []
+def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
+    lines = []
     for problem in error.errors(include_url=False):
         allowed = problem["msg"].removeprefix("Value error, ").replace("Input should", "it should")
-        if not problem["loc"]:  # of several settings together: it names them
-            said.append(f"{allowed}.")
+        if not problem["loc"]:  # about several settings: the message names them
+            lines.append(f"{allowed}.")
             continue
         name = str(problem["loc"][0])
         origin = origins.get(name, "default")
         if problem["type"] == "extra_forbidden":
-            said.append(
-                f"{name} ({origin}) is no setting. {_nearest(name, set(Settings.model_fields))}"
+            lines.append(
+                f"{name} ({origin}) is not a setting. {_nearest(name, set(Settings.model_fields))}"
             )
             continue
         secret = name == "user_hash_secret"
         value = "a hidden value" if secret else repr(problem["input"])
         value = without_password(value) if name == "store" else value
-        said.append(f"{name} ({origin}): received {value}; {allowed}.")
-    return "\n".join([*said, "nextquery config show prints every setting with where it came from."])
+        lines.append(f"{name} ({origin}): received {value}; {allowed}.")
+    return "\n".join(
+        [*lines, "Run nextquery config show to see every setting and where it came from."]
+    )

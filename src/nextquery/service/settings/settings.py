@@ -1,4 +1,4 @@
-"""Every setting of the service, in one schema: options, environment and file are read by it."""
+"""The settings of the service: one schema for options, environment and file."""
 
 from dataclasses import fields
 from ipaddress import ip_address
@@ -24,7 +24,7 @@ _ENGINE = {each.name: each for each in fields(EngineOptions)}
 
 
 def _engine(name: str) -> Any:
-    """An option of the engine, as a setting."""
+    """Return an option of the engine as a setting."""
     default: Any = _ENGINE[name].default
     if name == "user_hash_secret":
         default = SecretStr(default)
@@ -32,13 +32,13 @@ def _engine(name: str) -> Any:
 
 
 class Settings(BaseSettings):
-    """What can be set; the description of a field is its documentation."""
+    """All settings; the description of a field is its documentation."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, extra="forbid", frozen=True, allow_inf_nan=False
     )
 
-    # where
+    # where to serve what
     pool: str | None = Field(None, description="The pool folder to serve.")
     store: str = Field(
         "sqlite:///nextquery.db",
@@ -46,61 +46,69 @@ class Settings(BaseSettings):
         description="The event log: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME.",
     )
     host: str = Field("127.0.0.1", min_length=1, description="The address to listen on.")
-    port: int = Field(8000, ge=0, le=65535, description="The port to listen on; 0: any free one.")
-    workers: int = Field(1, ge=1, le=64, description="Processes that answer.")
+    port: int = Field(
+        8000, ge=0, le=65535, description="The port to listen on; 0 picks a free one."
+    )
+    workers: int = Field(1, ge=1, le=64, description="Number of worker processes.")
     cluster: str | None = Field(
         None,
         min_length=1,
-        description="A Ray cluster that searches the pool: host:port of its head node, auto for "
-        "the Ray of this machine, or local to start one here.",
+        description="The Ray cluster that searches the pool: host:port of its head node, auto for "
+        "the cluster of this machine, or local to start one.",
     )
     shards: int | None = Field(
-        None, ge=1, description="Parts of the pool on the cluster; by default one for each machine."
+        None, ge=1, description="Number of shards on the cluster; by default one per machine."
     )
     shard_deadline_s: float = Field(
-        2.0, gt=0, le=600, description="A shard that fell and is not back after so long is away."
+        2.0,
+        gt=0,
+        le=600,
+        description="Seconds to wait for a failed shard before treating it as unavailable.",
     )
     on_missing: Literal["refuse", "partial"] = Field(
         "refuse",
-        description="When shards are away: refuse (503), or answer from the others and say so.",
+        description="If shards are unavailable: refuse (503), or partial (search the others).",
     )
 
-    # who may ask, and how much
+    # access and limits
     keys: Literal["auto", "on", "off"] = Field(
         "auto",
-        description="Whether requests need an API key. auto: unless the address is this machine's "
-        "own and the store holds no key. off: on this machine's own address alone.",
+        description="Whether requests need an API key. auto: yes, unless the service listens on "
+        "localhost and the store has no key. off: only allowed on localhost.",
     )
     rate_limit: str = Field(
-        "1000/second", description="Requests of one key in one worker, like 1000/second; or none."
+        "1000/second", description="Rate limit per key and worker, like 1000/second; or none."
     )
     max_body_bytes: int = Field(
-        65_536, ge=1024, le=10_485_760, description="A larger body is refused (413)."
+        65_536,
+        ge=1024,
+        le=10_485_760,
+        description="Largest request body in bytes; a larger one gets 413.",
     )
     body_timeout_s: float = Field(
-        10.0, gt=0, le=600, description="A body that takes longer to arrive is refused (408)."
+        10.0, gt=0, le=600, description="Seconds in which a request body must arrive, else 408."
     )
     request_timeout_s: float = Field(
-        30.0, gt=0, le=600, description="An answer that takes longer is given up (503)."
+        30.0, gt=0, le=600, description="Seconds in which a request must be answered, else 503."
     )
     cors_origins: Names = Field(
-        [], description="Origins of web pages that may call, like https://shop.example."
+        [], description="Origins of web pages that may call the API, like https://shop.example."
     )
     allowed_hosts: Names = Field(
         [],
-        description="Host names that requests may be addressed to; empty: any with keys, this "
-        "machine's own without.",
+        description="Host names that requests may use; if empty, any with keys, and only "
+        "localhost without.",
     )
 
-    # what is said
+    # logging
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="Of the structured log on standard error; warning: no access lines."
+        "info", description="Level of the log on standard error; warning hides the request lines."
     )
     log_queries: bool = Field(
-        False, description="Whether queries and messages of errors may stand in the log."
+        False, description="Whether the log may contain queries and error messages."
     )
 
-    # how to recommend and learn, as the engine declares it
+    # recommending and learning: options of the engine
     policy: str = _engine("policy")
     alpha: float | None = _engine("alpha")
     k: int = _engine("k")
@@ -118,7 +126,7 @@ class Settings(BaseSettings):
     warm_examples: int = _engine("warm_examples")
     memory_sessions: int = _engine("memory_sessions")
 
-    # how fast
+    # speed: options of the engine
     gather_ms: float = _engine("gather_ms")
     batch: int = _engine("batch")
     cache_size: int = _engine("cache_size")
@@ -137,7 +145,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """None but what it is given: `configuration.load` merges, to know where each came from."""
+        """Read no sources here: `load` merges them and remembers where each value came from."""
         return (init_settings,)
 
     @field_validator("cors_origins", "allowed_hosts", mode="before")
@@ -153,7 +161,7 @@ class Settings(BaseSettings):
         for origin in value:
             scheme, found, host = origin.partition("://")
             if not found or scheme not in ("http", "https") or not host or "/" in host:
-                raise ValueError(f"{origin!r} is no origin; give one like https://shop.example")
+                raise ValueError(f"{origin!r} is not an origin; use one like https://shop.example")
         return value
 
     @field_validator("store")
@@ -196,12 +204,12 @@ class Settings(BaseSettings):
     def _shards_of_a_cluster(self) -> "Settings":
         if self.shards is not None and self.cluster is None:
             raise ValueError(
-                f"shards={self.shards} needs a cluster: name one (--cluster), or leave it out"
+                f"shards={self.shards} needs a cluster: pass --cluster, or leave shards out"
             )
         return self
 
     def engine_options(self) -> EngineOptions:
-        """What the engine is told."""
+        """Return the options of the engine."""
         values = {name: getattr(self, name) for name in EngineOptions.__dataclass_fields__}
         return EngineOptions(
             **{**values, "user_hash_secret": self.user_hash_secret.get_secret_value()}
@@ -209,7 +217,7 @@ class Settings(BaseSettings):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address can be reached from this machine alone.
+    """Whether an address can only be reached from this machine.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)

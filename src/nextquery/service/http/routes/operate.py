@@ -1,21 +1,23 @@
-"""The routes that an operator's page reads: how it runs, what was decided, and all of the log."""
+"""Routes of the page under Operate: health, the newest decisions, the export of the log."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from tempfile import TemporaryFile
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from nextquery.service.http import page_bodies as p
-from nextquery.service.http.documented_errors import Responses, refusals
+from nextquery.service.http import page_bodies
+from nextquery.service.http.error_responses import Responses, documented_errors
+from nextquery.service.http.served import served
 from nextquery.service.log.export import iso, ubi_lines, write_parquet
 from nextquery.service.log.store import Store, StoredDecision
 
 router = APIRouter()
-_MOST_BLOCKED = 200  # blocked queries that are listed
-_PIECE = 1 << 16
+_MOST_BLOCKED = 200  # blocked queries in the answer
+_CHUNK = 1 << 16
 _NOW = {
     "position": 3120,
     "lag": 0,
@@ -52,71 +54,77 @@ _EXPORT: Responses = {
 }
 
 
-@router.get("/v1/operate", responses=refusals(body=False) | _OPERATE)
-async def operate(request: Request) -> dict[str, Any]:
-    """How the service runs: latency, requests, fallbacks, log, learner, store, blocks."""
-    state = request.app.state
+@router.get("/v1/operate", responses=documented_errors(body=False) | _OPERATE)
+async def operate(request: Request) -> Response:
+    """Return latency, requests, fallbacks, and the state of log, learner, store and blocks."""
+    here = served(request)
 
-    def look() -> dict[str, Any]:
-        engine = state.engine
+    def read() -> dict[str, object]:
+        engine = here.engine
         with engine.learner.lock:
             blocked = sorted(engine.learner.state.blocked)[:_MOST_BLOCKED]
         return {
-            **engine.health(),
+            **asdict(engine.health()),
             "store_bytes": engine.store.size(),
             "blocked_queries": blocked,
-            **state.metrics.summary(),
+            **here.metrics.summary(),
         }
 
-    return await run_in_threadpool(look)
+    return JSONResponse(await run_in_threadpool(read))
 
 
-@router.get("/v1/decisions", response_model=p.DecisionsAnswer, responses=refusals(body=False))
+@router.get(
+    "/v1/decisions",
+    response_model=page_bodies.DecisionsAnswer,
+    responses=documented_errors(body=False),
+)
 async def decisions(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=200, description="How many.")] = 30,
 ) -> Response:
-    """The newest decisions with what has become of them."""
-    found = await run_in_threadpool(request.app.state.engine.store.newest, limit)
-    return JSONResponse({"decisions": [_outcome(one) for one in found]})
+    """Return the newest decisions and their outcomes."""
+    newest = await run_in_threadpool(served(request).engine.store.newest, limit)
+    return JSONResponse({"decisions": [_outcome(decision) for decision in newest]})
 
 
 @router.get(
-    "/v1/export", response_class=StreamingResponse, responses=refusals(body=False) | _EXPORT
+    "/v1/export",
+    response_class=StreamingResponse,
+    responses=documented_errors(body=False) | _EXPORT,
 )
 async def export(
     request: Request,
-    format: Annotated[Literal["ubi", "parquet"], Query(description="Of the file.")] = "ubi",
+    format: Annotated[Literal["ubi", "parquet"], Query(description="File format.")] = "ubi",
 ) -> Response:
-    """The whole log as a file: UBI records as JSON Lines, or Parquet with a row per entry."""
-    store: Store = request.app.state.engine.store
+    """Download the log: UBI records as JSON Lines, or Parquet with one row per entry."""
+    store = served(request).engine.store
     name = {"ubi": "nextquery.ubi.jsonl", "parquet": "nextquery.parquet"}[format]
-    kind = list(_EXPORT[200]["content"])[format == "parquet"]
-    pieces = ubi_lines(store) if format == "ubi" else _parquet(store)
+    media_type = list(_EXPORT[200]["content"])[format == "parquet"]
+    chunks = ubi_lines(store) if format == "ubi" else _parquet(store)
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(pieces, media_type=kind, headers=headers)
+    return StreamingResponse(chunks, media_type=media_type, headers=headers)
 
 
 def _parquet(store: Store) -> Iterator[bytes]:
     with TemporaryFile() as file:
         write_parquet(store, file)
         file.seek(0)
-        while piece := file.read(_PIECE):
-            yield piece
+        while chunk := file.read(_CHUNK):
+            yield chunk
 
 
-def _outcome(decision: StoredDecision) -> dict[str, Any]:
+def _outcome(decision: StoredDecision) -> dict[str, object]:
     body = decision.body
-    taken = (entry["text"] for entry in body["slate"] if entry["arm"] == decision.accepted)
+    accepted = (entry.text for entry in body.slate if entry.arm == decision.accepted)
     return {
         "decision_id": decision.id,
         "time": iso(decision.time),
         "session_id": decision.session_id,
-        "query": body["query"],
-        "shown": [entry["text"] for entry in body["slate"]],
+        "query": body.query,
+        "shown": [entry.text for entry in body.slate],
         "state": decision.state,
-        "accepted": next(taken, None),
-        "policy": body["policy"],
-        "fallback": body["fallback"],
-        "model_version": body["model_version"],
+        "accepted": next(accepted, None),
+        "policy": body.policy,
+        "fallback": body.fallback,
+        "model_version": body.model_version,
     }

@@ -1,4 +1,4 @@
-"""The page and its files: plain modules, read once; nothing else of the disk can be asked for."""
+"""The page and its files, read once; no other file of the disk can be requested."""
 
 from functools import cache
 from importlib.resources import files
@@ -18,7 +18,7 @@ router = APIRouter(include_in_schema=False)
 
 @cache
 def page_files() -> dict[str, bytes]:
-    """Every file of the page by its name."""
+    """Return every file of the page by name."""
     folder = files("nextquery.service").joinpath("page")
     return {
         entry.name: entry.read_bytes()
@@ -29,19 +29,19 @@ def page_files() -> dict[str, bytes]:
 
 @router.get("/")
 async def index() -> Response:
-    """The page."""
-    return _sent("index.html")
+    """Return the page."""
+    return _response("index.html")
 
 
 @router.get("/page/{file}")
 async def part(file: str) -> Response:
-    """A file of the page."""
+    """Return a file of the page."""
     if file not in page_files():
         raise HTTPException(404)
-    return _sent(file)
+    return _response(file)
 
 
-def _sent(name: str) -> Response:
+def _response(name: str) -> Response:
     kind = TYPES[name.rpartition(".")[2]]
-    headers = {"Cache-Control": "no-cache"}  # a page is never older than its service
+    headers = {"Cache-Control": "no-cache"}  # the page always matches the service
     return Response(page_files()[name], media_type=kind, headers=headers)

@@ -78,7 +78,7 @@ def test_mistakes_of_file_and_environment_say_so(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(InvalidInput, match=r"workers \(nextquery\.toml\): received 'many'"):
         load()
     Path("nextquery.toml").write_text("workers = ")
-    with pytest.raises(InvalidInput, match="no TOML file"):
+    with pytest.raises(InvalidInput, match="not a TOML file"):
         load()
     Path("nextquery.toml").unlink()
     monkeypatch.setenv("NEXTQUERY_PROT", "1")

@@ -11,12 +11,13 @@ import numpy as np
 
 import nextquery as nq
 from nextquery.service.answer.engine import Engine
+from nextquery.service.log.events import FeedbackEvent
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.state import difference
 from tests.service.worlds import caught_up, options
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def drive_and_kill(url: str, seed: int, lines: int) -> list[list[str]]:
@@ -41,12 +42,14 @@ def test_nothing_acknowledged_is_lost(url: str, world: nq.ArmPool) -> None:
     store = Store.open(url)
     events = store.read(0, 1_000_000)
     assert [event.position for event in events] == list(range(1, len(events) + 1))
-    shown = {one.id: [entry["arm"] for entry in one.body["slate"]] for one in store.decisions()}
+    shown = {decision.id: decision.body.arms for decision in store.decisions()}
     answered = {words[1]: [int(arm) for arm in words[2:]] for words in said if words[0] == "D"}
     assert answered
     assert {one: shown.get(one) for one in answered} == answered
     clicks = Counter(
-        (event.decision_id, event.body["accepted"]) for event in events if event.kind == "feedback"
+        (event.decision_id, event.body.accepted)
+        for event in events
+        if isinstance(event.body, FeedbackEvent)
     )
     acknowledged = [(words[1], int(words[2])) for words in said if words[0] == "F"]
     assert acknowledged

@@ -215,7 +215,7 @@ def test_what_cannot_be_served_is_refused(
     store, pool = f"sqlite:///{tmp_path / 'events.db'}", str(pets_pool)
     for arguments, word in (
         ([pool, "--host", "0.0.0.0", "--store", store], "keys create"),
-        ([pool, "--host", "0.0.0.0", "--keys", "off", "--store", store], "everybody"),
+        ([pool, "--host", "0.0.0.0", "--keys", "off", "--store", store], "everyone"),
         ([pool, "--port", str(running.port), "--store", store], "--port"),
         ([pool, "--port", "x", "--store", store], "valid integer"),
         ([pool, "--set", "port", "--store", store], "NAME=VALUE"),
@@ -237,5 +237,5 @@ def test_the_greeting_says_whether_keys_are_off(pets_pool: Path, tmp_path: Path)
         with nq.Client(service.url, key=key, timeout=60) as client:
             assert client.recommend("cat food", session_id="s").recommendations
         asking = nq.Client(service.url, timeout=60)
-        with asking as client, pytest.raises(InvalidInput, match="API key"):
+        with asking as client, pytest.raises(InvalidInput, match="needs a key"):
             client.recommend("cat food", session_id="s")

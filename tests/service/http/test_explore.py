@@ -14,7 +14,7 @@ import nextquery as nq
 from nextquery.arms.origin import Origin
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.session_map import flat
-from nextquery.service.answer.simulation import Stage
+from nextquery.service.answer.simulation import Simulator
 from nextquery.service.http import page_bodies as p
 from nextquery.service.http.percentiles import percentile
 from nextquery.service.http.routes.page import page_files
@@ -104,19 +104,19 @@ def test_simulated_users_teach_it_what_similarity_cannot_know(tmp_path: Path) ->
         closing(Store.open(f"sqlite:///{tmp_path / 'own.db'}")) as store,
         Engine.start(pool, store, EngineOptions(k=50)) as engine,
     ):
-        rows = list(Stage(engine).begin(users=60, seed=0))
+        rows = list(Simulator(engine).start(users=60, seed=0))
     late = rows[len(rows) // 2 :]
     ours, alike = (np.mean([row[name] for row in late]) for name in ("ours", "most_similar"))
     assert ours > 0.5 > 0.2 > alike
     assert ours > np.mean([row["ours"] for row in rows[:20]])
 
 
-def test_one_play_at_a_time(asked: TestClient) -> None:
-    stage = asked.app.state.stage  # type: ignore[attr-defined]
-    play = stage.begin(users=1, seed=0)
-    next(play)
+def test_one_simulation_at_a_time(asked: TestClient) -> None:
+    simulator = asked.app.state.served.simulator  # type: ignore[attr-defined]
+    running = simulator.start(users=1, seed=0)
+    next(running)
     assert asked.post("/v1/simulate", json={"users": 1}).status_code == 409
-    play.close()
+    running.close()
     assert asked.post("/v1/simulate", json={"users": 1}).status_code == 200
 
 

@@ -1,14 +1,16 @@
 """Batches, caches and propensities: many at once answer as one alone."""
 
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from nextquery.loop import Visit
-from nextquery.service.answer.requests import Asked
+from nextquery.service.answer.requests import RecommendRequest
 from nextquery.service.answer.results import Decision
+from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.store import Store
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS
@@ -17,9 +19,9 @@ from tests.service.worlds import TEXTS
 def test_batched_answers_are_those_of_one_at_a_time(sqlite: Store, start: Start) -> None:
     engine = start(sqlite, exploration=0.3)
     queries = [*TEXTS[:30], "bread guide for kids", "nothing known", *TEXTS[:5]]
-    jobs = [Asked("recommend", Future(), f"s{n}", query, 5) for n, query in enumerate(queries)]
+    jobs = [RecommendRequest(f"s{n}", query) for n, query in enumerate(queries)]
 
-    def bodies(batches: list[list[Asked]]) -> list[dict[str, Any]]:
+    def bodies(batches: list[list[RecommendRequest]]) -> list[DecisionEvent]:
         found = []
         for batch in batches:
             anchors = [engine.catalogue.place(job.query) for job in batch]
@@ -27,17 +29,20 @@ def test_batched_answers_are_those_of_one_at_a_time(sqlite: Store, start: Start)
                 batch, anchors, engine.answerer.select(anchors), strict=True
             ):
                 body = engine.answerer.slate(job, anchor, chosen, Visit())
-                for entry in body["slate"]:  # sums over the pool are exact to 1e-5 only
-                    entry["preference"] = pytest.approx(entry["preference"], rel=1e-5)
-                found.append(body)
+                near: list[Any] = [pytest.approx(e.preference, rel=1e-5) for e in body.slate]
+                slate = [  # sums over the pool are exact to 1e-5 only
+                    replace(entry, preference=preference)
+                    for entry, preference in zip(body.slate, near, strict=True)
+                ]
+                found.append(replace(body, slate=tuple(slate)))
         return found
 
     together = bodies([jobs])
     engine.answerer.cache.clear()
     assert bodies([[job] for job in jobs]) == together
-    assert engine.answerer.hits > 0
-    assert together[0]["slate"]
-    assert together[31]["slate"] == []  # no vector, no memory: nothing to go by
+    assert engine.answerer.cache.hits > 0
+    assert together[0].slate
+    assert together[31].slate == ()  # no vector, no memory: nothing to go by
 
 
 def test_concurrent_requests_share_a_scan(
@@ -53,7 +58,7 @@ def test_concurrent_requests_share_a_scan(
         return scan(pool, matrix, *rest)
 
     monkeypatch.setattr(selector, "select_many", counted)
-    with engine.answerer.lock:  # the desk waits here, so that the others gather
+    with engine.answerer.lock:  # the handler waits here, so that the others gather
         futures: list[Future[Decision]] = [
             engine.submit_recommend(session_id=f"s{n}", query=TEXTS[n]) for n in range(20)
         ]
@@ -80,25 +85,25 @@ def test_a_slate_says_how_probable_it_was(sqlite: Store, start: Start) -> None:
     engine = start(sqlite, exploration=0.5)
     shown = engine.recommend(session_id="s", query=TEXTS[0], m=5).recommendations
     stored = next(iter(sqlite.decisions()))
-    for entry, one in zip(stored.body["slate"], shown, strict=True):
+    for entry, one in zip(stored.body.slate, shown, strict=True):
         assert 0 < one.propensity < 1
-        assert entry["propensity"] == one.propensity
+        assert entry.propensity == one.propensity
         assert one.uncertainty is not None
-        assert one.text == TEXTS[one.arm_id].title()
-        assert len(entry["features"]) == 8
+        assert one.text == TEXTS[one.arm].title()
+        assert len(entry.features) == 8
 
 
 def test_a_session_is_not_shown_the_same_again_unless_asked(sqlite: Store, start: Start) -> None:
     engine = start(sqlite)
     first, second = (engine.recommend(session_id="s", query=TEXTS[0]) for _ in range(2))
-    arms = [{one.arm_id for one in decision.recommendations} for decision in (first, second)]
+    arms = [{one.arm for one in decision.recommendations} for decision in (first, second)]
     assert not arms[0] & arms[1]
     engine.close()
     again = start(sqlite, repeat=True)
     slates = [again.recommend(session_id="t", query=TEXTS[0]) for _ in range(2)]
     assert slates[0].recommendations == slates[1].recommendations
     later = again.recommend(session_id="t", query=TEXTS[1], m=20)
-    assert 0 not in [one.arm_id for one in later.recommendations]  # asked in this session
+    assert 0 not in [one.arm for one in later.recommendations]  # asked in this session
 
 
 def test_a_decision_is_remembered(start: Start, sqlite: Store) -> None:

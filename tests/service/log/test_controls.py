@@ -5,7 +5,8 @@ import pytest
 
 from nextquery.errors import InvalidInput
 from nextquery.service.answer.engine import Engine
-from nextquery.service.log.feedback import Control
+from nextquery.service.log.controls import Control
+from nextquery.service.log.events import Blocked, DecisionEvent
 from nextquery.service.log.store import Store
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up, until
@@ -13,7 +14,7 @@ from tests.service.worlds import TEXTS, caught_up, until
 
 def arms_of(engine: Engine, session: str, query: str = TEXTS[0], m: int = 10) -> list[int]:
     found = engine.recommend(session_id=session, query=query, m=m).recommendations
-    return [one.arm_id for one in found]
+    return [one.arm for one in found]
 
 
 def test_a_block_holds_from_the_very_next_answer_of_every_worker(
@@ -23,7 +24,7 @@ def test_a_block_holds_from_the_very_next_answer_of_every_worker(
     arms = arms_of(other, "s")
     worst = arms[0]
     again = {"session_id": "r", "query": TEXTS[0], "request_id": "r"}
-    assert worst in [x.arm_id for x in other.recommend(**again, m=10).recommendations]
+    assert worst in [x.arm for x in other.recommend(**again, m=10).recommendations]
     position = one.block(TEXTS[worst].upper())
     assert worst not in arms_of(other, "t")
     assert other.learner.position >= position
@@ -31,7 +32,7 @@ def test_a_block_holds_from_the_very_next_answer_of_every_worker(
     assert worst not in [x.arm for x in forecast.likely]
     repeated = other.recommend(**again, m=10)
     assert repeated.repeated
-    assert worst not in [x.arm_id for x in repeated.recommendations]
+    assert worst not in [x.arm for x in repeated.recommendations]
     other.unblock(TEXTS[worst])
     assert worst in arms_of(one, "u")
     with pytest.raises(InvalidInput, match="nothing is left"):
@@ -55,11 +56,11 @@ def test_a_block_between_selection_and_commit(
     made = engine.answerer.slate
     slates: list[list[int]] = []
 
-    def slate_then_block(*args: object) -> dict[str, object]:
+    def slate_then_block(*args: object) -> DecisionEvent:
         body = made(*args)  # type: ignore[arg-type]
-        slates.append([entry["arm"] for entry in body["slate"]])
+        slates.append(body.arms)
         if len(slates) == 1:
-            other.writer.submit(Control("blocked", {"text": TEXTS[worst]})).result()
+            other.writer.submit(Control(Blocked(TEXTS[worst]))).result()
         return body
 
     monkeypatch.setattr(engine.answerer, "slate", slate_then_block)
@@ -99,8 +100,8 @@ def test_a_broken_model_falls_back_to_the_most_similar(sqlite: Store, start: Sta
     assert decision.fallback
     assert decision.policy == "most-similar-first"
     nearest = engine.catalogue.pool.nearest(engine.catalogue.pool.rows([0])[0], 3, exclude=[0])[0]
-    assert [one.arm_id for one in decision.recommendations] == nearest.tolist()
-    arm = decision.recommendations[0].arm_id
+    assert [one.arm for one in decision.recommendations] == nearest.tolist()
+    arm = decision.recommendations[0].arm
     assert engine.feedback(decision_id=decision.decision_id, accepted=arm).status == "recorded"
     assert caught_up(engine).stats()["totals"]["fallback"] == 1
 
@@ -112,9 +113,9 @@ def test_overload_falls_back_and_then_refuses(sqlite: Store, start: Start) -> No
             engine.submit_recommend(session_id=f"s{number}", query=TEXTS[number])
             for number in range(8)
         ]
-        with pytest.raises(OSError, match="wait for an answer"):
+        with pytest.raises(OSError, match="already waiting"):
             engine.recommend(session_id="t", query=TEXTS[0])
     answers = [future.result() for future in waiting]
     assert [answer.fallback for answer in answers] == [False] * 5 + [True] * 3
     assert all(len(answer.recommendations) == 5 for answer in answers)
-    assert until(lambda: engine.health()["waiting"] == 0)
+    assert until(lambda: engine.health().waiting == 0)

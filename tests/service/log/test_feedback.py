@@ -5,16 +5,17 @@ from typing import Any
 import pytest
 
 from nextquery.errors import Conflict, InvalidInput, NotInSlate, UnknownDecision
+from nextquery.outcomes import Rewards
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.results import Decision
 from nextquery.service.log.store import Store
 from tests.service.conftest import Start
-from tests.service.worlds import TEXTS, close_open, kinds
+from tests.service.worlds import TEXTS, close_open, feedback_events, kinds
 
 
 def asked(engine: Engine, query: str = TEXTS[0], session: str = "s") -> tuple[Decision, list[int]]:
     decision = engine.recommend(session_id=session, query=query, m=4)
-    return decision, [one.arm_id for one in decision.recommendations]
+    return decision, [one.arm for one in decision.recommendations]
 
 
 def test_every_rule(store: Store, start: Start) -> None:
@@ -24,9 +25,8 @@ def test_every_rule(store: Store, start: Start) -> None:
     def say(accepted: int | None) -> str:
         return engine.feedback(decision_id=decision.decision_id, accepted=accepted).status
 
-    def log() -> list[tuple[list[int], list[int]]]:
-        found = [event for event in store.read(0) if event.kind == "feedback"]
-        return [(event.body["old"], event.body["new"]) for event in found]
+    def log() -> list[tuple[Rewards, Rewards]]:
+        return [(event.old, event.new) for event in feedback_events(store)]
 
     with pytest.raises(UnknownDecision):
         engine.feedback(decision_id="nobody", accepted=None)
@@ -54,7 +54,7 @@ def test_a_click_at_first_and_all_fail(sqlite: Store, start: Start) -> None:
     assert engine.feedback(decision_id=one.decision_id, accepted=arms[0]).status == "recorded"
     other, _ = asked(engine, session="t")
     engine.feedback(decision_id=other.decision_id, accepted=None)
-    rewards = [event.body["new"] for event in sqlite.read(0) if event.kind == "feedback"]
+    rewards = [event.new for event in feedback_events(sqlite)]
     assert rewards == [[1], [0, 0, 0, 0]]
 
 
@@ -84,13 +84,14 @@ def test_issued_that_is_an_arm_is_a_success_by_option(sqlite: Store, start: Star
         decision_id=decision.decision_id, accepted=None, issued=TEXTS[other].upper()
     )
     assert told.status == "recorded"
-    body = sqlite.read(0)[-1].body
-    assert body["issued"]["arm"] == other
-    assert len(body["issued"]["features"]) == 8
+    issued = feedback_events(sqlite)[-1].issued
+    assert issued is not None
+    assert issued.arm == other
+    assert len(issued.features) == 8
     decision, arms = asked(engine, session="t")
     engine.feedback(decision_id=decision.decision_id, accepted=None, issued=TEXTS[arms[1]])
-    body = sqlite.read(0)[-1].body
-    assert (body["accepted"], body["new"]) == (None, [0, 1])  # typed though it was shown
+    event = feedback_events(sqlite)[-1]
+    assert (event.accepted, event.new) == (None, [0, 1])  # typed though it was shown
     engine.learner.catch_up()
     assert engine.stats()["coverage"]["share_of_next_queries_shown"] == 0.5
 
@@ -99,7 +100,7 @@ def test_issued_teaches_nothing_else(sqlite: Store, start: Start) -> None:
     engine = start(sqlite)
     decision, arms = asked(engine)
     engine.feedback(decision_id=decision.decision_id, accepted=None, issued=TEXTS[arms[1]])
-    assert sqlite.read(0)[-1].body["new"] == [0]
+    assert feedback_events(sqlite)[-1].new == [0]
 
 
 def test_a_request_id_is_answered_once(store: Store, start: Start) -> None:
@@ -132,9 +133,9 @@ def test_a_request_id_is_answered_once(store: Store, start: Start) -> None:
         {"request_id": ""},
     ],
 )
-def test_bad_requests_are_refused(sqlite: Store, start: Start, wrong: dict[str, object]) -> None:
+def test_bad_requests_are_refused(sqlite: Store, start: Start, wrong: dict[str, Any]) -> None:
     engine = start(sqlite)
-    good: dict[str, object] = {"session_id": "s", "query": "q"}
+    good: dict[str, Any] = {"session_id": "s", "query": "q"}
     with pytest.raises(InvalidInput):
         engine.recommend(**{**good, **wrong})
     with pytest.raises(InvalidInput, match="accepted must be"):

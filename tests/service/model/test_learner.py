@@ -11,8 +11,9 @@ from nextquery.errors import Damaged, InvalidInput
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.schema import events, snapshots
 from nextquery.service.log.store import Store
-from nextquery.service.model.learner import Learner, newest_state, rebuilt
+from nextquery.service.model.learner import Learner, rebuilt
 from nextquery.service.model.rebuild import rebuild
+from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.state import State, difference
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, TOPICS, caught_up, close_open, options
@@ -31,7 +32,7 @@ def live_through(engine: Engine, rounds: int = 40, seed: int = 0) -> None:
         decision = engine.recommend(
             session_id=f"s{number % 7}", query=query, user_id=f"u{number % 5}"
         )
-        waiting.append((decision.decision_id, [one.arm_id for one in decision.recommendations]))
+        waiting.append((decision.decision_id, [one.arm for one in decision.recommendations]))
         if rng.random() < 0.7:
             engine.delivered(decision.decision_id)
         if number % 11 == 10:
@@ -85,7 +86,7 @@ def test_workers_arrive_at_the_same_state(store: Store, start: Start) -> None:
     for number in range(12):
         engine = (one, other)[number % 2]
         decision = engine.recommend(session_id="s", query=TEXTS[number], user_id=f"u{number}")
-        arm = decision.recommendations[0].arm_id
+        arm = decision.recommendations[0].arm
         (other, one)[number % 2].feedback(decision_id=decision.decision_id, accepted=arm)
     caught_up(one), caught_up(other)
     assert one.learner.position == other.learner.position
@@ -103,7 +104,7 @@ def test_a_late_click_counts_as_if_in_time(
     before = State.from_bytes(engine.learner.state.to_bytes())
     engine.delivered(decision.decision_id)
     close_open(engine)
-    arms = [one.arm_id for one in decision.recommendations]
+    arms = [one.arm for one in decision.recommendations]
     engine.feedback(decision_id=decision.decision_id, accepted=arms[place])
     engine.learner.catch_up()
     late = engine.learner.state.learnt.policy
@@ -112,8 +113,8 @@ def test_a_late_click_counts_as_if_in_time(
     assert stored is not None
     assert late is not None
     assert in_time is not None
-    for number, entry in enumerate(stored.body["slate"][: place + 1]):
-        choice = nq.Choice(entry["arm"], np.array(entry["features"]), 0.0, 1.0)
+    for number, entry in enumerate(stored.body.slate[: place + 1]):
+        choice = nq.Choice(entry.arm, np.array(entry.features), 0.0, 1.0)
         in_time.update(choice, float(number == place))
     ours, theirs = late.state(), in_time.state()
     if fails == "all":  # entries below the click are unobserved again
@@ -143,7 +144,7 @@ def test_a_damaged_snapshot_is_left_aside(
         )
     with caplog.at_level(logging.WARNING):
         assert newest_state(store).position == older
-    assert f"snapshot {newest} cannot be used" in caplog.text
+    assert f"skipping snapshot {newest}" in caplog.text
     assert difference(start(store).learner.state, engine.learner.state) == 0.0
 
 
@@ -151,7 +152,7 @@ def test_a_hole_in_the_log_is_seen(sqlite: Store, start: Start) -> None:
     live_through(start(sqlite), rounds=5)
     with sqlite.writing() as connection:
         connection.execute(sa.delete(events).where(events.c.position == 3))
-    with pytest.raises(Damaged, match="something is missing"):
+    with pytest.raises(Damaged, match="events are missing"):
         rebuilt(sqlite)
 
 
@@ -166,7 +167,7 @@ def test_positions_have_no_gaps(store: Store, start: Start) -> None:
 def test_another_pool_is_refused(sqlite: Store, start: Start) -> None:
     start(sqlite)
     stranger = nq.ArmPool.from_vectors(["a", "b"], [[1, 0], [0, 1]])
-    with pytest.raises(InvalidInput, match="begun with another pool"):
+    with pytest.raises(InvalidInput, match="started with another pool"):
         Engine.start(stranger, sqlite, options())
 
 
@@ -176,7 +177,7 @@ def test_another_policy_begins_a_new_model(sqlite: Store, start: Start) -> None:
     engine.close()
     other = start(sqlite, policy="lin-ucb")
     assert other.recommend(session_id="t", query=TEXTS[0]).policy == "lin-ucb"
-    arm = decision.recommendations[0].arm_id  # features of the old model teach the new one nothing
+    arm = decision.recommendations[0].arm  # features of the old model teach the new one nothing
     other.feedback(decision_id=decision.decision_id, accepted=arm)
     caught_up(other)
     assert other.learner.state.statistics.totals()["accepted"] == 1

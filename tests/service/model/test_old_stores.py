@@ -19,13 +19,14 @@ import pytest
 
 import nextquery as nq
 from nextquery.service.answer.engine import Engine
+from nextquery.service.log.events import ModelEvent
 from nextquery.service.log.export import write_ubi
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.rebuild import rebuild
 from tests.service.worlds import TEXTS, caught_up, options
 
-OLD = Path(__file__).parent / "old"
+OLD = Path(__file__).parents[1] / "old"
 NOW = {
     "lin-ucb-memory": "lin-ucb-memory",
     "lin-ucb": "lin-ucb-shared",
@@ -58,7 +59,7 @@ def test_an_old_store_goes_on_with_what_it_learnt(
         np.testing.assert_allclose([p for _, _, p in likely], [p for _, p in wanted], rtol=1e-9)
         decision = engine.recommend(session_id="fresh", query=TEXTS[12])
         assert decision.policy == NOW[old]
-        accepted = decision.recommendations[1].arm_id
+        accepted = decision.recommendations[1].arm
         engine.feedback(decision_id=decision.decision_id, accepted=accepted)
         caught_up(engine)
     found = [event.position for event in store.read(0, 10_000) if event.kind == "model"]
@@ -75,7 +76,8 @@ def test_another_alpha_is_another_model(
     with caplog.at_level(logging.WARNING), Engine.start(world, store, options(policy="lin-ts")):
         pass
     models = [event for event in store.read(0, 10_000) if event.kind == "model"]
-    assert models[-1].body["policy"] == "lin-ts"
+    assert isinstance(models[-1].body, ModelEvent)
+    assert models[-1].body.policy == "lin-ts"
     store.close()
 
 
@@ -127,11 +129,11 @@ def test_a_store_and_a_pool_of_the_commit_before_go_on(last_store: Store) -> Non
             [one.probability for one in forecast.likely], [p for _, _, p in wanted["forecast"]]
         )
         again = engine.recommend(session_id="a", query=TEXTS[0], m=4, user_id="u1", request_id="r1")
-        arms = [one.arm_id for one in again.recommendations]
+        arms = [one.arm for one in again.recommendations]
         assert again.repeated
         assert [again.decision_id, arms, again.policy, again.model_version] == wanted["repeated"]
         decision = engine.recommend(session_id="a", query=TEXTS[3], m=4)
-        accepted = decision.recommendations[0].arm_id
+        accepted = decision.recommendations[0].arm
         status = engine.feedback(decision_id=decision.decision_id, accepted=accepted).status
         assert status == "recorded"
         caught_up(engine)

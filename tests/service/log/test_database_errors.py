@@ -11,7 +11,9 @@ import sqlalchemy as sa
 
 from nextquery.errors import StoreUnavailable
 from nextquery.service.answer.engine import Engine
+from nextquery.service.log.events import Switched
 from nextquery.service.log.store import Store
+from nextquery.service.log.transaction import Transaction
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.state import difference
 from tests.service.conftest import Start
@@ -46,13 +48,13 @@ def test_a_full_disk(sqlite: Store, start: Start) -> None:
 
     with pytest.raises(StoreUnavailable, match="full"):
         ask_until_refused()
-    assert not engine.health()["store_ok"]
+    assert not engine.health().store_ok
     sa.event.remove(sqlite.engine, "connect", fill)
     sqlite.engine.dispose()
     engine.feedback(decision_id=accepted[0].decision_id, accepted=None)
     accepted.append(engine.recommend(session_id="u", query=TEXTS[2]))
     assert [stored.id for stored in sqlite.decisions()] == [one.decision_id for one in accepted]
-    assert engine.health()["store_ok"]
+    assert engine.health().store_ok
     assert sound(engine, sqlite)
 
 
@@ -97,13 +99,13 @@ def test_a_postgresql_that_goes_away_and_comes_back(
         admin.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
         )
-        with pytest.raises(StoreUnavailable, match="try again"):
+        with pytest.raises(StoreUnavailable, match="Try again"):
             engine.recommend(session_id="s", query=TEXTS[0])
-        assert not engine.health()["store_ok"]
+        assert not engine.health().store_ok
         admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
     second = engine.recommend(session_id="s", query=TEXTS[1])
     assert [one.id for one in store.decisions()] == [first.decision_id, second.decision_id]
-    assert until(lambda: bool(engine.health()["store_ok"] and engine.health()["learning"]))
+    assert until(lambda: engine.health().store_ok and engine.health().learning)
     assert sound(engine, store)
     engine.close()
     store.close()
@@ -115,11 +117,11 @@ def test_one_item_that_is_refused_does_not_take_the_others_with_it(
     engine = start(sqlite)
 
     class Refused:
-        def asks(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        def needs(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
             return (), ()
 
-        def write(self, ledger: Any) -> None:
-            ledger.append("decision", {"not": "a body"})
+        def write(self, transaction: Transaction) -> None:
+            transaction.append(Switched(False))
             raise RuntimeError("a defect")
 
     futures: list[Future[Any]] = []

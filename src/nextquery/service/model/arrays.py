@@ -13,7 +13,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def packed(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """A compressed `.npz` whose bytes depend on nothing but the arrays.
+    """Pack arrays into a compressed `.npz`; equal arrays give equal bytes.
 
     >>> unpacked(packed({"a": np.arange(3)}))["a"].tolist()
     [0, 1, 2]
@@ -30,23 +30,23 @@ def packed(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def unpacked(data: bytes) -> Arrays:
-    """The arrays of `packed`."""
+    """Read the arrays that `packed` wrote."""
     with np.load(io.BytesIO(data), allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
 
 
 def to_text(data: bytes) -> str:
-    """Bytes for JSON."""
+    """Encode bytes as base64 text."""
     return base64.b64encode(data).decode("ascii")
 
 
 def from_text(text: str) -> bytes:
-    """The bytes of `to_text`."""
+    """Decode what `to_text` wrote."""
     return base64.b64decode(text)
 
 
 def within(arrays: Mapping[str, NDArray[Any]], folder: str) -> Arrays:
-    """Those arrays whose name begins with ``folder/``, without it."""
+    """Return the arrays whose name starts with ``folder/``, without that prefix."""
     start = folder + "/"
     return {name[len(start) :]: array for name, array in arrays.items() if name.startswith(start)}
 

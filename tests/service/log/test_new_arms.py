@@ -30,7 +30,7 @@ def test_two_people_make_an_arm(store: Store, start: Start) -> None:
         assert caught_up(engine).catalogue.find(NEW) == len(TEXTS)
         assert engine.catalogue.shown(len(TEXTS)) == "cats guide for price"
     decision = other.recommend(session_id="w", query=TEXTS[1], m=20)
-    assert len(TEXTS) in [arm.arm_id for arm in decision.recommendations]
+    assert len(TEXTS) in [arm.arm for arm in decision.recommendations]
     assert rebuilt(store).to_bytes() == caught_up(other).learner.state.to_bytes()
 
 
@@ -80,11 +80,11 @@ def test_sessions_teach_what_follows_what(sqlite: Store, start: Start) -> None:
     for number in range(12):  # an order that no similarity suggests
         for query in (TEXTS[0], TEXTS[55]):
             decision = engine.recommend(session_id=f"s{number}", query=query)
-            shown = [one.arm_id for one in decision.recommendations]
+            shown = [one.arm for one in decision.recommendations]
             if query == TEXTS[0]:
                 accepted = 55 if 55 in shown else None
                 typed = None if accepted else TEXTS[55]
                 engine.feedback(decision_id=decision.decision_id, accepted=accepted, issued=typed)
         caught_up(engine)
-    assert engine.recommend(session_id="x", query=TEXTS[0]).recommendations[0].arm_id == 55
+    assert engine.recommend(session_id="x", query=TEXTS[0]).recommendations[0].arm == 55
     assert engine.forecast(session_id="y", query=TEXTS[0]).likely[0].arm == 55

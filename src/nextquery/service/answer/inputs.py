@@ -1,0 +1,48 @@
+"""Checks on what callers send: the same for the library and the HTTP routes."""
+
+import re
+from typing import Any
+
+from nextquery.checks import whole_number
+from nextquery.errors import InvalidInput
+from nextquery.service.log.limits import LONGEST_ID, LONGEST_QUERY
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_NEW_LINE = re.compile(r"[\t\n\r\u2028\u2029]")
+# Invisible characters and those that reverse text would let one query look like another.
+_INVISIBLE = re.compile(r"[\u200b\u2060\ufeff\u202a-\u202e\u2066-\u2069]")
+
+
+def check_id(value: Any, name: str) -> str:
+    """Return an id: a short text without control characters."""
+    if (
+        not isinstance(value, str)
+        or not 0 < len(value) <= LONGEST_ID
+        or _CONTROL.search(value)
+        or _NEW_LINE.search(value)
+    ):
+        raise InvalidInput(
+            f"{name} must be a text of 1 to {LONGEST_ID} characters without control characters "
+            f"or new lines; received {_quoted(value)}."
+        )
+    return value
+
+
+def check_query(value: Any, name: str = "query") -> str:
+    """Return a query as people type it, without invisible characters."""
+    text = _INVISIBLE.sub("", value) if isinstance(value, str) else ""
+    if not text.strip() or len(value) > LONGEST_QUERY or _CONTROL.search(text):
+        raise InvalidInput(
+            f"{name} must be a text of 1 to {LONGEST_QUERY} characters, not blank and without "
+            f"control characters; received {_quoted(value)}."
+        )
+    return text
+
+
+def check_slate_length(m: Any, most: int) -> int:
+    """Return how many recommendations to make."""
+    return whole_number(m, "m", at_least=1, at_most=most)
+
+
+def _quoted(value: Any) -> str:
+    return ascii(value[:40]) if isinstance(value, str) else repr(value)[:40]

@@ -1,0 +1,45 @@
+"""What an operator changes: blocks, the kill switch, removed arms, and the model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nextquery.service.log.events import ArmRemoved, Blocked, ModelEvent, Switched, Unblocked
+from nextquery.service.log.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class Control:
+    """A change that every later answer respects."""
+
+    body: Blocked | Unblocked | Switched | ArmRemoved
+
+    def needs(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Nothing."""
+        return (), ()
+
+    def write(self, transaction: Transaction) -> int:
+        """Append the event, raise the barrier to it, and return its position."""
+        position = transaction.append(self.body)
+        transaction.raise_barrier()
+        return position
+
+
+@dataclass(frozen=True)
+class NewModel:
+    """The model that makes decisions from here on, for a pool of `arms` arms."""
+
+    body: ModelEvent
+    after: int
+    arms: int
+
+    def needs(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Nothing."""
+        return (), ()
+
+    def write(self, transaction: Transaction) -> int | None:
+        """Append the event and return its position; None if `after` is not the newest model."""
+        if transaction.model != self.after:
+            return None
+        transaction.next_arm = max(transaction.next_arm, self.arms)
+        transaction.model = transaction.append(self.body)
+        return transaction.model

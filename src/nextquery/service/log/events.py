@@ -1,0 +1,240 @@
+"""The events of the log: one typed record per kind, and the only code that reads or writes them.
+
+Old logs stay readable: a field that older versions did not write has a default, and a default is
+not written. Fields that a reader does not know are ignored.
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
+
+from nextquery.errors import Damaged
+from nextquery.outcomes import Rewards
+
+ModelSettings = dict[str, str | int | float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SlateEntry:
+    """One recommendation, from the model to the answer.
+
+    `score` is what the policy ranked by and `uncertainty` the width of its estimate (None for a
+    policy without a model). `preference` is the paper's (None: past sessions suggested the arm).
+    `propensity` is the probability of this entry, given the entries above it.
+    """
+
+    arm: int
+    text: str
+    score: float
+    propensity: float
+    propensity_estimated: bool
+    similarity: float
+    preference: float | None
+    uncertainty: float | None
+    features: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelEvent:
+    """Decisions are made with this model from here on."""
+
+    kind: ClassVar[str] = "model"
+    policy: str
+    policy_class: str
+    settings: ModelSettings
+    warm_steps: int = 0
+    floor: float | None = None
+    pool: str
+    arrays: str  #: base64 of an `.npz` with the policy and its calibration
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecisionEvent:
+    """A slate, recorded before it was answered."""
+
+    kind: ClassVar[str] = "decision"
+    query: str
+    m: int
+    anchor_arm: int | None
+    history: tuple[int, ...]
+    seen: tuple[int, ...]
+    trial: int = 1
+    candidates: int = 0
+    slate: tuple[SlateEntry, ...]
+    policy: str
+    model: int
+    model_version: int
+    fallback: bool
+    not_searched: int = 0
+
+    @property
+    def arms(self) -> list[int]:
+        """The arms of the slate, from the top."""
+        return [entry.arm for entry in self.slate]
+
+
+@dataclass(frozen=True)
+class TypedArm:
+    """The arm of a query that was typed instead; with features, if it teaches the model."""
+
+    arm: int
+    features: tuple[float, ...] = ()
+    model: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutcomeEvent:
+    """A slate went from one state to another; rewards count from the top of the slate."""
+
+    old: Rewards
+    new: Rewards
+    state: str
+    was: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedbackEvent(OutcomeEvent):
+    """A person clicked, ignored a slate or typed another query; or corrected that."""
+
+    kind: ClassVar[str] = "feedback"
+    accepted: int | None
+    issued: TypedArm | None = None
+    unissued: TypedArm | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeoutEvent(OutcomeEvent):
+    """A slate was delivered and got no click in time."""
+
+    kind: ClassVar[str] = "timeout"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UndeliveredEvent(OutcomeEvent):
+    """A slate never reached its user."""
+
+    kind: ClassVar[str] = "undelivered"
+
+
+@dataclass(frozen=True)
+class ArmAdded:
+    """A query became an arm."""
+
+    kind: ClassVar[str] = "arm_added"
+    arm: int
+    text: str
+    shown: str
+    vector: str  #: base64 of its float32 row
+
+    def row(self) -> NDArray[np.float32]:
+        """Return the vector of the arm."""
+        return np.frombuffer(base64.b64decode(self.vector), np.float32)
+
+
+@dataclass(frozen=True)
+class ArmRemoved:
+    """An arm was removed for good."""
+
+    kind: ClassVar[str] = "arm_removed"
+    arm: int
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A text must not be shown."""
+
+    kind: ClassVar[str] = "blocked"
+    text: str
+
+
+@dataclass(frozen=True)
+class Unblocked:
+    """A text may be shown again."""
+
+    kind: ClassVar[str] = "unblocked"
+    text: str
+
+
+@dataclass(frozen=True)
+class Switched:
+    """The kill switch was set; off, every slate is empty."""
+
+    kind: ClassVar[str] = "switched"
+    on: bool
+
+
+Body = (
+    ModelEvent
+    | DecisionEvent
+    | FeedbackEvent
+    | TimeoutEvent
+    | UndeliveredEvent
+    | ArmAdded
+    | ArmRemoved
+    | Blocked
+    | Unblocked
+    | Switched
+)
+_ADAPTERS: Mapping[str, TypeAdapter[Any]] = {
+    record.kind: TypeAdapter(record) for record in Body.__args__
+}
+
+
+class Event(NamedTuple):
+    """A record with its place in the log."""
+
+    position: int
+    time: float
+    decision_id: str | None
+    body: Body
+
+    @property
+    def kind(self) -> str:
+        """The name of the kind of event, as the table stores it."""
+        return self.body.kind
+
+
+def to_json(body: Body) -> str:
+    """The JSON that the table stores for a record.
+
+    >>> to_json(ArmRemoved(4)), to_json(Switched(on=False))
+    ('{"arm":4}', '{"on":false}')
+    """
+    fields = _ADAPTERS[body.kind].dump_python(body, exclude_defaults=True)
+    return json.dumps(fields, separators=(",", ":"), allow_nan=False)
+
+
+def from_json(kind: str, text: str | bytes, position: int = 0) -> Body:
+    """The record that `to_json` wrote, by this version or an older one.
+
+    `position` is named in errors; the text, which may contain a query, is not.
+
+    >>> from_json("switched", '{"on":false}')
+    Switched(on=False)
+    """
+    if kind not in _ADAPTERS:
+        raise Damaged(
+            f"event {position} has the unknown kind {kind!r}; this version of nextquery knows "
+            f"{', '.join(_ADAPTERS)}. Use the version that wrote it."
+        )
+    try:
+        body: Body = _ADAPTERS[kind].validate_json(text)
+        return body
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        field = ".".join(map(str, first["loc"])) or "body"
+        raise Damaged(
+            f"event {position} ({kind}) cannot be read: {field}: {first['msg']}. Restore the "
+            "database from a backup."
+        ) from None
+
+
+def vector_text(row: NDArray[np.float32]) -> str:
+    """The text of a vector for `ArmAdded`."""
+    return base64.b64encode(np.ascontiguousarray(row, np.float32).tobytes()).decode("ascii")

@@ -1,0 +1,10 @@
+"""The limits on what callers send: one set for the library, the HTTP routes and the tables."""
+
+LONGEST_ID = 256
+"""Characters in a session, user, request or decision id."""
+LONGEST_QUERY = 2000
+"""Characters in a query."""
+LONGEST_KEY_NAME = 200
+"""Characters in the name of an API key."""
+MOST_RECOMMENDATIONS = 100
+"""Recommendations in one answer; the setting `m_max` may lower it."""

@@ -1,0 +1,35 @@
+"""Snapshots: states kept in the store, so that a restart need not read the whole log."""
+
+import hashlib
+import logging
+import zipfile
+
+from nextquery.service.log.store import Store
+from nextquery.service.model.arrays import Arrays, packed
+from nextquery.service.model.state import State
+
+_log = logging.getLogger("nextquery.service")
+
+
+def save_snapshot(store: Store, position: int, arrays: Arrays, *, keep: int) -> None:
+    """Keep a state, and only the newest `keep` of them."""
+    blob = packed(arrays)
+    store.save_snapshot(position, hashlib.sha256(blob).hexdigest(), blob, keep=keep)
+
+
+def newest_state(store: Store) -> State:
+    """Return the newest intact snapshot, or an empty state; warn about each damaged one."""
+    for position in store.snapshot_positions():
+        snapshot = store.snapshot(position)
+        if snapshot is None:
+            continue
+        sha256, blob = snapshot
+        if hashlib.sha256(blob).hexdigest() == sha256:
+            try:
+                return State.from_bytes(blob)
+            except (KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
+                why: object = error
+        else:
+            why = "its checksum does not match"
+        _log.warning("skipping snapshot %d (%s); using an older one or the log", position, why)
+    return State()
