@@ -67,7 +67,7 @@ def test_a_database_without_tables_is_not_a_store(url: str) -> None:
 
 def test_a_file_that_cannot_be_a_store_is_named_and_nothing_is_made(tmp_path: Path) -> None:
     (tmp_path / "noise.db").write_bytes(b"no database at all")
-    for name, words in (("noise.db", "no SQLite database"), ("no/x.db", "there is no folder")):
+    for name, words in (("noise.db", "not an SQLite database"), ("no/x.db", "there is no folder")):
         with pytest.raises(StorageError, match=words):
             Store.open(f"sqlite:///{tmp_path / name}")
     with pytest.raises(StorageError, match="there is no event log"):

@@ -167,7 +167,7 @@ class ForecastAnswer(BaseModel):
 class BlockBody(BaseModel):
     """A query to block or to unblock."""
 
-    model_config = example(query="a query nobody should be shown")
+    model_config = example(query="a query to hide")
 
     query: Text
 

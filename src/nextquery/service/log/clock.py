@@ -1,4 +1,4 @@
-"""A clock that never runs backwards, whatever the machine's does."""
+"""A clock that never runs backwards."""
 
 import threading
 import time
@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 
 class Clock:
-    """Unix seconds that begin with the machine's clock and then go on by the monotonic one.
+    """Unix time that starts at the machine's clock and then follows the monotonic clock.
 
-    A machine whose clock is set back or forward while the service runs changes nothing. Where the
-    log is ahead already (`at_least`), time goes on from there.
+    Setting the machine's clock while the service runs has no effect. If the log is already ahead
+    (`at_least`), time continues from there.
 
     >>> clock = Clock(wall=lambda: 100.0, monotonic=lambda: 7.0)
     >>> clock.now(), clock.at_least(130.0), clock.now()
@@ -27,11 +27,11 @@ class Clock:
         self._lock = threading.Lock()
 
     def now(self) -> float:
-        """Seconds since 1970, as far as this service knows."""
+        """Return the seconds since 1970."""
         return self._offset + self._monotonic()
 
     def at_least(self, moment: float) -> float:
-        """Now, and from now on not earlier than `moment`."""
+        """Return the time, which from now on is never earlier than `moment`."""
         with self._lock:
             self._offset += max(0.0, moment - self.now())
             return max(moment, self.now())

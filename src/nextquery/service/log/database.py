@@ -1,4 +1,4 @@
-"""Connections that lose nothing: SQLite and PostgreSQL behind one SQLAlchemy engine."""
+"""Durable connections to SQLite and PostgreSQL through one SQLAlchemy engine."""
 
 import contextlib
 import os
@@ -17,10 +17,10 @@ WRITES = "nextquery_writes"
 
 
 def connect(url: str, *, create: bool = True, wait_s: float = 5.0) -> sa.Engine:
-    """An engine for a path, ``sqlite:///path`` or ``postgresql://user@host/name``.
+    """Return an engine for a path, ``sqlite:///path`` or ``postgresql://user@host/name``.
 
-    `wait_s` is how long a locked or silent database is waited for. An SQLite file that is not
-    there is made, for its owner's eyes alone, or refused with ``create=False``.
+    `wait_s` is how long to wait for a locked or unreachable database. A missing SQLite file is
+    created, readable only by its owner; with ``create=False`` it is an error.
     """
     parsed = _parsed(url)
     if parsed.get_backend_name() == "sqlite":
@@ -50,7 +50,7 @@ def connect(url: str, *, create: bool = True, wait_s: float = 5.0) -> sa.Engine:
 
 
 def without_password(url: str) -> str:
-    """A store's address as it may be seen, even one that is no address.
+    """Return the address of a store without its password, even if it is not a valid address.
 
     >>> without_password("postgres//u:s3cret@h/db"), without_password("sqlite:///e.db")
     ('postgres//u:***@h/db', 'sqlite:///e.db')
@@ -64,18 +64,18 @@ def _parsed(url: str) -> sa.URL:
     try:
         parsed = sa.make_url(text)
     except (exc.ArgumentError, ValueError):
-        raise _bad_url("a text that is no URL") from None
+        raise _bad_url("a text that is not a URL") from None
     if parsed.drivername in ("postgresql", "postgres"):
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.drivername not in ("sqlite", "postgresql+psycopg"):
         raise _bad_url(f"a URL of {parsed.drivername}")
     if parsed.drivername == "sqlite" and parsed.database in (None, "", ":memory:"):
-        raise _bad_url("SQLite without a file, which would keep nothing")
+        raise _bad_url("SQLite without a file, which would store nothing")
     return parsed
 
 
 def check_url(url: str) -> None:
-    """Refuse an address that no store can have."""
+    """Raise an error if a store cannot have this address."""
     _parsed(url)
 
 
@@ -85,22 +85,24 @@ def _check_file(path: Path, *, create: bool) -> None:
         with contextlib.suppress(OSError), path.open("rb") as file:
             begin = file.read(16)
         if begin not in (b"", b"SQLite format 3\0"):
-            raise StorageError(f"{path} is no SQLite database. Name another file.")
+            raise StorageError(f"{path} is not an SQLite database. Pass another file.")
         return
     if path.is_dir() or not path.parent.is_dir():
         why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise StorageError(f"cannot keep the event log in {path}: {why}. Name a file in a folder.")
+        raise StorageError(
+            f"cannot store the event log in {path}: {why}. Pass a file in an existing folder."
+        )
     if not create:
         raise StorageError(
-            f"there is no event log {path}. Give the store that the service writes to, or start "
-            "`nextquery serve` to make one."
+            f"there is no event log {path}. Pass the store that the service writes to, or start "
+            "`nextquery serve` to create one."
         )
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # it will hold people's queries
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # it will contain people's queries
     except OSError as error:
         raise StorageError(
-            f"cannot make the event log {path}: {error.strerror}. Name a file in a folder that "
-            "can be written to."
+            f"cannot create the event log {path}: {error.strerror}. Pass a file in a folder that "
+            "you can write to."
         ) from None
 
 
@@ -112,20 +114,20 @@ def _bad_url(received: str) -> InvalidInput:
 
 
 def _harden(connection: sqlite3.Connection, _: Any) -> None:
-    """Every connection alike: a commit is on the disk before it is confirmed."""
-    connection.isolation_level = None  # transactions are opened by `_begin` alone
+    """Make every connection confirm a commit only when it is on disk."""
+    connection.isolation_level = None  # only `_begin` opens transactions
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
 
 
 def _begin(connection: sa.Connection) -> None:
-    # A writer takes the lock at once: one that reads first could not be let through later.
+    # A writer takes the lock at once; upgrading from a read lock could fail later.
     writes = connection.get_execution_options().get(WRITES)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 def check_durable(connection: sa.Connection) -> None:
-    """Refuse a database that confirms commits before they are on the disk."""
+    """Raise an error if the database confirms commits before they are on disk."""
     settings: dict[str, tuple[str, ...]] = {"synchronous": ("2",), "journal_mode": ("wal",)}
     read = "PRAGMA {}"
     if connection.dialect.name == "postgresql":
@@ -135,6 +137,6 @@ def check_durable(connection: sa.Connection) -> None:
         value = str(connection.exec_driver_sql(read.format(name)).scalar())
         if value not in allowed:
             raise StorageError(
-                f"the database has {name} = {value}, so a confirmed commit could be lost; it must "
-                f"be {' or '.join(allowed)}. Change the setting and start again."
+                f"the database has {name} = {value}: confirmed commits could be lost. Set it to "
+                f"{' or '.join(allowed)} and start again."
             )

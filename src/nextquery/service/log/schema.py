@@ -1,8 +1,8 @@
-"""The tables: the log of events, and what lets one find things in it.
+"""The tables: the log of events, and indexes to find things in it.
 
-`events` is the truth. `counter` is its one row of bookkeeping; whoever writes holds its lock until
-the commit, so positions have no gaps and appear in order. `decisions` says where a decision stands
-in the log and what has become of it so far: it follows from the events, and saves reading them.
+`events` is the source of truth. `counter` has one row; a writer holds its lock until the commit, so
+positions have no gaps and become visible in order. `decisions` has the position and the outcome of
+each decision; it follows from the events and saves reading them.
 """
 
 from sqlalchemy import (
@@ -33,8 +33,8 @@ counter = Table(
     Column("clock", Float(53), nullable=False),
     Column("secret", String(64), nullable=False),
 )
-"""`barrier`: position of the last event that an answer must know of; `model`: of the last model;
-`clock`: the largest time so far."""
+"""`barrier`: position of the last event that every answer must respect; `model`: position of the
+last model event; `clock`: the largest time so far."""
 
 events = Table(
     "events",
@@ -70,8 +70,8 @@ decisions = Table(
         postgresql_where=text("state = 'open'"),
     ),
 )
-"""`state`: open, failed, accepted or undelivered. `arms` is the slate; `rewards` what each of its
-entries, from the top, got so far (shorter than the slate: the rest is unobserved)."""
+"""`state`: open, failed, accepted or undelivered. `arms`: the slate. `rewards`: the rewards of its
+entries from the top; entries below are unobserved."""
 
 sightings = Table(
     "sightings",
@@ -79,7 +79,7 @@ sightings = Table(
     Column("text_key", String(64), primary_key=True),
     Column("user_hash", String(64), primary_key=True),
 )
-"""Who issued a query that is not an arm, both as keyed hashes; forgotten once it is an arm."""
+"""Who typed a query that is not an arm, both as keyed hashes; deleted once it is an arm."""
 
 added_arms = Table(
     "added_arms",

@@ -1,4 +1,4 @@
-"""The store: one database, SQLite or PostgreSQL, that holds the event log."""
+"""The store: the event log in a database, SQLite or PostgreSQL."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,11 +17,11 @@ from nextquery.service.log.database_errors import database_errors
 from nextquery.service.log.events import DecisionEvent, Event, ModelEvent, from_json
 from nextquery.service.log.schema import counter, decisions, events, snapshots
 
-_MIGRATING = 0x6E657874  # any number of our own: PostgreSQL's name for "I am migrating"
+_MIGRATING = 0x6E657874  # the key of our advisory lock in PostgreSQL
 
 
 class Head(NamedTuple):
-    """Where the log ends, and what a writer must know of it."""
+    """The end of the log, and what a writer must know about it."""
 
     position: int
     next_arm: int
@@ -47,7 +47,7 @@ class StoredDecision(NamedTuple):
 
 
 class Store:
-    """An open database. Reading is safe from any thread; writing is `Writer`'s."""
+    """An open database. Read from any thread; write through `Writer`."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
@@ -58,7 +58,7 @@ class Store:
         """Connect, check that commits are durable, and bring the tables up to date.
 
         `url` is a path, ``sqlite:///path`` or ``postgresql://…``. With ``create=False`` a database
-        without tables is refused, and nothing is changed.
+        without tables is an error, and nothing is changed.
         """
         store = cls(connect(url, create=create, wait_s=wait_s))
         try:
@@ -69,8 +69,8 @@ class Store:
                 store.migrate()
             elif empty:
                 raise StorageError(
-                    f"{store.name} holds no event log. Give the store that the service writes to, "
-                    "or start `nextquery serve` to make one."
+                    f"{store.name} has no event log. Pass the store that the service writes to, "
+                    "or start `nextquery serve` to create one."
                 )
         except BaseException:
             store.close()
@@ -79,11 +79,11 @@ class Store:
 
     @property
     def name(self) -> str:
-        """The database, without its password."""
+        """The address of the database, without its password."""
         return without_password(self.engine.url.render_as_string(hide_password=True))
 
     def migrate(self) -> None:
-        """Bring the tables up to date, once, however many workers start at the same moment."""
+        """Bring the tables up to date, once, even if several workers start together."""
         from alembic import command
         from alembic.config import Config
 
@@ -97,36 +97,36 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """A transaction that only reads."""
+        """Open a transaction that only reads."""
         with database_errors(), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """A transaction that writes; on SQLite it holds the lock from its start."""
+        """Open a transaction that writes; on SQLite it holds the lock from its start."""
         with database_errors(), self._writing.connect() as connection, connection.begin():
             yield connection
 
     def head(self) -> Head:
-        """The counter as it is now."""
+        """Return the end of the log."""
         with self.reading() as connection:
             return head_of(connection)
 
     def read(self, after: int, limit: int = 500) -> list[Event]:
-        """The events that follow a position, in order."""
+        """Return the events after a position, in order."""
         found = sa.select(events).where(events.c.position > after)
         with self.reading() as connection:
             rows = connection.execute(found.order_by(events.c.position).limit(limit)).all()
         return [_event(row) for row in rows]
 
     def decision(self, decision_id: str) -> StoredDecision | None:
-        """One decision, or None."""
+        """Return a decision, or None."""
         with self.reading() as connection:
             row = connection.execute(_DECISIONS.where(decisions.c.id == decision_id)).first()
         return None if row is None else _decision(row)
 
     def decisions(self, *, after: int = 0, page: int = 500) -> Iterator[StoredDecision]:
-        """Every decision in order of position, with its outcome; a page in memory at a time."""
+        """Yield every decision in order of position, with one page in memory at a time."""
         while True:
             where = _DECISIONS.where(decisions.c.position > after)
             with self.reading() as connection:
@@ -137,13 +137,13 @@ class Store:
             after = rows[-1].position
 
     def newest(self, limit: int) -> list[StoredDecision]:
-        """The newest decisions, newest first."""
+        """Return the newest decisions, newest first."""
         found = _DECISIONS.order_by(decisions.c.position.desc()).limit(limit)
         with self.reading() as connection:
             return [_decision(row) for row in connection.execute(found).all()]
 
     def size(self) -> int:
-        """How many bytes the database takes."""
+        """Return the size of the database in bytes."""
         sqlite = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
         postgres = "SELECT pg_database_size(current_database())"
         with self.reading() as connection:
@@ -151,7 +151,7 @@ class Store:
             return int(connection.execute(sa.text(asked)).scalar_one())
 
     def last_of_sessions(self, session_ids: Iterable[str]) -> dict[str, StoredDecision]:
-        """The newest decision of each session that has one."""
+        """Return the newest decision of each session that has one."""
         newest = (
             sa.select(sa.func.max(decisions.c.position))
             .where(decisions.c.session_id.in_(sorted(set(session_ids))))
@@ -168,20 +168,20 @@ class Store:
         return newest
 
     def snapshot_positions(self) -> list[int]:
-        """Where snapshots stand, newest first."""
+        """Return the positions of the snapshots, newest first."""
         found = sa.select(snapshots.c.position).order_by(snapshots.c.position.desc())
         with self.reading() as connection:
             return [int(position) for position in connection.execute(found).scalars()]
 
     def snapshot(self, position: int) -> tuple[str, bytes] | None:
-        """A snapshot's checksum and bytes."""
+        """Return the checksum and the bytes of a snapshot."""
         found = sa.select(snapshots.c.sha256, snapshots.c.blob)
         with self.reading() as connection:
             row = connection.execute(found.where(snapshots.c.position == position)).first()
         return None if row is None else (row.sha256, bytes(row.blob))
 
     def save_snapshot(self, position: int, sha256: str, blob: bytes, *, keep: int) -> None:
-        """Keep a snapshot, and only the newest `keep` of them."""
+        """Save a snapshot, and keep only the newest `keep`."""
         older = sa.select(snapshots.c.position).order_by(snapshots.c.position.desc()).offset(keep)
         with self.writing() as connection:
             connection.execute(sa.delete(snapshots).where(snapshots.c.position == position))
@@ -191,7 +191,7 @@ class Store:
                 connection.execute(sa.delete(snapshots).where(snapshots.c.position == old))
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self.engine.dispose()
 
 
@@ -201,7 +201,7 @@ _DECISIONS = sa.select(
 
 
 def head_of(connection: sa.Connection, *, lock: bool = False) -> Head:
-    """The counter's row; with `lock` nobody else appends before this transaction ends."""
+    """Return the end of the log; `lock` stops other writers until this transaction ends."""
     found = sa.select(counter)
     row = connection.execute(found.with_for_update() if lock else found).one()
     return Head(**{name: getattr(row, name) for name in Head._fields})

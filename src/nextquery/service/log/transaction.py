@@ -40,7 +40,7 @@ class Write(Protocol[Result_co]):
         """Return the decision ids and request keys that `write` looks at."""
 
     def write(self, transaction: "Transaction") -> Result_co:
-        """Write, and return what the caller is told; an error is raised before anything is."""
+        """Write, and return the answer; errors are raised before anything is written."""
 
 
 @dataclass

@@ -27,7 +27,7 @@ _NOW = {
     "policy": "lin-ucb-memory",
     "arms": 35896,
     "store_bytes": 4_194_304,
-    "blocked_queries": ["a query nobody should be shown"],
+    "blocked_queries": ["a query to hide"],
     "requests": 2400,
     "errors": 0,
     "slates": 1200,

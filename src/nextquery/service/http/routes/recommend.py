@@ -42,7 +42,7 @@ async def recommend(body: bodies.RecommendBody, request: Request) -> Response:
     async def sent() -> None:
         here.engine.delivered(decision.decision_id)
 
-    gone = await request.is_disconnected()  # then nobody sees the slate, and it must not fail
+    gone = await request.is_disconnected()  # an unseen slate must not count as a failure
     return JSONResponse(answer, background=None if gone else BackgroundTask(sent))
 
 
