@@ -141,3 +141,12 @@ def test_a_wrong_import_is_seen(tmp_path: Path) -> None:
 def test_no_folder_is_a_corridor(folder: Path) -> None:
     modules = [path for path in folder.glob("*.py") if path.stem != "__init__"]
     assert len(modules) <= MOST or folder in (SOURCE, SOURCE / "cli")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
+def test_every_room_is_named(page: str) -> None:
+    text = (SOURCE.parents[1] / page).read_text(encoding="utf-8")
+    rooms = {path.parent for path in FILES} | {SOURCE / "service" / "page"}
+    for room in rooms - {SOURCE}:
+        if "migrations" not in room.parts and "versions" not in room.parts:
+            assert f"{room.name}/" in text, f"{page} does not name {room.relative_to(SOURCE)}/"

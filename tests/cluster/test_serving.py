@@ -165,7 +165,7 @@ def test_refused_and_ready_again(start: Start, strict: RayArmPool) -> None:
             assert client.post(path, json=body).status_code == 503
         ready = client.get("/readyz")
         assert (ready.status_code, ready.json()["away"]) == (503, [1])
-        assert "1 of 3 shards are away" in ready.json()["status"]
+        assert "1 of 3 shards are unavailable" in ready.json()["status"]
         counted = client.get("/metrics").text
         assert 'nextquery_shards_missed_total{answer="refused"} 3.0' in counted
         assert "nextquery_shards_away 1.0" in counted
