@@ -7,7 +7,7 @@ WISHES = ("food", "house", "vet", "toys", "training", "names")
 
 
 def pets(path: Path, users: int = 30) -> Path:
-    """A log of people who ask for one animal and then all they need for it."""
+    """Write a log of users who search for one animal and then for what it needs."""
     lines = ["user_id\tsession_id\ttime\tquery"]
     for user in range(users):
         animal = ANIMALS[user % len(ANIMALS)]

@@ -1,4 +1,4 @@
-"""Every module is tested: a test imports it, it has a doctest, or it is reached as said here."""
+"""Every module is tested: a test imports it, it has a doctest, or it is listed here."""
 
 import ast
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "nextquery"
 
-REACHED_THROUGH = {  # module or folder: the tests that run it through its public door
+REACHED_THROUGH = {  # module or folder: the tests that run it through the public API
     "arms.kernels": "tests/arms/test_scan.py",
     "arms.storage": "tests/arms/test_storage.py",
     "cli": "tests/cli/test_commands.py",
@@ -46,7 +46,7 @@ REACHED_THROUGH = {  # module or folder: the tests that run it through its publi
 
 
 def modules() -> dict[str, Path]:
-    """Every module below `nextquery`, by its name."""
+    """Return the path of every module below `nextquery`, by name."""
     found = {}
     for path in SOURCE.rglob("*.py"):
         if path.stem not in ("__init__", "__main__"):
@@ -55,7 +55,7 @@ def modules() -> dict[str, Path]:
 
 
 def imported_by_tests() -> set[str]:
-    """What the tests import from `nextquery`."""
+    """Return the names that the tests import from `nextquery`."""
     found = set()
     for path in (ROOT / "tests").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -67,7 +67,7 @@ def imported_by_tests() -> set[str]:
 
 
 def reached(module: str) -> str | None:
-    """The tests that reach a module, or the nearest folder of it, through a public door."""
+    """Return the tests listed for a module or, failing that, for its nearest folder."""
     parts = module.split(".")
     names = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     return next((REACHED_THROUGH[name] for name in names if name in REACHED_THROUGH), None)

@@ -33,7 +33,7 @@ from nextquery.service.model.rebuild import rebuild
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.service.settings.settings import Settings
 from nextquery.sessions import Sessions
-from tests.service.worlds import TEXTS, HandClock, close_open, small_pool
+from tests.service.worlds import TEXTS, ManualClock, close_open, small_pool
 
 NEW = ("bread guide for kids", "chess pictures of roses", "cats care history")
 SEED, K, WARM, M, PAST = 3, 20, 20, 4, 120
@@ -127,7 +127,7 @@ class Library:
 class Service:
     """The day through the HTTP service, with a real store; calls run one after the other."""
 
-    def __init__(self, client: TestClient, engine: Engine, clock: HandClock) -> None:
+    def __init__(self, client: TestClient, engine: Engine, clock: ManualClock) -> None:
         self.client, self.engine, self.clock = client, engine, clock
         self.decisions: dict[str, dict[str, Any]] = {}
 
@@ -147,7 +147,7 @@ class Service:
             poll_s=60.0,
             gather_ms=0.0,
         )
-        clock = HandClock()
+        clock = ManualClock()
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             store = stack.enter_context(closing(Store.open(f"sqlite:///{folder}/events.db")))
@@ -300,7 +300,7 @@ def same_learnt(first: Learnt, second: Learnt) -> None:
 
 @pytest.fixture(scope="module")
 def pool() -> nq.ArmPool:
-    """A pool whose arms were all asked before."""
+    """A pool whose arms were all issued as queries before."""
     return small_pool(sessions=PAST)
 
 

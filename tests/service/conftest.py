@@ -1,4 +1,4 @@
-"""Two small pools, and stores on both databases: one PostgreSQL server for all tests."""
+"""Fixtures: two small pools, and stores on SQLite and on one shared PostgreSQL server."""
 
 import os
 import tempfile
@@ -32,10 +32,10 @@ def pets_pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The address of a real server, on a socket of this machine alone.
+    """The URL of a real server that listens only on a local socket.
 
-    Not in pytest's folder: the server may run as another user, and any other pytest that starts
-    meanwhile shuts that folder to others.
+    Its files are not in pytest's folder: the server may run as another user, and any pytest run
+    that starts meanwhile removes other users' access to that folder.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         os.environ.setdefault("XDG_RUNTIME_DIR", folder)
@@ -48,7 +48,7 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture
 def postgres_url(postgres: str) -> str:
-    """A new, empty database."""
+    """The URL of a new, empty database."""
     name = f"t{uuid4().hex}"
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(f'CREATE DATABASE "{name}"')
@@ -87,7 +87,7 @@ Start = Callable[..., Engine]
 
 @pytest.fixture
 def start(world: nq.ArmPool) -> Iterator[Start]:
-    """Starts engines on the small world, and closes them."""
+    """A function that starts engines on the small pool; they are closed at the end."""
     engines: list[Engine] = []
 
     def begin(store: Store, *, clock: Any = None, **changes: Any) -> Engine:

@@ -1,7 +1,7 @@
-"""A process to be killed: an engine under load, which says aloud what it was told is safe.
+"""A process for the kill test: an engine under load that prints what the engine has confirmed.
 
 ``python -m tests.service.driver URL SEED`` prints ``D decision arms…`` for every answered decision
-and ``F decision arm`` for every acknowledged feedback, each line only after the engine's word.
+and ``F decision arm`` for every acknowledged feedback, each line after the engine has returned.
 """
 
 import os
@@ -16,7 +16,7 @@ from tests.service.worlds import TEXTS, options, small_pool
 
 
 def client(engine: Engine, seed: int) -> None:
-    """Ask, click, be late, say nothing, for ever."""
+    """Request slates forever; click on some of them, in random order and often late."""
     rng = np.random.default_rng(seed)
     late: list[tuple[str, int]] = []
     while True:
@@ -24,18 +24,18 @@ def client(engine: Engine, seed: int) -> None:
             session_id=f"{seed}-{int(rng.integers(5))}", query=TEXTS[int(rng.integers(60))]
         )
         arms = [one.arm for one in decision.recommendations]
-        say("D", decision.decision_id, *arms)
+        print_line("D", decision.decision_id, *arms)
         engine.delivered(decision.decision_id)
         if arms and rng.random() < 0.7:
             late.append((decision.decision_id, arms[int(rng.integers(len(arms)))]))
         while late and rng.random() < 0.8:
             decision_id, arm = late.pop(int(rng.integers(len(late))))
             engine.feedback(decision_id=decision_id, accepted=arm)
-            say("F", decision_id, arm)
+            print_line("F", decision_id, arm)
 
 
-def say(*words: object) -> None:
-    """One whole line at once."""
+def print_line(*words: object) -> None:
+    """Write one line to standard output in a single call, so that lines never mix."""
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 

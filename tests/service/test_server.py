@@ -1,4 +1,4 @@
-"""A real server over a real socket: what only that can show."""
+"""Tests that need a real server process and a real socket."""
 
 import http.client
 import json
@@ -42,32 +42,32 @@ def running(pets_pool: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.mark.parametrize("mode", list(GenerationMode))
 def test_schemathesis_finds_no_5xx(running: ServiceProcess, mode: GenerationMode) -> None:
     schema = schemathesis.openapi.from_url(f"{running.url}/openapi.json")
-    tried, wanted = set(), set()
+    tried, expected = set(), set()
     for found in schema.get_all_operations():
         assert isinstance(found, Ok)
         operation = found.ok()
         if mode == GenerationMode.NEGATIVE and operation.method == "get":
-            continue  # nothing in it could be wrong
-        wanted.add(operation.path)
+            continue  # it has no input that could be wrong
+        expected.add(operation.path)
 
-        few = 2 if operation.path == "/v1/simulate" else 15  # each of those plays for a while
+        few = 2 if operation.path == "/v1/simulate" else 15  # each simulation takes a while
 
         @settings(max_examples=few, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy(generation_mode=mode))
-        def try_it(case: schemathesis.Case[Any]) -> None:
+        def call(case: schemathesis.Case[Any]) -> None:
             case.call_and_validate(checks=[not_a_server_error, response_schema_conformance])
             tried.add(case.path)
 
-        try_it()
-    assert tried == wanted
-    assert wanted >= {path for path in BODIES if path.startswith("/v1")}
+        call()
+    assert tried == expected
+    assert expected >= {path for path in BODIES if path.startswith("/v1")}
 
 
-def raw(service: ServiceProcess, sent: bytes, *, hang_up: bool = False) -> bytes:
-    """The first bytes that come back for these."""
+def raw(service: ServiceProcess, sent: bytes, *, half_close: bool = False) -> bytes:
+    """Send raw bytes and return the first bytes of the response."""
     with socket.create_connection(("127.0.0.1", service.port)) as connection:
         connection.sendall(sent)
-        if hang_up:
+        if half_close:
             connection.shutdown(socket.SHUT_WR)
         return connection.recv(4096)
 
@@ -77,8 +77,8 @@ HEAD = b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: applica
 
 def test_a_body_cut_short(running: ServiceProcess) -> None:
     cut = HEAD + b'Content-Length: 100\r\n\r\n{"session_id"'
-    assert b" 408 " in raw(running, cut)[:20]  # it waits for the rest, but not for long
-    assert not raw(running, cut, hang_up=True).startswith(b"HTTP/1.1 5")
+    assert b" 408 " in raw(running, cut)[:20]  # after `body_timeout_s`
+    assert not raw(running, cut, half_close=True).startswith(b"HTTP/1.1 5")
     huge = HEAD + b"Content-Length: 99999999999999999999\r\n\r\n"
     assert b" 413 " in raw(running, huge)[:20]
     for wrong in (
@@ -97,8 +97,8 @@ def test_the_log_has_request_ids_and_no_queries(running: ServiceProcess) -> None
     connection = http.client.HTTPConnection("127.0.0.1", running.port)
     with closing(connection):
         connection.request("POST", "/v1/recommend?secret=1", body, headers)
-        answer = connection.getresponse()
-        assert answer.status == 200, answer.read()
+        response = connection.getresponse()
+        assert response.status == 200, response.read()
     assert running.log is not None
     log = running.log
     assert until(lambda: "look-for-me" in log.read_text())
@@ -127,7 +127,7 @@ def test_sigterm_drains_and_the_log_goes_on(pets_pool: Path, tmp_path: Path) -> 
 
 @contextmanager
 def workers_of(service: ServiceProcess) -> Iterator[list[psutil.Process]]:
-    """Its workers, once all can answer; none of them outlives the test."""
+    """Yield the workers of a service once all are ready; kill them at the end."""
     assert service.process is not None
     parent, found = psutil.Process(service.process.pid), list[psutil.Process]()
 
@@ -150,7 +150,7 @@ def workers_of(service: ServiceProcess) -> Iterator[list[psutil.Process]]:
 
 @contextmanager
 def only(worker: psutil.Process, workers: list[psutil.Process]) -> Iterator[None]:
-    """The others stand still: who connects now is answered by this one."""
+    """Suspend the other workers, so that this one answers all new connections."""
     others = [other for other in workers if other != worker]
     try:
         for other in others:
@@ -180,31 +180,31 @@ def test_two_workers_answer_from_one_log_and_end_with_their_parent(
         assert position > 60
         for number in range(20):
             with only(workers[number % 2], workers), nq.Client(service.url, retries=20) as client:
-                assert until(lambda: client.stats()["position"] >= position)  # it has read of it
+                assert until(lambda: client.stats()["position"] >= position)  # it read the block
                 after = client.recommend("dog food", session_id=f"t{number}", m=20)
                 assert blocked not in [entry.text for entry in after.recommendations]
         with nq.Client(service.url, retries=20) as client:
-            # Not 50: a client that waited too long asks again, and both requests are answered.
+            # At least 50: a client that timed out retries, and both requests are counted.
             assert until(lambda: counted(client) == logged(log) >= 50)
         parent, service.process = service.process, None
         assert parent is not None
         with parent:
             parent.kill()
-        psutil.wait_procs(workers)  # for ever, were it not for the time limit of every test
+        psutil.wait_procs(workers)  # a worker that survives fails the test by its time limit
     opened = Store.open(store, create=False)
     assert len(list(opened.decisions())) == 50
     opened.close()
 
 
 def counted(client: nq.Client) -> float:
-    """How many recommendations were answered, as the metrics of whichever worker say."""
+    """Return the number of answered recommendations according to the metrics of any worker."""
     name = 'nextquery_requests_total{route="/v1/recommend",status="200"} '
     lines = client._http.get("/metrics").text.splitlines()
     return sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
 
 
 def logged(log: Path) -> int:
-    """The same, as the log of all workers says."""
+    """Return the number of answered recommendations according to the log of all workers."""
     lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
     return sum(one.get("path") == "/v1/recommend" and one["status"] == 200 for one in lines)
 

@@ -1,4 +1,4 @@
-"""One small world for the service: sixty queries of six topics; sessions stay in theirs."""
+"""A small world for the service: sixty queries on six topics; each session stays on one topic."""
 
 import time
 from collections.abc import Callable
@@ -22,7 +22,7 @@ TEXTS = [f"{topic} {word}" for topic in TOPICS for word in WORDS]
 
 
 def small_pool(sessions: int = 60, seed: int = 0) -> nq.ArmPool:
-    """Arms with an encoder for queries never seen, and past sessions of one topic each."""
+    """A pool with an encoder for unseen queries, and past sessions on one topic each."""
     rng = np.random.default_rng(seed)
     encoder = nq.encode.LsaEncoder(dim=12).fit(TEXTS)
     row: list[int] = []
@@ -47,14 +47,14 @@ def small_pool(sessions: int = 60, seed: int = 0) -> nq.ArmPool:
 
 
 def options(**changes: Any) -> EngineOptions:
-    """Settings for tests: few candidates, few past sessions, slates that time out by hand."""
+    """Options for tests: few candidates and past sessions; slates time out only on request."""
     usual: dict[str, Any] = {"k": 20, "warm_sessions": 20, "exploration": 0.0}
-    by_hand = {"timeout_s": 1000.0, "poll_s": 0.01}
-    return EngineOptions(**{**usual, **by_hand, **changes})
+    manual = {"timeout_s": 1000.0, "poll_s": 0.01}
+    return EngineOptions(**{**usual, **manual, **changes})
 
 
-class HandClock(Clock):
-    """A clock that is moved by hand."""
+class ManualClock(Clock):
+    """A clock that moves only when a test sets `moment`."""
 
     def __init__(self, start: float = 1_000_000.0) -> None:
         self.moment = start
@@ -62,32 +62,32 @@ class HandClock(Clock):
 
 
 def close_open(engine: Engine, *, after: float = 0.0) -> int:
-    """Close every slate that is older than `after` seconds, as the sweeper does."""
+    """Close all open slates older than `after` seconds, as the sweeper does; return how many."""
     return engine.writer.submit(CloseOpen(after, engine.options.learning)).result()
 
 
 def caught_up(engine: Engine) -> Engine:
-    """The engine, once it has read the log to its end."""
+    """Let the engine read the log to its end, and return the engine."""
     engine.learner.catch_up()
     return engine
 
 
-def until(true: Callable[[], bool]) -> bool:
-    """Wait for a state; False only after so long that even the busiest machine had the time."""
+def until(condition: Callable[[], bool]) -> bool:
+    """Wait for a condition; return False after ten minutes, enough for a busy machine."""
     end = time.monotonic() + 600
     while time.monotonic() < end:
-        if true():
+        if condition():
             return True
         time.sleep(0.01)
-    return true()
+    return condition()
 
 
 def feedback_events(store: Store) -> list[FeedbackEvent]:
-    """All feedback events, in order."""
+    """Return all feedback events, in order."""
     events = store.read(0, 100_000)
     return [event.body for event in events if isinstance(event.body, FeedbackEvent)]
 
 
 def kinds(store: Store) -> list[str]:
-    """The kinds of all events, in order."""
+    """Return the kinds of all events, in order."""
     return [event.kind for event in store.read(0, 100_000)]

@@ -1,4 +1,4 @@
-"""One set of limits: the library and the HTTP routes accept and reject the same."""
+"""One set of limits: the library and the HTTP routes accept and reject the same inputs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""People with known preferences: acceptance rises, and comes close to the best possible."""
+"""Users with known preferences: acceptance rises close to the best possible."""
 
 from benchmarks.population import live
 

@@ -1,4 +1,4 @@
-"""Batches, caches and propensities: many at once answer as one alone."""
+"""Batches, caches and propensities: a batch gives the same slates as single requests."""
 
 from concurrent.futures import Future
 from dataclasses import replace
@@ -30,7 +30,7 @@ def test_batched_answers_are_those_of_one_at_a_time(sqlite: Store, start: Start)
             ):
                 body = engine.answerer.slate(job, anchor, chosen, Visit())
                 near: list[Any] = [pytest.approx(e.preference, rel=1e-5) for e in body.slate]
-                slate = [  # sums over the pool are exact to 1e-5 only
+                slate = [  # sums over the pool are only exact to 1e-5
                     replace(entry, preference=preference)
                     for entry, preference in zip(body.slate, near, strict=True)
                 ]
@@ -42,7 +42,7 @@ def test_batched_answers_are_those_of_one_at_a_time(sqlite: Store, start: Start)
     assert bodies([[job] for job in jobs]) == together
     assert engine.answerer.cache.hits > 0
     assert together[0].slate
-    assert together[31].slate == ()  # no vector, no memory: nothing to go by
+    assert together[31].slate == ()  # no vector and no memory, so no candidates
 
 
 def test_concurrent_requests_share_a_scan(
@@ -58,7 +58,7 @@ def test_concurrent_requests_share_a_scan(
         return scan(pool, matrix, *rest)
 
     monkeypatch.setattr(selector, "select_many", counted)
-    with engine.answerer.lock:  # the handler waits here, so that the others gather
+    with engine.answerer.lock:  # blocks the handler, so that the requests queue up
         futures: list[Future[Decision]] = [
             engine.submit_recommend(session_id=f"s{n}", query=TEXTS[n]) for n in range(20)
         ]
@@ -67,7 +67,7 @@ def test_concurrent_requests_share_a_scan(
     assert sum(sizes) == 20
     assert len(sizes) <= 3
     engine.recommend(session_id="x", query=TEXTS[3])
-    assert sum(sizes) == 20  # at hand already
+    assert sum(sizes) == 20  # already in the cache
 
 
 def test_memory_is_bounded(sqlite: Store, start: Start) -> None:
@@ -103,7 +103,7 @@ def test_a_session_is_not_shown_the_same_again_unless_asked(sqlite: Store, start
     slates = [again.recommend(session_id="t", query=TEXTS[0]) for _ in range(2)]
     assert slates[0].recommendations == slates[1].recommendations
     later = again.recommend(session_id="t", query=TEXTS[1], m=20)
-    assert 0 not in [one.arm for one in later.recommendations]  # asked in this session
+    assert 0 not in [one.arm for one in later.recommendations]  # already queried in this session
 
 
 def test_a_decision_is_remembered(start: Start, sqlite: Store) -> None:

@@ -1,4 +1,4 @@
-"""An engine over the pool of pets, and the application as a client meets it."""
+"""Fixtures: an engine on the pets pool, and a test client of the application."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +31,7 @@ def engine(pets_pool: Path, store: Store) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def asked(engine: Engine) -> Iterator[TestClient]:
-    """The keyless application."""
-    with TestClient(create_app(engine, Settings()), base_url=LOCAL) as client:
-        yield client
+def client(engine: Engine) -> Iterator[TestClient]:
+    """A client of the application without API keys."""
+    with TestClient(create_app(engine, Settings()), base_url=LOCAL) as opened:
+        yield opened

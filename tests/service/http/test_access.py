@@ -1,4 +1,4 @@
-"""Hosts, origins, rates and sizes."""
+"""Allowed hosts, origins, keys and rates; what errors and logs reveal."""
 
 import json
 import logging
@@ -17,21 +17,21 @@ from nextquery.service.server import _listen
 from nextquery.service.settings.settings import Settings
 from tests.service.http.conftest import LOCAL
 
-ASKED = {"session_id": "s", "query": "cat food"}
+REQUEST = {"session_id": "s", "query": "cat food"}
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8000", "localhost:1", "[::1]:8000"])
-def test_this_machine_may_ask_without_keys(asked: TestClient, host: str) -> None:
-    assert asked.get("/v1/stats", headers={"Host": host}).status_code == 200
+def test_this_machine_may_ask_without_keys(client: TestClient, host: str) -> None:
+    assert client.get("/v1/stats", headers={"Host": host}).status_code == 200
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "", "[", "169.254.0.1"]
 )
-def test_names_that_point_here_may_not(asked: TestClient, host: str) -> None:
-    refused = asked.get("/v1/stats", headers={"Host": host})
-    assert refused.status_code == 400
-    assert "localhost" in refused.json()["detail"]
+def test_other_host_names_are_rejected(client: TestClient, host: str) -> None:
+    response = client.get("/v1/stats", headers={"Host": host})
+    assert response.status_code == 400
+    assert "localhost" in response.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_names_that_point_here_may_not(asked: TestClient, host: str) -> None:
     ],
 )
 def test_foreign_pages_may_not_ask_without_keys(
-    asked: TestClient, origin: str, status: int
+    client: TestClient, origin: str, status: int
 ) -> None:
-    answer = asked.post("/v1/recommend", json=ASKED, headers={"Origin": origin})
-    assert answer.status_code == status
-    assert "access-control-allow-origin" not in answer.headers
+    response = client.post("/v1/recommend", json=REQUEST, headers={"Origin": origin})
+    assert response.status_code == status
+    assert "access-control-allow-origin" not in response.headers
 
 
 def test_cors_is_open_to_the_named_alone(engine: Engine) -> None:
@@ -58,7 +58,7 @@ def test_cors_is_open_to_the_named_alone(engine: Engine) -> None:
         preflight = {"Access-Control-Request-Method": "POST"}
         for origin, allowed in (("https://shop.example", True), ("https://evil.example", False)):
             before = client.options("/v1/recommend", headers={"Origin": origin, **preflight})
-            after = client.post("/v1/recommend", json=ASKED, headers={"Origin": origin})
+            after = client.post("/v1/recommend", json=REQUEST, headers={"Origin": origin})
             assert (before.status_code == 200) == allowed
             assert (after.status_code == 200) == allowed
             assert (after.headers.get("access-control-allow-origin") == origin) == allowed
@@ -86,7 +86,7 @@ def test_the_first_key_closes_a_service_that_was_open(
         headers = {"Authorization": f"Bearer {text}"}
         assert client.get("/v1/stats", headers=headers).status_code == 200
         ring.revoke(key.id)
-        assert client.get("/v1/stats").status_code == 401  # once closed, it does not open again
+        assert client.get("/v1/stats").status_code == 401  # keys stay required
 
 
 def test_each_key_has_its_own_rate(engine: Engine, store: Store) -> None:
@@ -98,31 +98,31 @@ def test_each_key_has_its_own_rate(engine: Engine, store: Store) -> None:
             headers = {"Authorization": f"Bearer {text}"}
             statuses = [client.get("/v1/stats", headers=headers).status_code for _ in range(5)]
             assert statuses == [200, 200, 200, 429, 429]
-        refused = client.get("/v1/stats", headers=headers)
-        assert 1 <= int(refused.headers["Retry-After"]) <= 60
+        response = client.get("/v1/stats", headers=headers)
+        assert 1 <= int(response.headers["Retry-After"]) <= 60
         assert client.get("/healthz", headers=headers).status_code == 200
 
 
-def test_a_store_that_is_away_is_503_at_the_gate(
+def test_an_unavailable_store_is_503_when_keys_are_checked(
     engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ring = KeyRing(store)
     _, text = ring.create(name="x", scope="read")
 
-    def away() -> None:
-        raise StoreUnavailable("away")
+    def unavailable() -> None:
+        raise StoreUnavailable("unavailable")
 
-    monkeypatch.setattr(store, "reading", away)
+    monkeypatch.setattr(store, "reading", unavailable)
     headers = {"Authorization": f"Bearer {text}"}
     app = create_app(engine, Settings(keys="on"), keys=ring)
     with TestClient(app, base_url=LOCAL) as client:
-        refused = client.get("/v1/stats", headers=headers)
-    assert refused.status_code == 503
-    assert refused.headers["Retry-After"] == "1"
+        response = client.get("/v1/stats", headers=headers)
+    assert response.status_code == 503
+    assert response.headers["Retry-After"] == "1"
 
 
 def test_defects_show_no_trace_and_the_log_no_query(
-    asked: TestClient,
+    client: TestClient,
     engine: Engine,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -132,20 +132,20 @@ def test_defects_show_no_trace_and_the_log_no_query(
 
     monkeypatch.setattr(engine, "submit_recommend", broken)
     with caplog.at_level(logging.INFO, logger="nextquery.service"):
-        answer = asked.post("/v1/recommend", json={**ASKED, "query": "very private"})
-    assert answer.status_code == 500
-    assert "ZeroDivision" not in answer.text
-    assert "secret" not in answer.text
+        response = client.post("/v1/recommend", json={**REQUEST, "query": "very private"})
+    assert response.status_code == 500
+    assert "ZeroDivision" not in response.text
+    assert "secret" not in response.text
     lines = [json.loads(JsonLines(messages=False).format(record)) for record in caplog.records]
-    assert [line["request_id"] for line in lines] == [answer.json()["request_id"]] * 2
+    assert [line["request_id"] for line in lines] == [response.json()["request_id"]] * 2
     assert lines[0]["error"]["type"] == "ZeroDivisionError"
     assert lines[1]["status"] == 500
     assert "secret" not in json.dumps(lines)
     assert "private" not in json.dumps(lines)
-    loud = json.loads(JsonLines(messages=True).format(caplog.records[0]))
-    assert loud["error"]["text"] == "a secret query"
+    verbose = json.loads(JsonLines(messages=True).format(caplog.records[0]))
+    assert verbose["error"]["text"] == "a secret query"
 
 
 def test_answers_are_sent_without_delay() -> None:
     with _listen(Settings(port=0)) as listening:
-        assert listening.proto == socket.IPPROTO_TCP  # else asyncio leaves TCP_NODELAY off: 40 ms
+        assert listening.proto == socket.IPPROTO_TCP  # else no TCP_NODELAY in asyncio: 40 ms

@@ -1,4 +1,4 @@
-"""Whatever comes in, a clear 4xx goes out."""
+"""Bad requests get a clear 4xx response."""
 
 import json
 from typing import Any
@@ -50,21 +50,21 @@ def body(**changed: Any) -> bytes:
     ],
 )
 def test_bodies_that_cannot_be_used(
-    asked: TestClient, content: bytes, status: int, word: str
+    client: TestClient, content: bytes, status: int, word: str
 ) -> None:
-    answer = asked.post("/v1/recommend", content=content, headers=JSON)
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    said = answer.json()
-    assert said["status"] == status
-    assert said["request_id"]
-    assert word in said["detail"]
+    response = client.post("/v1/recommend", content=content, headers=JSON)
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = response.json()
+    assert problem["status"] == status
+    assert problem["request_id"]
+    assert word in problem["detail"]
 
 
-def test_what_is_unusual_but_right(asked: TestClient) -> None:
+def test_what_is_unusual_but_right(client: TestClient) -> None:
     for query in ("select *\nfrom\tcats", "猫の餌", "🐈" * 50, "e\u0301", "\u202eabc", "a" * 2000):
-        answer = asked.post("/v1/recommend", content=body(query=query), headers=JSON)
-        assert answer.status_code == 200, (query, answer.text)
+        response = client.post("/v1/recommend", content=body(query=query), headers=JSON)
+        assert response.status_code == 200, (query, response.text)
 
 
 @pytest.mark.parametrize(
@@ -77,25 +77,25 @@ def test_what_is_unusual_but_right(asked: TestClient) -> None:
     ],
 )
 def test_types_and_sizes(
-    asked: TestClient, headers: dict[str, str], content: bytes, status: int
+    client: TestClient, headers: dict[str, str], content: bytes, status: int
 ) -> None:
-    answer = asked.post("/v1/recommend", content=content, headers=headers)
-    assert answer.status_code == status
+    response = client.post("/v1/recommend", content=content, headers=headers)
+    assert response.status_code == status
 
 
-def test_a_body_in_pieces_is_measured_too(asked: TestClient) -> None:
-    pieces = (b" " * 1000 for _ in range(100))
-    assert asked.post("/v1/recommend", content=pieces, headers=JSON).status_code == 413
+def test_a_body_in_pieces_is_measured_too(client: TestClient) -> None:
+    chunks = (b" " * 1000 for _ in range(100))
+    assert client.post("/v1/recommend", content=chunks, headers=JSON).status_code == 413
 
 
-def test_wrong_paths_and_methods(asked: TestClient) -> None:
-    assert "/v1/recommend" in asked.get("/v2/recommend").json()["detail"]
-    assert asked.get("/v1/recommend").status_code == 405
-    assert asked.delete("/v1/stats").status_code == 405
+def test_wrong_paths_and_methods(client: TestClient) -> None:
+    assert "/v1/recommend" in client.get("/v2/recommend").json()["detail"]
+    assert client.get("/v1/recommend").status_code == 405
+    assert client.delete("/v1/stats").status_code == 405
 
 
 @pytest.mark.parametrize("accepted", [-1, 2**63, 1.5, "1", float("nan"), [], True])
-def test_feedback_takes_arms_alone(asked: TestClient, accepted: Any) -> None:
+def test_feedback_takes_arms_alone(client: TestClient, accepted: Any) -> None:
     content = json.dumps({"decision_id": "d", "accepted": accepted}).encode()
-    assert asked.post("/v1/feedback", content=content, headers=JSON).status_code == 422
-    assert asked.post("/v1/feedback", json={"decision_id": "d"}).status_code == 422
+    assert client.post("/v1/feedback", content=content, headers=JSON).status_code == 422
+    assert client.post("/v1/feedback", json={"decision_id": "d"}).status_code == 422

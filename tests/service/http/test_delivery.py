@@ -1,4 +1,4 @@
-"""A slate counts as delivered only when somebody was there to receive it."""
+"""A slate counts as delivered only if the client was still connected."""
 
 import asyncio
 import json
@@ -24,14 +24,14 @@ SCOPE = {
 }
 
 
-@pytest.mark.parametrize("stays", [True, False])
-def test_a_client_that_has_gone_saw_nothing(engine: Engine, store: Store, stays: bool) -> None:
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_client_that_has_gone_saw_nothing(engine: Engine, store: Store, connected: bool) -> None:
     app = create_app(engine, Settings())
     messages: list[dict[str, Any]] = [{"type": "http.request", "body": BODY, "more_body": False}]
     sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:
-        if not messages and stays:
+        if not messages and connected:
             await asyncio.Event().wait()
         return messages.pop() if messages else {"type": "http.disconnect"}
 
@@ -42,7 +42,7 @@ def test_a_client_that_has_gone_saw_nothing(engine: Engine, store: Store, stays:
     assert sent[0]["status"] == 200
     engine.close()
     (decision,) = store.decisions()
-    assert decision.delivered is stays
+    assert decision.delivered is connected
 
 
 def test_a_body_that_never_comes_whole_is_left_alone(engine: Engine, store: Store) -> None:
@@ -60,5 +60,5 @@ def test_a_body_that_never_comes_whole_is_left_alone(engine: Engine, store: Stor
         sent.append(message)
 
     asyncio.run(app(dict(SCOPE), receive, send))
-    assert sent == []  # nobody is there to be answered
+    assert sent == []  # the client has disconnected
     assert list(store.decisions()) == []

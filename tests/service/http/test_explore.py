@@ -1,4 +1,4 @@
-"""The routes behind the page, as the page asks them."""
+"""The routes that the web page uses."""
 
 import io
 import json
@@ -22,14 +22,14 @@ from nextquery.service.log.store import Store
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.sessions import Sessions
 
-ASKED = {"session_id": "s", "query": "cat food"}
+REQUEST = {"session_id": "s", "query": "cat food"}
 
 
-def test_a_recommendation_says_why_when_asked(asked: TestClient) -> None:
-    plain = asked.post("/v1/recommend", json=ASKED).json()["recommendations"]
+def test_a_recommendation_says_why_when_asked(client: TestClient) -> None:
+    plain = client.post("/v1/recommend", json=REQUEST).json()["recommendations"]
     assert all("why" not in entry for entry in plain)
-    body = {**ASKED, "session_id": "t", "explain": True}
-    for entry in asked.post("/v1/recommend", json=body).json()["recommendations"]:
+    body = {**REQUEST, "session_id": "t", "explain": True}
+    for entry in client.post("/v1/recommend", json=body).json()["recommendations"]:
         why = entry["why"]
         assert why["score"] == entry["score"]
         assert -1 <= why["similarity"] <= 1
@@ -39,19 +39,19 @@ def test_a_recommendation_says_why_when_asked(asked: TestClient) -> None:
             assert (why["preference"] > 0) == (why["similarity"] > 0)
 
 
-def test_the_map_has_the_slate_and_records_nothing(asked: TestClient, store: Store) -> None:
-    slate = asked.post("/v1/recommend", json=ASKED).json()["recommendations"]
+def test_the_map_has_the_slate_and_records_nothing(client: TestClient, store: Store) -> None:
+    slate = client.post("/v1/recommend", json=REQUEST).json()["recommendations"]
     before = store.head().position
-    said = asked.post("/v1/map", json={**ASKED, "trail": ["dog names", "never seen before"]})
-    drawn = p.MapAnswer.model_validate(said.json())
+    response = client.post("/v1/map", json={**REQUEST, "trail": ["dog names", "never seen before"]})
+    drawn = p.MapAnswer.model_validate(response.json())
     assert {entry["arm_id"] for entry in slate} <= {point.arm_id for point in drawn.points}
     assert [step.text for step in drawn.trail] == ["dog names", "never seen before"]
     assert drawn.query.text == "cat food"
     assert "Cat Food" not in [point.text for point in drawn.points]
     assert 0 < drawn.variance <= 1
     assert store.head().position == before
-    asked.post("/v1/switch", json={"on": False})
-    assert asked.post("/v1/map", json=ASKED).json()["points"] == []
+    client.post("/v1/switch", json={"on": False})
+    assert client.post("/v1/map", json=REQUEST).json()["points"] == []
 
 
 def test_the_plane_is_that_of_greatest_variance() -> None:
@@ -64,23 +64,25 @@ def test_the_plane_is_that_of_greatest_variance() -> None:
     np.testing.assert_array_equal(flat(vectors)[0], placed)
 
 
-def test_examples_are_arms_that_are_not_blocked(asked: TestClient, engine: Engine) -> None:
-    said = asked.get("/v1/examples?limit=4").json()
-    assert len(set(said["examples"])) == 4
-    assert said["arms"] == len(engine.catalogue.pool)
-    assert all(engine.catalogue.find(text) is not None for text in said["examples"])
-    first = said["examples"][0]
-    asked.post("/v1/block", json={"query": first})
-    assert first not in asked.get("/v1/examples?limit=50").json()["examples"]
+def test_examples_are_arms_that_are_not_blocked(client: TestClient, engine: Engine) -> None:
+    body = client.get("/v1/examples?limit=4").json()
+    assert len(set(body["examples"])) == 4
+    assert body["arms"] == len(engine.catalogue.pool)
+    assert all(engine.catalogue.find(text) is not None for text in body["examples"])
+    first = body["examples"][0]
+    client.post("/v1/block", json={"query": first})
+    assert first not in client.get("/v1/examples?limit=50").json()["examples"]
 
 
 def test_simulated_users_leave_the_real_model_alone(
-    asked: TestClient, engine: Engine, store: Store
+    client: TestClient, engine: Engine, store: Store
 ) -> None:
     before, state = store.head().position, engine.learner.state.to_bytes()
-    said = [asked.post("/v1/simulate", json={"users": 20, "seed": seed}).text for seed in (1, 1, 2)]
-    rows = [json.loads(line) for line in said[0].splitlines()]
-    assert said[0] == said[1] != said[2]
+    outputs = [
+        client.post("/v1/simulate", json={"users": 20, "seed": seed}).text for seed in (1, 1, 2)
+    ]
+    rows = [json.loads(line) for line in outputs[0].splitlines()]
+    assert outputs[0] == outputs[1] != outputs[2]
     assert [row["round"] for row in rows] == list(range(1, len(rows) + 1))
     assert rows[-1]["user"] == 20
     for row in rows:
@@ -91,7 +93,7 @@ def test_simulated_users_leave_the_real_model_alone(
 
 
 def test_simulated_users_teach_it_what_similarity_cannot_know(tmp_path: Path) -> None:
-    """Vectors say nothing here: only who followed whom can tell what comes next."""
+    """Random vectors: only past sessions show which query comes next."""
     rng = np.random.default_rng(0)
     texts = [f"query {number}" for number in range(300)]
     paths = rng.permutation(300)[:120].reshape(20, 6)
@@ -111,50 +113,50 @@ def test_simulated_users_teach_it_what_similarity_cannot_know(tmp_path: Path) ->
     assert ours > np.mean([row["ours"] for row in rows[:20]])
 
 
-def test_one_simulation_at_a_time(asked: TestClient) -> None:
-    simulator = asked.app.state.served.simulator  # type: ignore[attr-defined]
+def test_one_simulation_at_a_time(client: TestClient) -> None:
+    simulator = client.app.state.served.simulator  # type: ignore[attr-defined]
     running = simulator.start(users=1, seed=0)
     next(running)
-    assert asked.post("/v1/simulate", json={"users": 1}).status_code == 409
+    assert client.post("/v1/simulate", json={"users": 1}).status_code == 409
     running.close()
-    assert asked.post("/v1/simulate", json={"users": 1}).status_code == 200
+    assert client.post("/v1/simulate", json={"users": 1}).status_code == 200
 
 
-def test_operate_tells_what_happened(asked: TestClient, store: Store) -> None:
-    slate = asked.post("/v1/recommend", json=ASKED).json()
-    taken = slate["recommendations"][1]
-    answer = {"decision_id": slate["decision_id"], "accepted": taken["arm_id"]}
-    asked.post("/v1/feedback", json=answer)
-    asked.post("/v1/recommend", json={**ASKED, "query": "<script>alert(1)</script>"})
-    asked.post("/v1/block", json={"query": "dog names"})
-    now = asked.get("/v1/operate").json()
-    assert now["position"] == store.head().position
-    assert now["slates"] == 2
-    assert now["fallback_share"] == 0
-    assert now["blocked_queries"] == ["dog names"]
-    assert now["store_bytes"] > 10_000
-    routes = {row["route"]: row for row in now["routes"]}
+def test_operate_tells_what_happened(client: TestClient, store: Store) -> None:
+    slate = client.post("/v1/recommend", json=REQUEST).json()
+    clicked = slate["recommendations"][1]
+    body = {"decision_id": slate["decision_id"], "accepted": clicked["arm_id"]}
+    client.post("/v1/feedback", json=body)
+    client.post("/v1/recommend", json={**REQUEST, "query": "<script>alert(1)</script>"})
+    client.post("/v1/block", json={"query": "dog names"})
+    status = client.get("/v1/operate").json()
+    assert status["position"] == store.head().position
+    assert status["slates"] == 2
+    assert status["fallback_share"] == 0
+    assert status["blocked_queries"] == ["dog names"]
+    assert status["store_bytes"] > 10_000
+    routes = {row["route"]: row for row in status["routes"]}
     assert routes["/v1/recommend"]["requests"] == 2
     assert 0 < routes["/v1/recommend"]["p50_ms"] <= routes["/v1/recommend"]["p99_ms"]
-    found = p.DecisionsAnswer.model_validate(asked.get("/v1/decisions?limit=2").json()).decisions
+    found = p.DecisionsAnswer.model_validate(client.get("/v1/decisions?limit=2").json()).decisions
     assert [one.state for one in found] == ["open", "accepted"]
-    assert found[1].accepted == taken["text"]
+    assert found[1].accepted == clicked["text"]
     assert found[0].query == "<script>alert(1)</script>"
-    stats = asked.get("/v1/stats").json()
+    stats = client.get("/v1/stats").json()
     assert stats["candidates"][0]["trial"] == 1
     assert 0 <= stats["floor"] <= 1
 
 
-def test_the_export_is_the_whole_log(asked: TestClient) -> None:
+def test_the_export_is_the_whole_log(client: TestClient) -> None:
     for query in ("cat food", "dog food"):
-        asked.post("/v1/recommend", json={**ASKED, "query": query, "m": 3})
-    ubi = asked.get("/v1/export")
+        client.post("/v1/recommend", json={**REQUEST, "query": query, "m": 3})
+    ubi = client.get("/v1/export")
     records = [json.loads(line) for line in ubi.text.splitlines()]
     assert [one["user_query"] for one in records if "user_query" in one] == ["cat food", "dog food"]
     assert "nextquery.ubi.jsonl" in ubi.headers["content-disposition"]
-    rows = pq.read_table(io.BytesIO(asked.get("/v1/export?format=parquet").content))
+    rows = pq.read_table(io.BytesIO(client.get("/v1/export?format=parquet").content))
     assert rows.num_rows == 6
-    assert asked.get("/v1/export?format=csv").status_code == 422
+    assert client.get("/v1/export?format=csv").status_code == 422
 
 
 def test_percentiles_against_numpy() -> None:
@@ -165,13 +167,13 @@ def test_percentiles_against_numpy() -> None:
         assert percentile(buckets, share) == pytest.approx(np.quantile(values, share), abs=0.01)
 
 
-def test_the_page_is_small_and_loads_nothing_from_elsewhere(asked: TestClient) -> None:
-    index = asked.get("/")
+def test_the_page_is_small_and_loads_nothing_from_elsewhere(client: TestClient) -> None:
+    index = client.get("/")
     assert index.headers["content-type"] == "text/html; charset=utf-8"
     assert "default-src 'none'" in index.headers["content-security-policy"]
     assert sum(map(len, page_files().values())) < 200_000
     for name, content in page_files().items():
-        assert asked.get(f"/page/{name}").content == content
+        assert client.get(f"/page/{name}").content == content
         text = content.decode()
         links = [
             part.split('"')[0] for part in text.split("http")[1:] if part[:3] in ("://", "s:/")
@@ -180,4 +182,4 @@ def test_the_page_is_small_and_loads_nothing_from_elsewhere(asked: TestClient) -
         for unsafe in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "style="):
             assert unsafe not in text, (name, unsafe)
     for path in ("/page/", "/page/nothing.js", "/page/..%2fapp.py", "/page/%2e%2e/app.py"):
-        assert asked.get(path).status_code == 404
+        assert client.get(path).status_code == 404

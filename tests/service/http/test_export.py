@@ -20,23 +20,23 @@ from tests.service.http.test_routes import feedback, recommend
 
 
 @pytest.fixture
-def told(asked: TestClient) -> dict[str, Any]:
-    """Three decisions: clicked twice over, answered with null, and left open."""
-    clicked = recommend(asked, user_id="ann")
+def decisions(client: TestClient) -> dict[str, Any]:
+    """Three decisions: one clicked (twice), one answered with null, and one left open."""
+    clicked = recommend(client, user_id="ann")
     arm = clicked["recommendations"][1]["arm_id"]
     for accepted in (None, arm, arm, None):
-        feedback(asked, clicked["decision_id"], accepted)
-    nothing = recommend(asked, session_id="t")
-    feedback(asked, nothing["decision_id"], None)
-    return {"clicked": clicked, "arm": arm, "nothing": nothing, "open": recommend(asked, m=2)}
+        feedback(client, clicked["decision_id"], accepted)
+    nothing = recommend(client, session_id="t")
+    feedback(client, nothing["decision_id"], None)
+    return {"clicked": clicked, "arm": arm, "nothing": nothing, "open": recommend(client, m=2)}
 
 
-def test_ubi(told: dict[str, Any], store: Store) -> None:
+def test_ubi(decisions: dict[str, Any], store: Store) -> None:
     sink = io.BytesIO()
     write_ubi(store, sink)
     records = [json.loads(line) for line in sink.getvalue().splitlines()]
     queries = [r for r in records if "user_query" in r]
-    slates = [told["clicked"], told["nothing"], told["open"]]
+    slates = [decisions["clicked"], decisions["nothing"], decisions["open"]]
     assert [q["query_id"] for q in queries] == [slate["decision_id"] for slate in slates]
     for query, slate in zip(queries, slates, strict=True):
         arms = [str(entry["arm_id"]) for entry in slate["recommendations"]]
@@ -57,30 +57,30 @@ def test_ubi(told: dict[str, Any], store: Store) -> None:
             assert attributes["model_version"] == slate["model_version"]
     clicks = [r for r in records if r.get("action_name") == "click"]
     assert len(clicks) == 1
-    assert clicks[0]["query_id"] == told["clicked"]["decision_id"]
-    assert clicks[0]["event_attributes"]["object"]["object_id"] == str(told["arm"])
+    assert clicks[0]["query_id"] == decisions["clicked"]["decision_id"]
+    assert clicks[0]["event_attributes"]["object"]["object_id"] == str(decisions["arm"])
     assert "ann" not in sink.getvalue().decode().split()
 
 
-def test_parquet(told: dict[str, Any], store: Store, tmp_path: Path) -> None:
+def test_parquet(decisions: dict[str, Any], store: Store, tmp_path: Path) -> None:
     with (tmp_path / "out.parquet").open("wb") as sink:
         write_parquet(store, sink)
     rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
     assert len(rows) == 3 + 3 + 2
     accepted = [row for row in rows if row["accepted"]]
-    assert [(row["arm_id"], row["ordinal"]) for row in accepted] == [(told["arm"], 2)]
+    assert [(row["arm_id"], row["ordinal"]) for row in accepted] == [(decisions["arm"], 2)]
     assert accepted[0]["clicked"] >= accepted[0]["time"]
     assert {row["state"] for row in rows} == {"accepted", "failed", "open"}
 
 
 def run(*arguments: str) -> bytes:
-    """What a command writes to standard output; its errors are raised."""
+    """Run a command and return its standard output; raise its errors."""
     result = CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout_bytes
 
 
-def test_the_commands(told: dict[str, Any], store: Store, tmp_path: Path) -> None:
+def test_the_commands(decisions: dict[str, Any], store: Store, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'events.db'}"
     ubi = run("export", "--store", url, "--format", "ubi")
     assert len(ubi.splitlines()) == 3 + 8 + 1
@@ -93,7 +93,7 @@ def test_the_commands(told: dict[str, Any], store: Store, tmp_path: Path) -> Non
         run("export", "--store", url, "--format", "csv")
     with pytest.raises(StorageError, match="no event log"):
         run("export", "--store", f"sqlite:///{tmp_path / 'nowhere.db'}")
-    # what was exported can be read again as a log
+    # the export can be read back as a log
     (tmp_path / "log.jsonl").write_bytes(ubi)
     again = run("stats", str(tmp_path / "log.jsonl"), "--min-queries", "1", "--json")
     assert json.loads(again)["table2"]["queries (original)"] == 3

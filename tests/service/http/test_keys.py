@@ -1,4 +1,4 @@
-"""Keys: shown once, kept as hashes, refused when revoked."""
+"""API keys: shown once, stored as hashes, rejected once revoked."""
 
 from pathlib import Path
 
@@ -24,14 +24,14 @@ def test_a_key_is_found_by_its_text_alone(store: Store) -> None:
     key, text = ring.create(name="search box", scope="write")
     other, _ = ring.create(name="other", scope="read")
     assert ring.find(text) == key
-    right = text.rsplit("_", 1)[0]
+    prefix = text.rsplit("_", 1)[0]
     for wrong in (
         "",
         "nq_",
         text + "x",
         text[:-1],
         text.replace(key.id, other.id),
-        f"{right}_\ud800",
+        f"{prefix}_\ud800",
     ):
         assert ring.find(wrong) is None, wrong
     assert [k.name for k in ring.list()] == ["search box", "other"]
@@ -57,7 +57,7 @@ def test_revoked_keys_are_refused_by_other_processes_too(
     here.revoke(key.id)
     monkeypatch.setattr(module, "FRESH_S", 0.0)
     assert there.find(text) is None
-    assert here.revoke(key.id).revoked == here.list()[0].revoked  # twice is once
+    assert here.revoke(key.id).revoked == here.list()[0].revoked  # revoking again changes nothing
 
 
 def test_mistakes(store: Store) -> None:
@@ -81,7 +81,7 @@ def test_keys_are_off_on_loopback_alone(store: Store) -> None:
         keys_needed(Settings(host="0.0.0.0"), ring)
     key, _ = ring.create(name="x", scope="read")
     assert keys_needed(Settings(host="0.0.0.0"), ring) is ring
-    assert keys_needed(Settings(), ring) is ring  # somebody made a key: it is meant
+    assert keys_needed(Settings(), ring) is ring  # a key exists, so keys are required
     assert keys_needed(Settings(keys="off"), ring) is None
     ring.revoke(key.id)
     with pytest.raises(InvalidInput, match="the store has none"):

@@ -1,4 +1,4 @@
-"""A rebuild agrees with what the service left, and sees when it does not."""
+"""`rebuild` agrees with the snapshot of the service, and detects a wrong one."""
 
 import json
 from pathlib import Path
@@ -20,31 +20,31 @@ from tests.service.http.test_routes import feedback, recommend
 def command(*arguments: str) -> dict[str, Any]:
     result = CliRunner().invoke(cli.app, ["rebuild", *arguments, "--json"], catch_exceptions=False)
     assert result.exit_code == 0
-    said: dict[str, Any] = json.loads(result.stdout)
-    return said
+    output: dict[str, Any] = json.loads(result.stdout)
+    return output
 
 
 def test_rebuild(
-    asked: TestClient, engine: Engine, store: Store, pets_pool: Path, tmp_path: Path
+    client: TestClient, engine: Engine, store: Store, pets_pool: Path, tmp_path: Path
 ) -> None:
     for number in range(6):
-        slate = recommend(asked, session_id=f"s{number}")
+        slate = recommend(client, session_id=f"s{number}")
         arm = slate["recommendations"][number % 3]["arm_id"]
-        feedback(asked, slate["decision_id"], arm if number % 2 else None)
+        feedback(client, slate["decision_id"], arm if number % 2 else None)
     engine.close()
-    given = [str(pets_pool), "--store", f"sqlite:///{tmp_path / 'events.db'}"]
+    arguments = [str(pets_pool), "--store", f"sqlite:///{tmp_path / 'events.db'}"]
     position = store.head().position
-    said = {"position": position, "snapshot": position, "difference": 0.0, "saved": False}
-    assert command(*given) == said
+    expected = {"position": position, "snapshot": position, "difference": 0.0, "saved": False}
+    assert command(*arguments) == expected
 
     arrays = newest_state(store).arrays()
     name = next(name for name in arrays if name.endswith("b") and arrays[name].dtype.kind == "f")
     arrays[name] = arrays[name] + 1e-6
     save_snapshot(store, position, arrays, keep=1)
     with pytest.raises(Damaged, match="--save"):
-        command(*given)
-    assert command(*given, "--save")["difference"] == pytest.approx(1e-6, rel=1e-3)
-    assert command(*given)["difference"] == 0
+        command(*arguments)
+    assert command(*arguments, "--save")["difference"] == pytest.approx(1e-6, rel=1e-3)
+    assert command(*arguments)["difference"] == 0
 
 
 def test_another_pool_or_an_empty_log_is_refused(

@@ -1,4 +1,4 @@
-"""The routes, one after the other, as a search box uses them."""
+"""The routes that a search box and an operator call, with their responses."""
 
 from typing import Any
 
@@ -10,113 +10,113 @@ from nextquery.service.http.request_log import HEADERS
 from nextquery.service.log.store import Store
 
 
-def recommend(asked: TestClient, **more: Any) -> dict[str, Any]:
+def recommend(client: TestClient, **more: Any) -> dict[str, Any]:
     body = {"session_id": "s", "query": "cat food", "m": 3, **more}
-    answer = asked.post("/v1/recommend", json=body)
-    assert answer.status_code == 200, answer.text
-    said: dict[str, Any] = answer.json()
-    return said
+    response = client.post("/v1/recommend", json=body)
+    assert response.status_code == 200, response.text
+    slate: dict[str, Any] = response.json()
+    return slate
 
 
-def feedback(asked: TestClient, decision: str, accepted: int | None, **more: Any) -> Any:
+def feedback(client: TestClient, decision: str, accepted: int | None, **more: Any) -> Any:
     body = {"decision_id": decision, "accepted": accepted, **more}
-    return asked.post("/v1/feedback", json=body)
+    return client.post("/v1/feedback", json=body)
 
 
-def test_recommend_is_in_the_log_and_delivered(asked: TestClient, store: Store) -> None:
-    slate = recommend(asked)
+def test_recommend_is_in_the_log_and_delivered(client: TestClient, store: Store) -> None:
+    slate = recommend(client)
     b.RecommendAnswer.model_validate(slate)
     assert len(slate["recommendations"]) == 3
     assert slate["policy"] == "lin-ucb-memory"
-    kept = store.decision(slate["decision_id"])
-    assert kept is not None
-    shown = kept.body.arms
+    stored = store.decision(slate["decision_id"])
+    assert stored is not None
+    shown = stored.body.arms
     assert shown == [entry["arm_id"] for entry in slate["recommendations"]]
     for entry in slate["recommendations"]:
         assert 0 < entry["propensity"] <= 1
 
 
-def test_the_same_request_id_is_the_same_decision(asked: TestClient) -> None:
-    first = recommend(asked, request_id="r1")
-    assert recommend(asked, request_id="r1") == first
-    assert recommend(asked, request_id="r2")["decision_id"] != first["decision_id"]
+def test_the_same_request_id_is_the_same_decision(client: TestClient) -> None:
+    first = recommend(client, request_id="r1")
+    assert recommend(client, request_id="r1") == first
+    assert recommend(client, request_id="r2")["decision_id"] != first["decision_id"]
     other = {"session_id": "s", "query": "dog food", "request_id": "r1"}
-    refused = asked.post("/v1/recommend", json=other)
-    assert refused.status_code == 409
-    assert refused.headers["content-type"] == "application/problem+json"
+    response = client.post("/v1/recommend", json=other)
+    assert response.status_code == 409
+    assert response.headers["content-type"] == "application/problem+json"
 
 
-def test_feedback_in_every_order(asked: TestClient) -> None:
-    slate = recommend(asked)
+def test_feedback_in_every_order(client: TestClient) -> None:
+    slate = recommend(client)
     decision = slate["decision_id"]
     arms = [entry["arm_id"] for entry in slate["recommendations"]]
-    said = feedback(asked, decision, None)
-    b.FeedbackAnswer.model_validate(said.json())
-    assert said.json() == {"decision_id": decision, "status": "recorded"}
-    assert feedback(asked, decision, None).json()["status"] == "repeated"
-    assert feedback(asked, decision, arms[1]).json()["status"] == "corrected"
-    assert feedback(asked, decision, arms[1]).json()["status"] == "repeated"
-    assert feedback(asked, decision, None).json()["status"] == "ignored"
-    assert feedback(asked, decision, arms[0]).status_code == 409
-    assert feedback(asked, decision, 10**9).status_code == 422
-    assert feedback(asked, "nobody", None).status_code == 404
+    response = feedback(client, decision, None)
+    b.FeedbackAnswer.model_validate(response.json())
+    assert response.json() == {"decision_id": decision, "status": "recorded"}
+    assert feedback(client, decision, None).json()["status"] == "repeated"
+    assert feedback(client, decision, arms[1]).json()["status"] == "corrected"
+    assert feedback(client, decision, arms[1]).json()["status"] == "repeated"
+    assert feedback(client, decision, None).json()["status"] == "ignored"
+    assert feedback(client, decision, arms[0]).status_code == 409
+    assert feedback(client, decision, 10**9).status_code == 422
+    assert feedback(client, "nobody", None).status_code == 404
 
 
-def test_forecast_records_nothing(asked: TestClient, store: Store) -> None:
+def test_forecast_records_nothing(client: TestClient, store: Store) -> None:
     before = store.head().position
-    said = asked.post("/v1/forecast", json={"session_id": "s", "query": "cat food", "m": 4})
-    forecast = b.ForecastAnswer.model_validate(said.json())
+    response = client.post("/v1/forecast", json={"session_id": "s", "query": "cat food", "m": 4})
+    forecast = b.ForecastAnswer.model_validate(response.json())
     assert len(forecast.forecast) == 4
     total = forecast.other + sum(likely.probability for likely in forecast.forecast)
     assert total == pytest.approx(1.0, abs=1e-6) or total < 1
     assert store.head().position == before
 
 
-def test_block_unblock_and_the_kill_switch(asked: TestClient) -> None:
-    first = recommend(asked, session_id="a")["recommendations"][0]["text"]
-    blocked = asked.post("/v1/block", json={"query": first})
+def test_block_unblock_and_the_kill_switch(client: TestClient) -> None:
+    first = recommend(client, session_id="a")["recommendations"][0]["text"]
+    blocked = client.post("/v1/block", json={"query": first})
     b.PositionAnswer.model_validate(blocked.json())
-    texts = [r["text"] for r in recommend(asked, session_id="b", m=20)["recommendations"]]
+    texts = [r["text"] for r in recommend(client, session_id="b", m=20)["recommendations"]]
     assert first not in texts
-    said = asked.post("/v1/forecast", json={"session_id": "b", "query": "cat food", "m": 20})
-    assert first not in [likely["text"] for likely in said.json()["forecast"]]
-    assert asked.post("/v1/unblock", json={"query": first}).status_code == 200
-    texts = [r["text"] for r in recommend(asked, session_id="c", m=20)["recommendations"]]
+    response = client.post("/v1/forecast", json={"session_id": "b", "query": "cat food", "m": 20})
+    assert first not in [likely["text"] for likely in response.json()["forecast"]]
+    assert client.post("/v1/unblock", json={"query": first}).status_code == 200
+    texts = [r["text"] for r in recommend(client, session_id="c", m=20)["recommendations"]]
     assert first in texts
-    assert asked.post("/v1/switch", json={"on": False}).status_code == 200
-    assert recommend(asked, session_id="d")["recommendations"] == []
-    assert asked.post("/v1/switch", json={"on": True}).status_code == 200
-    assert len(recommend(asked, session_id="e")["recommendations"]) == 3
+    assert client.post("/v1/switch", json={"on": False}).status_code == 200
+    assert recommend(client, session_id="d")["recommendations"] == []
+    assert client.post("/v1/switch", json={"on": True}).status_code == 200
+    assert len(recommend(client, session_id="e")["recommendations"]) == 3
 
 
-def test_statistics_health_and_metrics(asked: TestClient) -> None:
-    slate = recommend(asked)
-    feedback(asked, slate["decision_id"], slate["recommendations"][0]["arm_id"])
+def test_statistics_health_and_metrics(client: TestClient) -> None:
+    slate = recommend(client)
+    feedback(client, slate["decision_id"], slate["recommendations"][0]["arm_id"])
     for by in ("hour", "day"):
-        assert asked.get(f"/v1/stats?by={by}").json()["totals"]["rounds"] == 1
-    assert asked.get("/v1/stats?by=year").status_code == 422
-    assert asked.get("/healthz").json() == {"status": "ok"}
-    assert asked.get("/readyz").json() == {"status": "ok"}
-    text = asked.get("/metrics").text
+        assert client.get(f"/v1/stats?by={by}").json()["totals"]["rounds"] == 1
+    assert client.get("/v1/stats?by=year").status_code == 422
+    assert client.get("/healthz").json() == {"status": "ok"}
+    assert client.get("/readyz").json() == {"status": "ok"}
+    text = client.get("/metrics").text
     assert 'nextquery_requests_total{route="/v1/recommend",status="200"} 1.0' in text
     assert 'nextquery_feedback_total{status="recorded"} 1.0' in text
     assert 'nextquery_slates_total{by="model"} 1.0' in text
     assert "nextquery_position " in text
 
 
-def test_every_answer_has_the_headers(asked: TestClient) -> None:
-    for answer in (asked.get("/healthz"), asked.get("/nowhere"), asked.post("/v1/feedback")):
+def test_every_answer_has_the_headers(client: TestClient) -> None:
+    for response in (client.get("/healthz"), client.get("/nowhere"), client.post("/v1/feedback")):
         for name, value in HEADERS.items():
-            assert answer.headers[name] == value
-        assert len(answer.headers["X-Request-Id"]) == 16
-    mine = asked.get("/healthz", headers={"X-Request-Id": "mine-1"})
+            assert response.headers[name] == value
+        assert len(response.headers["X-Request-Id"]) == 16
+    mine = client.get("/healthz", headers={"X-Request-Id": "mine-1"})
     assert mine.headers["X-Request-Id"] == "mine-1"
-    forged = asked.get("/healthz", headers={"X-Request-Id": "a b"})
+    forged = client.get("/healthz", headers={"X-Request-Id": "a b"})
     assert forged.headers["X-Request-Id"] != "a b"
 
 
-def test_openapi_has_an_example_for_every_route(asked: TestClient) -> None:
-    schema = asked.get("/openapi.json").json()
+def test_openapi_has_an_example_for_every_route(client: TestClient) -> None:
+    schema = client.get("/openapi.json").json()
     models = schema["components"]["schemas"]
 
     def has_example(content: dict[str, Any]) -> bool:
@@ -137,6 +137,6 @@ def test_openapi_has_an_example_for_every_route(asked: TestClient) -> None:
     assert seen == 16
 
 
-def test_nothing_is_loaded_from_elsewhere(asked: TestClient) -> None:
+def test_nothing_is_loaded_from_elsewhere(client: TestClient) -> None:
     for path in ("/docs", "/redoc", "/docs/oauth2-redirect"):
-        assert asked.get(path).status_code == 404
+        assert client.get(path).status_code == 404

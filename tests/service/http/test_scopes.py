@@ -1,4 +1,4 @@
-"""Endpoint × scope: every cell is tried."""
+"""Every route is tried with every scope."""
 
 import re
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ BODIES: dict[str, dict[str, Any]] = {
 
 
 def paths_of(routes: Any) -> Iterator[tuple[str, str]]:
-    """Every method and path that an application answers, however it was put together."""
+    """Yield every method and path of an application, including those of its routers."""
     for route in routes:
         inner: Any = getattr(route, "original_router", None) or getattr(route, "app", None)
         if hasattr(route, "path") and getattr(route, "methods", None):
@@ -38,19 +38,19 @@ def paths_of(routes: Any) -> Iterator[tuple[str, str]]:
         elif getattr(inner, "routes", None):
             yield from paths_of(inner.routes)
         else:
-            raise AssertionError(f"a route of an unknown kind: {route!r}")
+            raise AssertionError(f"unknown kind of route: {route!r}")
 
 
 @pytest.fixture
 def keyed(engine: Engine, store: Store) -> Iterator[tuple[TestClient, dict[str, str]]]:
     ring = KeyRing(store)
-    made = {scope: ring.create(name=scope, scope=scope)[1] for scope in SCOPES}
-    old, made["revoked"] = ring.create(name="old", scope="admin")
+    keys = {scope: ring.create(name=scope, scope=scope)[1] for scope in SCOPES}
+    old, keys["revoked"] = ring.create(name="old", scope="admin")
     ring.revoke(old.id)
-    made["unknown"] = f"nq_{old.id}_secret"
+    keys["unknown"] = f"nq_{old.id}_secret"
     app = create_app(engine, Settings(keys="on"), keys=ring)
     with TestClient(app, base_url=LOCAL) as client:
-        yield client, made
+        yield client, keys
 
 
 def test_every_route_stands_in_the_table(keyed: tuple[TestClient, dict[str, str]]) -> None:
@@ -59,11 +59,11 @@ def test_every_route_stands_in_the_table(keyed: tuple[TestClient, dict[str, str]
     assert {path for method, path in found if method == "POST"} == set(BODIES)
 
 
-def test_every_cell(keyed: tuple[TestClient, dict[str, str]]) -> None:
-    client, made = keyed
+def test_every_route_with_every_scope(keyed: tuple[TestClient, dict[str, str]]) -> None:
+    client, keys = keyed
     for method, path in paths_of(client.app.routes):  # type: ignore[attr-defined]
         for holder in HOLDERS:
-            headers = {"Authorization": f"Bearer {made[holder]}"} if holder in made else {}
+            headers = {"Authorization": f"Bearer {keys[holder]}"} if holder in keys else {}
             body = BODIES.get(path)
             url = path.replace("{file}", "app.js")
             status = client.request(method, url, json=body, headers=headers).status_code
@@ -80,22 +80,24 @@ def test_every_cell(keyed: tuple[TestClient, dict[str, str]]) -> None:
 
 
 def test_unlisted_paths_are_closed(keyed: tuple[TestClient, dict[str, str]]) -> None:
-    client, made = keyed
+    client, keys = keyed
     assert client.get("/v1/new").status_code == 401
-    read = {"Authorization": f"Bearer {made['read']}"}
+    read = {"Authorization": f"Bearer {keys['read']}"}
     assert client.get("/v1/new", headers=read).status_code == 403
-    admin = {"Authorization": f"Bearer {made['admin']}"}
+    admin = {"Authorization": f"Bearer {keys['admin']}"}
     assert client.get("/v1/new", headers=admin).status_code == 404
 
 
-def test_bad_bodies_of_strangers_are_not_read(keyed: tuple[TestClient, dict[str, str]]) -> None:
+def test_bad_bodies_of_strangers_are_not_read(
+    keyed: tuple[TestClient, dict[str, str]],
+) -> None:
     client, _ = keyed
     assert client.post("/v1/recommend", content=b"{").status_code == 401
     for wrong in ("Basic abc", "Bearer", "bearer  ", "Bearer \xe9"):
         headers = {b"Authorization": wrong.encode("latin-1")}
-        answer = client.get("/v1/stats", headers=headers)
-        assert answer.status_code == 401
-        assert answer.headers["WWW-Authenticate"] == "Bearer"
+        response = client.get("/v1/stats", headers=headers)
+        assert response.status_code == 401
+        assert response.headers["WWW-Authenticate"] == "Bearer"
 
 
 def test_the_documents_have_the_same_table() -> None:

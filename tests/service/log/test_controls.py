@@ -1,4 +1,4 @@
-"""Blocks, the switch, fallbacks: what an answer may never hold, and what it holds in need."""
+"""Blocks, removals, the kill switch, and fallbacks when the model fails or under overload."""
 
 import numpy as np
 import pytest
@@ -22,19 +22,19 @@ def test_a_block_holds_from_the_very_next_answer_of_every_worker(
 ) -> None:
     one, other = start(store, poll_s=60.0), start(store, poll_s=60.0)
     arms = arms_of(other, "s")
-    worst = arms[0]
+    unwanted = arms[0]
     again = {"session_id": "r", "query": TEXTS[0], "request_id": "r"}
-    assert worst in [x.arm for x in other.recommend(**again, m=10).recommendations]
-    position = one.block(TEXTS[worst].upper())
-    assert worst not in arms_of(other, "t")
+    assert unwanted in [x.arm for x in other.recommend(**again, m=10).recommendations]
+    position = one.block(TEXTS[unwanted].upper())
+    assert unwanted not in arms_of(other, "t")
     assert other.learner.position >= position
     forecast = start(store, poll_s=60.0).forecast(session_id="x", query=TEXTS[0], m=20)
-    assert worst not in [x.arm for x in forecast.likely]
+    assert unwanted not in [x.arm for x in forecast.likely]
     repeated = other.recommend(**again, m=10)
     assert repeated.repeated
-    assert worst not in [x.arm for x in repeated.recommendations]
-    other.unblock(TEXTS[worst])
-    assert worst in arms_of(one, "u")
+    assert unwanted not in [x.arm for x in repeated.recommendations]
+    other.unblock(TEXTS[unwanted])
+    assert unwanted in arms_of(one, "u")
     with pytest.raises(InvalidInput, match="nothing is left"):
         one.block("!?")
 
@@ -52,22 +52,22 @@ def test_a_block_between_selection_and_commit(
     store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, other = start(store, poll_s=60.0), start(store, poll_s=60.0)
-    worst = arms_of(engine, "s")[0]
-    made = engine.answerer.slate
+    unwanted = arms_of(engine, "s")[0]
+    select_slate = engine.answerer.slate
     slates: list[list[int]] = []
 
     def slate_then_block(*args: object) -> DecisionEvent:
-        body = made(*args)  # type: ignore[arg-type]
+        body = select_slate(*args)  # type: ignore[arg-type]
         slates.append(body.arms)
         if len(slates) == 1:
-            other.writer.submit(Control(Blocked(TEXTS[worst]))).result()
+            other.writer.submit(Control(Blocked(TEXTS[unwanted]))).result()
         return body
 
     monkeypatch.setattr(engine.answerer, "slate", slate_then_block)
     answered = arms_of(engine, "t")
-    assert worst in slates[0]
+    assert unwanted in slates[0]
     assert answered == slates[1]
-    assert worst not in answered
+    assert unwanted not in answered
 
 
 def test_the_switch_answers_with_nothing_and_is_recorded(store: Store, start: Start) -> None:
@@ -84,11 +84,11 @@ def test_the_switch_answers_with_nothing_and_is_recorded(store: Store, start: St
 
 def test_a_removed_arm_is_gone(sqlite: Store, start: Start) -> None:
     one, other = start(sqlite), start(sqlite, poll_s=60.0)
-    worst = arms_of(other, "s")[0]
-    one.remove(TEXTS[worst])
-    assert worst not in arms_of(other, "t")
+    unwanted = arms_of(other, "s")[0]
+    one.remove(TEXTS[unwanted])
+    assert unwanted not in arms_of(other, "t")
     one.close()
-    assert worst not in arms_of(start(sqlite), "u")
+    assert unwanted not in arms_of(start(sqlite), "u")
 
 
 def test_a_broken_model_falls_back_to_the_most_similar(sqlite: Store, start: Start) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong outside: each time a clear answer, nothing lost, and on it goes."""
+"""Database failures: each gives a clear error, loses nothing, and the engine recovers."""
 
 import threading
 from concurrent.futures import Future
@@ -17,11 +17,11 @@ from nextquery.service.log.transaction import Transaction
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.state import difference
 from tests.service.conftest import Start
-from tests.service.worlds import TEXTS, HandClock, caught_up, close_open, kinds, until
+from tests.service.worlds import TEXTS, ManualClock, caught_up, close_open, kinds, until
 
 
 def sound(engine: Engine, store: Store) -> bool:
-    """The log has no gaps, nothing half-written, and the live state is the rebuilt one."""
+    """Check that the log is complete and the live state equals the rebuilt one."""
     events = store.read(0, 100_000)
     decided = [event.decision_id for event in events if event.kind == "decision"]
     assert [event.position for event in events] == list(range(1, len(events) + 1))
@@ -42,12 +42,12 @@ def test_a_full_disk(sqlite: Store, start: Start) -> None:
     sqlite.engine.dispose()
     queries = iter(TEXTS)
 
-    def ask_until_refused() -> None:
+    def ask_until_rejected() -> None:
         for query in queries:
             accepted.append(engine.recommend(session_id=query, query=query))
 
     with pytest.raises(StoreUnavailable, match="full"):
-        ask_until_refused()
+        ask_until_rejected()
     assert not engine.health().store_ok
     sa.event.remove(sqlite.engine, "connect", fill)
     sqlite.engine.dispose()
@@ -69,7 +69,7 @@ def test_a_read_only_store(sqlite: Store, start: Start) -> None:
     sqlite.engine.dispose()
     with pytest.raises(StoreUnavailable, match="readonly"):
         engine.recommend(session_id="s", query=TEXTS[0])
-    assert engine.forecast(session_id="s", query=TEXTS[0]).likely  # reading goes on
+    assert engine.forecast(session_id="s", query=TEXTS[0]).likely  # reads still work
     sa.event.remove(sqlite.engine, "connect", forbid)
     sqlite.engine.dispose()
     engine.feedback(decision_id=first.decision_id, accepted=None)
@@ -116,7 +116,7 @@ def test_one_item_that_is_refused_does_not_take_the_others_with_it(
 ) -> None:
     engine = start(sqlite)
 
-    class Refused:
+    class Failing:
         def needs(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
             return (), ()
 
@@ -125,18 +125,18 @@ def test_one_item_that_is_refused_does_not_take_the_others_with_it(
             raise RuntimeError("a defect")
 
     futures: list[Future[Any]] = []
-    with sqlite.writing():  # so that all of them wait for one transaction
+    with sqlite.writing():  # so that all of them are written in one transaction
         futures.append(engine.submit_recommend(session_id="a", query=TEXTS[0]))
-        bad = engine.writer.submit(Refused())
+        failed = engine.writer.submit(Failing())
         futures.append(engine.submit_recommend(session_id="b", query=TEXTS[0]))
     assert all(future.result().recommendations for future in futures)
     with pytest.raises(RuntimeError, match="a defect"):
-        bad.result()
+        failed.result()
     assert kinds(sqlite) == ["model", "decision", "decision"]
 
 
 def test_a_clock_that_jumps(sqlite: Store, start: Start) -> None:
-    clock = HandClock()
+    clock = ManualClock()
     engine = start(sqlite, clock=clock)
     for jump in (0.0, 5.0, -500.0, 1.0, 10_000.0, -10_000.0, 2.0):
         clock.moment += jump
@@ -144,13 +144,13 @@ def test_a_clock_that_jumps(sqlite: Store, start: Start) -> None:
         engine.delivered(decision.decision_id)
     times = [event.time for event in sqlite.read(0)]
     assert times == sorted(times)
-    start_again = HandClock(start=10.0)  # the machine woke up in 1970
+    restarted = ManualClock(start=10.0)  # the machine restarted in 1970
     engine.close()
-    engine = start(sqlite, clock=start_again)
+    engine = start(sqlite, clock=restarted)
     engine.recommend(session_id="s", query=TEXTS[0])
     assert sqlite.read(0, 1000)[-1].time >= times[-1]
-    start_again.moment += 61.0
-    assert close_open(engine, after=60.0) == 8  # time goes on from where the log was
+    restarted.moment += 61.0
+    assert close_open(engine, after=60.0) == 8  # time continues from the end of the log
     assert sound(engine, sqlite)
 
 
@@ -171,13 +171,13 @@ def test_closing_finishes_what_was_taken_on(sqlite: Store, start: Start) -> None
 def test_migrations_by_several_at_once(tmp_path: Path) -> None:
     url, failures = f"sqlite:///{tmp_path / 'new.db'}", list[BaseException]()
 
-    def open_it() -> None:
+    def open_store() -> None:
         try:
             Store.open(url).close()
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=open_it) for _ in range(6)]
+    threads = [threading.Thread(target=open_store) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,4 +1,4 @@
-"""Events are read as they were written, by this version and by older ones."""
+"""Events are read back as they were written, with defaults and unknown fields."""
 
 import json
 from dataclasses import MISSING, fields
@@ -92,7 +92,7 @@ def test_numbers_that_are_not_finite_are_rejected() -> None:
 
 
 def _records(kind: type[Any]) -> st.SearchStrategy[Any]:
-    """Records of a kind, with finite numbers and any text that JSON can hold."""
+    """Generate records of a kind, with finite numbers and any text that JSON can hold."""
     return st.from_type(kind)
 
 

@@ -1,4 +1,4 @@
-"""What may be said of a slate, on both databases."""
+"""Feedback on slates: accepted, failed, repeated, corrected and late, on both databases."""
 
 from typing import Any
 
@@ -13,16 +13,16 @@ from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, close_open, feedback_events, kinds
 
 
-def asked(engine: Engine, query: str = TEXTS[0], session: str = "s") -> tuple[Decision, list[int]]:
+def ask(engine: Engine, query: str = TEXTS[0], session: str = "s") -> tuple[Decision, list[int]]:
     decision = engine.recommend(session_id=session, query=query, m=4)
     return decision, [one.arm for one in decision.recommendations]
 
 
 def test_every_rule(store: Store, start: Start) -> None:
     engine = start(store)
-    decision, arms = asked(engine)
+    decision, arms = ask(engine)
 
-    def say(accepted: int | None) -> str:
+    def send(accepted: int | None) -> str:
         return engine.feedback(decision_id=decision.decision_id, accepted=accepted).status
 
     def log() -> list[tuple[Rewards, Rewards]]:
@@ -31,17 +31,17 @@ def test_every_rule(store: Store, start: Start) -> None:
     with pytest.raises(UnknownDecision):
         engine.feedback(decision_id="nobody", accepted=None)
     with pytest.raises(NotInSlate, match="was not shown"):
-        say(59 if 59 not in arms else 58)
+        send(59 if 59 not in arms else 58)
     assert log() == []
-    assert say(None) == "recorded"
+    assert send(None) == "recorded"
     assert log() == [([], [0])]
-    assert say(None) == "repeated"
-    assert say(arms[2]) == "corrected"
+    assert send(None) == "repeated"
+    assert send(arms[2]) == "corrected"
     assert log() == [([], [0]), ([0], [0, 0, 1])]
-    assert say(arms[2]) == "repeated"
-    assert say(None) == "ignored"
+    assert send(arms[2]) == "repeated"
+    assert send(None) == "ignored"
     with pytest.raises(Conflict, match="already accepted in this decision"):
-        say(arms[0])
+        send(arms[0])
     assert len(log()) == 2
     stored = store.decision(decision.decision_id)
     assert stored is not None
@@ -50,9 +50,9 @@ def test_every_rule(store: Store, start: Start) -> None:
 
 def test_a_click_at_first_and_all_fail(sqlite: Store, start: Start) -> None:
     engine = start(sqlite, timeout_fails="all")
-    one, arms = asked(engine)
+    one, arms = ask(engine)
     assert engine.feedback(decision_id=one.decision_id, accepted=arms[0]).status == "recorded"
-    other, _ = asked(engine, session="t")
+    other, _ = ask(engine, session="t")
     engine.feedback(decision_id=other.decision_id, accepted=None)
     rewards = [event.new for event in feedback_events(sqlite)]
     assert rewards == [[1], [0, 0, 0, 0]]
@@ -60,8 +60,8 @@ def test_a_click_at_first_and_all_fail(sqlite: Store, start: Start) -> None:
 
 def test_time_outs_close_what_was_delivered_once(store: Store, start: Start) -> None:
     engine = start(store)
-    seen, arms = asked(engine)
-    lost, _ = asked(engine, session="t")
+    seen, arms = ask(engine)
+    lost, _ = ask(engine, session="t")
     engine.delivered(seen.decision_id)
     assert close_open(engine) == 2
     assert close_open(engine) == 0
@@ -78,43 +78,43 @@ def test_time_outs_close_what_was_delivered_once(store: Store, start: Start) -> 
 
 def test_issued_that_is_an_arm_is_a_success_by_option(sqlite: Store, start: Start) -> None:
     engine = start(sqlite, learn_issued=True)
-    decision, arms = asked(engine)
+    decision, arms = ask(engine)
     other = next(arm for arm in range(len(TEXTS)) if arm not in [0, *arms])
-    told = engine.feedback(
+    response = engine.feedback(
         decision_id=decision.decision_id, accepted=None, issued=TEXTS[other].upper()
     )
-    assert told.status == "recorded"
+    assert response.status == "recorded"
     issued = feedback_events(sqlite)[-1].issued
     assert issued is not None
     assert issued.arm == other
     assert len(issued.features) == 8
-    decision, arms = asked(engine, session="t")
+    decision, arms = ask(engine, session="t")
     engine.feedback(decision_id=decision.decision_id, accepted=None, issued=TEXTS[arms[1]])
     event = feedback_events(sqlite)[-1]
-    assert (event.accepted, event.new) == (None, [0, 1])  # typed though it was shown
+    assert (event.accepted, event.new) == (None, [0, 1])  # typed, although it was shown
     engine.learner.catch_up()
     assert engine.stats()["coverage"]["share_of_next_queries_shown"] == 0.5
 
 
 def test_issued_teaches_nothing_else(sqlite: Store, start: Start) -> None:
     engine = start(sqlite)
-    decision, arms = asked(engine)
+    decision, arms = ask(engine)
     engine.feedback(decision_id=decision.decision_id, accepted=None, issued=TEXTS[arms[1]])
     assert feedback_events(sqlite)[-1].new == [0]
 
 
 def test_a_request_id_is_answered_once(store: Store, start: Start) -> None:
     engine = start(store)
-    ask: dict[str, Any] = {"session_id": "s", "query": TEXTS[3], "request_id": "r"}
-    first, again = engine.recommend(**ask), engine.recommend(**ask)
+    request: dict[str, Any] = {"session_id": "s", "query": TEXTS[3], "request_id": "r"}
+    first, again = engine.recommend(**request), engine.recommend(**request)
     assert not first.repeated
     assert again.repeated
     assert again.decision_id == first.decision_id
     assert again.recommendations == first.recommendations
     assert kinds(store).count("decision") == 1
     with pytest.raises(Conflict, match="another request"):
-        engine.recommend(**{**ask, "query": TEXTS[4]})
-    assert not engine.recommend(**ask, owner="another key").repeated
+        engine.recommend(**{**request, "query": TEXTS[4]})
+    assert not engine.recommend(**request, owner="another key").repeated
 
 
 @pytest.mark.parametrize(

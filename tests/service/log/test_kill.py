@@ -1,4 +1,4 @@
-"""SIGKILL in the middle of the load: what was acknowledged is in the log, exactly once."""
+"""SIGKILL under load: everything that was acknowledged is in the log, exactly once."""
 
 import os
 import signal
@@ -21,29 +21,29 @@ ROOT = Path(__file__).parents[3]
 
 
 def drive_and_kill(url: str, seed: int, lines: int) -> list[list[str]]:
-    """Run the driver until it has said so many lines, kill it, and hear all that it said."""
+    """Run the driver until it has printed `lines` lines, kill it, and return all its output."""
     source = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": source, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "tests.service.driver", url, str(seed)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, cwd=ROOT) as child:
         assert child.stdout is not None
-        said = [child.stdout.readline() for _ in range(lines)]
+        output = [child.stdout.readline() for _ in range(lines)]
         child.send_signal(signal.SIGKILL)
-        said += child.stdout.readlines()
+        output += child.stdout.readlines()
         assert child.wait() == -signal.SIGKILL
-    return [line.decode().split() for line in said if line.endswith(b"\n")]
+    return [line.decode().split() for line in output if line.endswith(b"\n")]
 
 
 def test_nothing_acknowledged_is_lost(url: str, world: nq.ArmPool) -> None:
     rng = np.random.default_rng(0)  # lines to read before each kill
-    said: list[list[str]] = []
+    printed: list[list[str]] = []
     for round_number in range(3):
-        said += drive_and_kill(url, round_number, int(rng.integers(20, 120)))
+        printed += drive_and_kill(url, round_number, int(rng.integers(20, 120)))
     store = Store.open(url)
     events = store.read(0, 1_000_000)
     assert [event.position for event in events] == list(range(1, len(events) + 1))
     shown = {decision.id: decision.body.arms for decision in store.decisions()}
-    answered = {words[1]: [int(arm) for arm in words[2:]] for words in said if words[0] == "D"}
+    answered = {words[1]: [int(arm) for arm in words[2:]] for words in printed if words[0] == "D"}
     assert answered
     assert {one: shown.get(one) for one in answered} == answered
     clicks = Counter(
@@ -51,7 +51,7 @@ def test_nothing_acknowledged_is_lost(url: str, world: nq.ArmPool) -> None:
         for event in events
         if isinstance(event.body, FeedbackEvent)
     )
-    acknowledged = [(words[1], int(words[2])) for words in said if words[0] == "F"]
+    acknowledged = [(words[1], int(words[2])) for words in printed if words[0] == "F"]
     assert acknowledged
     assert {one: clicks[one] for one in acknowledged} == dict.fromkeys(acknowledged, 1)
     closed = Counter(e.decision_id for e in events if e.kind in ("timeout", "undelivered"))

@@ -1,4 +1,4 @@
-"""Queries become arms: by two people, never private ones, without a pause."""
+"""Queries that enough users issue become arms, without a restart; private ones never do."""
 
 from pathlib import Path
 
@@ -77,7 +77,7 @@ def test_what_is_typed_instead_counts_too_and_more_people_can_be_asked_for(
 
 def test_sessions_teach_what_follows_what(sqlite: Store, start: Start) -> None:
     engine = start(sqlite)
-    for number in range(12):  # an order that no similarity suggests
+    for number in range(12):  # a sequence that similarity does not suggest
         for query in (TEXTS[0], TEXTS[55]):
             decision = engine.recommend(session_id=f"s{number}", query=query)
             shown = [one.arm for one in decision.recommendations]

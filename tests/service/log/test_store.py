@@ -1,4 +1,4 @@
-"""The store: its tables, its durability, its refusals."""
+"""The store: its tables, its durability, and the databases it rejects."""
 
 from pathlib import Path
 
@@ -24,11 +24,11 @@ def test_the_migrations_make_the_tables_of_the_schema(store: Store) -> None:
 def test_every_sqlite_connection_waits_for_the_disk(sqlite: Store) -> None:
     connections = [sqlite.engine.connect() for _ in range(12)]
     for connection in connections:
-        said = {
+        pragmas = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
             for name in ("synchronous", "journal_mode", "foreign_keys", "busy_timeout")
         }
-        assert said == {
+        assert pragmas == {
             "synchronous": 2,
             "journal_mode": "wal",
             "foreign_keys": 1,

@@ -1,4 +1,4 @@
-"""The state is a function of the log: however it is read, at a position it is the same."""
+"""The state depends only on the log: at a given position it is the same, however it was read."""
 
 import logging
 
@@ -19,8 +19,8 @@ from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, TOPICS, caught_up, close_open, options
 
 
-def live_through(engine: Engine, rounds: int = 40, seed: int = 0) -> None:
-    """Clicks in time, late, twice, none, corrected, typed instead; new arms; a block."""
+def run_traffic(engine: Engine, rounds: int = 40, seed: int = 0) -> None:
+    """Send clicks (in time, late, repeated, corrected), nulls, typed queries, new arms, a block."""
     rng = np.random.default_rng(seed)
     waiting: list[tuple[str, list[int]]] = []
     for number in range(rounds):
@@ -52,7 +52,7 @@ def live_through(engine: Engine, rounds: int = 40, seed: int = 0) -> None:
 )
 def test_two_learners_agree_bit_for_bit(sqlite: Store, start: Start, policy: str) -> None:
     engine = start(sqlite, policy=policy, exploration=0.2, learn_issued=True)
-    live_through(engine)
+    run_traffic(engine)
     one, other = Learner(sqlite), Learner(sqlite, remembered=1)
     one.catch_up(batch=1)
     other.catch_up(batch=7)
@@ -67,7 +67,7 @@ def test_two_learners_agree_bit_for_bit(sqlite: Store, start: Start, policy: str
 
 def test_rebuilt_equals_live_and_restarted(store: Store, start: Start) -> None:
     engine = start(store, snapshot_every=25, learn_issued=True)
-    live_through(engine)
+    run_traffic(engine)
     live = caught_up(engine).learner.state
     assert live.learnt.policy is not None
     assert live.statistics.totals()["accepted"] > 0
@@ -127,11 +127,11 @@ def test_a_damaged_snapshot_is_left_aside(
     store: Store, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine = start(store, snapshots_kept=2)
-    live_through(engine, rounds=10)
+    run_traffic(engine, rounds=10)
     engine.close()
     older = store.snapshot_positions()[0]
     engine = start(store)
-    live_through(engine, rounds=5, seed=1)
+    run_traffic(engine, rounds=5, seed=1)
     engine.close()
     newest = store.snapshot_positions()[0]
     assert newest > older
@@ -149,7 +149,7 @@ def test_a_damaged_snapshot_is_left_aside(
 
 
 def test_a_hole_in_the_log_is_seen(sqlite: Store, start: Start) -> None:
-    live_through(start(sqlite), rounds=5)
+    run_traffic(start(sqlite), rounds=5)
     with sqlite.writing() as connection:
         connection.execute(sa.delete(events).where(events.c.position == 3))
     with pytest.raises(Damaged, match="events are missing"):
@@ -157,7 +157,7 @@ def test_a_hole_in_the_log_is_seen(sqlite: Store, start: Start) -> None:
 
 
 def test_positions_have_no_gaps(store: Store, start: Start) -> None:
-    live_through(start(store), rounds=15)
+    run_traffic(start(store), rounds=15)
     found = [event.position for event in store.read(0, 10_000)]
     assert found == list(range(1, len(found) + 1))
     times = [event.time for event in store.read(0, 10_000)]
@@ -166,9 +166,9 @@ def test_positions_have_no_gaps(store: Store, start: Start) -> None:
 
 def test_another_pool_is_refused(sqlite: Store, start: Start) -> None:
     start(sqlite)
-    stranger = nq.ArmPool.from_vectors(["a", "b"], [[1, 0], [0, 1]])
+    other_pool = nq.ArmPool.from_vectors(["a", "b"], [[1, 0], [0, 1]])
     with pytest.raises(InvalidInput, match="started with another pool"):
-        Engine.start(stranger, sqlite, options())
+        Engine.start(other_pool, sqlite, options())
 
 
 def test_another_policy_begins_a_new_model(sqlite: Store, start: Start) -> None:
@@ -177,7 +177,8 @@ def test_another_policy_begins_a_new_model(sqlite: Store, start: Start) -> None:
     engine.close()
     other = start(sqlite, policy="lin-ucb")
     assert other.recommend(session_id="t", query=TEXTS[0]).policy == "lin-ucb"
-    arm = decision.recommendations[0].arm  # features of the old model teach the new one nothing
+    # The new model cannot learn from features of the old one.
+    arm = decision.recommendations[0].arm
     other.feedback(decision_id=decision.decision_id, accepted=arm)
     caught_up(other)
     assert other.learner.state.statistics.totals()["accepted"] == 1
@@ -186,7 +187,7 @@ def test_another_policy_begins_a_new_model(sqlite: Store, start: Start) -> None:
 
 def test_a_snapshot_that_the_log_does_not_support_is_seen(sqlite: Store, start: Start) -> None:
     engine = start(sqlite)
-    live_through(engine, rounds=5)
+    run_traffic(engine, rounds=5)
     caught_up(engine).learner.state.learnt.policy._shared.b += 1e-6  # type: ignore[attr-defined]
     engine.close()
     assert not rebuild(sqlite).agrees

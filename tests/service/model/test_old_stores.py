@@ -1,9 +1,9 @@
-"""Stores, pools and recommenders written by earlier commits still open, and go on.
+"""Stores, pools and recommenders written by earlier commits still open and keep learning.
 
-Those in `old/` itself come from before there was one loop, and `old/bec5451` from the commit before
-events had types. The stores of `old/` were written by commit 9dba084 with `live_through` on the
-small world, with each policy under its old name; forecasts.json is what that commit then forecast
-after TEXTS[12].
+The files directly in `old/` are older than the shared loop; `old/bec5451` was written by the commit
+before events had types. Commit 9dba084 wrote the stores of `old/` with `run_traffic` (then named
+`live_through`) of test_learner.py on the small pool, each policy under its old name.
+forecasts.json has the forecasts of that commit after TEXTS[12].
 """
 
 import gzip
@@ -49,21 +49,21 @@ def test_an_old_store_goes_on_with_what_it_learnt(
 ) -> None:
     store = Store.open(url)
     models = [event.position for event in store.read(0, 10_000) if event.kind == "model"]
-    asked = {"policy": old}
+    changes = {"policy": old}
     if renamed:
-        asked = {"policy": f"{NOW[old]}@alpha=0.1" if old == "lin-ucb" else NOW[old]}
-    with Engine.start(world, store, options(**asked, learn_issued=True, timeout_s=1e9)) as engine:
+        changes = {"policy": f"{NOW[old]}@alpha=0.1" if old == "lin-ucb" else NOW[old]}
+    with Engine.start(world, store, options(**changes, learn_issued=True, timeout_s=1e9)) as engine:
         likely = engine.forecast(session_id="fresh", query=TEXTS[12], m=8).likely
-        wanted = json.loads((OLD / "forecasts.json").read_text())[old]
-        assert [one.arm for one in likely] == [arm for arm, _ in wanted]
-        np.testing.assert_allclose([p for _, _, p in likely], [p for _, p in wanted], rtol=1e-9)
+        expected = json.loads((OLD / "forecasts.json").read_text())[old]
+        assert [one.arm for one in likely] == [arm for arm, _ in expected]
+        np.testing.assert_allclose([p for _, _, p in likely], [p for _, p in expected], rtol=1e-9)
         decision = engine.recommend(session_id="fresh", query=TEXTS[12])
         assert decision.policy == NOW[old]
         accepted = decision.recommendations[1].arm
         engine.feedback(decision_id=decision.decision_id, accepted=accepted)
         caught_up(engine)
     found = [event.position for event in store.read(0, 10_000) if event.kind == "model"]
-    assert found == models  # no model was begun anew, so nothing was forgotten
+    assert found == models  # no new model was started, so nothing was forgotten
     assert rebuild(store).agrees
     store.close()
 
@@ -102,36 +102,36 @@ def last_store(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_every_kind_of_event_is_read_as_it_was(last_store: Store) -> None:
-    wanted = json.loads((LAST / "expected.json").read_text())
+    expected = json.loads((LAST / "expected.json").read_text())
     found = {event.kind for event in last_store.read(0, 10_000)}
-    assert len(found) == 10, found  # all kinds there are
-    for position, digest in wanted["snapshots"].items():  # the same bytes that were kept then
+    assert len(found) == 10, found  # every kind
+    for position, digest in expected["snapshots"].items():  # the same bytes as saved then
         learner = Learner(last_store)
         learner.catch_up(until=int(position))
         assert hashlib.sha256(learner.state.to_bytes()).hexdigest() == digest
     sink = io.BytesIO()
     write_ubi(last_store, sink)
-    assert hashlib.sha256(sink.getvalue()).hexdigest() == wanted["ubi_sha256"]
+    assert hashlib.sha256(sink.getvalue()).hexdigest() == expected["ubi_sha256"]
 
 
 def test_a_store_and_a_pool_of_the_commit_before_go_on(last_store: Store) -> None:
-    wanted = json.loads((LAST / "expected.json").read_text())
+    expected = json.loads((LAST / "expected.json").read_text())
     pool = nq.ArmPool.open(LAST / "pool")
     pool.verify()
     chosen = options(learn_issued=True, exploration=0.1, timeout_s=1e9)
     with Engine.start(pool, last_store, chosen) as engine:
-        assert engine.stats() == wanted["stats"]
+        assert engine.stats() == expected["stats"]
         forecast = engine.forecast(session_id="fresh", query=TEXTS[12], m=8)
         assert [[one.arm, one.text] for one in forecast.likely] == [
-            [arm, text] for arm, text, _ in wanted["forecast"]
+            [arm, text] for arm, text, _ in expected["forecast"]
         ]
         np.testing.assert_allclose(
-            [one.probability for one in forecast.likely], [p for _, _, p in wanted["forecast"]]
+            [one.probability for one in forecast.likely], [p for _, _, p in expected["forecast"]]
         )
         again = engine.recommend(session_id="a", query=TEXTS[0], m=4, user_id="u1", request_id="r1")
         arms = [one.arm for one in again.recommendations]
         assert again.repeated
-        assert [again.decision_id, arms, again.policy, again.model_version] == wanted["repeated"]
+        assert [again.decision_id, arms, again.policy, again.model_version] == expected["repeated"]
         decision = engine.recommend(session_id="a", query=TEXTS[3], m=4)
         accepted = decision.recommendations[0].arm
         status = engine.feedback(decision_id=decision.decision_id, accepted=accepted).status

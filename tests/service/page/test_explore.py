@@ -1,4 +1,4 @@
-"""Explore, as a user would: type, arrow, Enter, tap, step back, the map."""
+"""The Explore view as a user works with it: typing, arrow keys, Enter, taps, back, the map."""
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -23,7 +23,7 @@ def still(page: Page) -> Locator:
 
 
 def shown(page: Page, tip: str) -> bool:
-    """Whether there is a tip at the pointer; a move shows with the next frame."""
+    """Return whether a tip is visible; a pointer move takes effect in the next frame."""
     if page.locator(tip).is_visible():
         page.evaluate("new Promise(seen => requestAnimationFrame(() => setTimeout(seen)))")
     return page.locator(tip).is_visible()
@@ -110,7 +110,7 @@ def test_a_phone(service: ServiceProcess, open_page: Open) -> None:
     canvas.scroll_into_view_if_needed()
     frame = canvas.bounding_box()
     assert frame is not None
-    for at in range(200):  # tap until a point is hit; a button then asks it
+    for at in range(200):  # tap until a point is hit; its button then sends the query
         x, y = 20 + (at * 37) % (frame["width"] - 40), 20 + (at * 53) % (frame["height"] - 40)
         page.touchscreen.tap(frame["x"] + x, frame["y"] + y)
         if shown(page, ".tip.pinned"):

@@ -115,7 +115,7 @@ def test_a_key_that_asks_too_often_waits(locked: tuple[str, str], open_page: Ope
     page.route("**/v1/recommend", too_often, times=1)
     page.locator(".chip").first.click()
     expect(page.locator("[data-state=rate]").first).to_contain_text("Retrying in")
-    while not held:  # the page retries, and shows this until it gets an answer
+    while not held:  # the page retries, and keeps the message until it gets an answer
         page.wait_for_timeout(50)
     held[0].continue_()
     expect(page.locator(".card").first).to_be_visible()

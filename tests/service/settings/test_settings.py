@@ -1,4 +1,4 @@
-"""One schema for options, environment and file; every mistake is answered in words."""
+"""One schema for options, environment and file; every mistake gets a clear message."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -13,7 +13,7 @@ from nextquery.service.settings.table import settings_table
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -68,10 +68,10 @@ def test_a_mistake_names_field_value_and_what_is_allowed(
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
         load({name: value})
-    said = str(caught.value)
-    assert name in said
-    assert allowed in said
-    assert name == "prot" or value in said
+    message = str(caught.value)
+    assert name in message
+    assert allowed in message
+    assert name == "prot" or value in message
 
 
 def test_mistakes_of_file_and_environment_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_every_option_of_the_engine_is_a_setting_with_the_same_default() -> None
     assert load({"user_hash_secret": "abc"}).settings.engine_options().user_hash_secret == "abc"
 
 
-def test_waiting_is_at_least_working() -> None:
+def test_max_waiting_is_at_least_max_inflight() -> None:
     with pytest.raises(InvalidInput, match="max_inflight"):
         load({"max_waiting": "3", "max_inflight": "4"})
 
@@ -115,4 +115,4 @@ def test_shards_are_those_of_a_cluster() -> None:
 
 def test_every_setting_is_documented() -> None:
     text = (Path(__file__).parents[3] / "docs" / "service.md").read_text()
-    assert settings_table() in text, "paste what python -m nextquery.service.settings.table prints"
+    assert settings_table() in text, "paste the output: python -m nextquery.service.settings.table"
