@@ -314,7 +314,7 @@ def test_models_are_never_updated_from_partial_results(hasty: Pair) -> None:
     recommender = nq.Recommender(hasty.there, nq.MaxUtility(9), policy)
     recommender.warm_start([[3, 4]])
     before = {name: np.copy(value) for name, value in policy.state().items()}
-    with stopped(hasty.there), pytest.raises(ClusterUnavailable, match="20 arms cannot be reached"):
+    with stopped(hasty.there), pytest.raises(ClusterUnavailable, match="20 arms are unavailable"):
         recommender.warm_start([[0, 1, 2]])
     after = policy.state()
     assert all(np.array_equal(after[name], value) for name, value in before.items())

@@ -109,7 +109,7 @@ def test_sessions_are_checked() -> None:
     wrong = {
         "rise from 0": past._replace(offsets=past.offsets[::-1]),
         "one number per session": past._replace(times=past.times[1:]),
-        "ids from 0": past._replace(arms=past.arms + 100),
+        "ids must be from 0": past._replace(arms=past.arms + 100),
         "whole numbers": Sessions(*(past.times, past.offsets, past.times)),  # type: ignore[arg-type]
     }
     for answer, sessions in wrong.items():
