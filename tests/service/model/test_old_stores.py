@@ -122,9 +122,7 @@ def test_every_kind_of_event_is_read_as_it_was(last_store: Store) -> None:
     assert hashlib.sha256(sink.getvalue()).hexdigest() == expected["ubi_sha256"]
 
 
-def test_a_store_and_a_pool_of_the_commit_before_go_on(
-    pool: nq.ArmPool, last_store: Store
-) -> None:
+def test_a_store_and_a_pool_of_the_commit_before_go_on(pool: nq.ArmPool, last_store: Store) -> None:
     expected = json.loads((LAST / "expected.json").read_text())
     pool.verify()
     chosen = options(learn_issued=True, exploration=0.1, timeout_s=1e9)
