@@ -9,8 +9,12 @@ from starlette.testclient import TestClient
 import nextquery as nq
 from nextquery.service.answer.engine import Engine
 from nextquery.service.http import page_bodies as p
+from nextquery.service.http.app import create_app
+from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
 from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings.settings import Settings
+from tests.service.http.conftest import LOCAL
 
 HELD = "Cat food for old dogs"
 
@@ -23,6 +27,16 @@ def engine(pets_pool: Path, store: Store) -> Iterator[Engine]:
     started.close()
 
 
+@pytest.fixture
+def client(engine: Engine, store: Store) -> Iterator[TestClient]:
+    """A client with an admin key."""
+    ring = KeyRing(store)
+    bearer = {"Authorization": f"Bearer {ring.create(name='operator', scope='admin')[1]}"}
+    app = create_app(engine, Settings(keys="on"), keys=ring)
+    with TestClient(app, base_url=LOCAL, headers=bearer) as opened:
+        yield opened
+
+
 def type_it(client: TestClient, query: str) -> None:
     for user in ("ann", "bob"):
         body = {"session_id": f"session of {user}", "query": query, "user_id": user}
@@ -33,11 +47,12 @@ def listed(client: TestClient, **query: int) -> p.ArmsAnswer:
     return p.ArmsAnswer.model_validate(client.get("/v1/arms", params=query).json())
 
 
-def test_a_query_is_held_listed_approved_and_removed(client: TestClient) -> None:
+def test_a_query_is_held_listed_approved_and_removed(client: TestClient, engine: Engine) -> None:
     type_it(client, HELD)
     answer = listed(client)
     assert [(arm.text, arm.state, arm.arm_id) for arm in answer.arms] == [(HELD, "held", None)]
     assert answer.held == 1
+    engine.learner.catch_up()
     assert "nextquery_held 1.0" in client.get("/metrics").text
     assert client.post("/v1/arms/approve", json={"query": HELD}).json()["position"] > 0
     arm = listed(client).arms[0]
@@ -57,11 +72,13 @@ def test_a_query_is_rejected(client: TestClient) -> None:
     assert listed(client).held == 0
 
 
-def test_the_newest_change_comes_first_and_the_list_is_limited(client: TestClient) -> None:
+def test_held_queries_come_first_then_the_newest_change(client: TestClient) -> None:
+    type_it(client, HELD)
     for query in ("dog names", "cat food"):
         client.post("/v1/arms/remove", json={"query": query})
-    assert [arm.text.lower() for arm in listed(client).arms] == ["cat food", "dog names"]
-    assert [arm.text.lower() for arm in listed(client, limit=1).arms] == ["cat food"]
+    texts = [arm.text for arm in listed(client).arms]
+    assert texts == [HELD, "Cat food", "Dog names"]
+    assert [arm.text for arm in listed(client, limit=2).arms] == texts[:2]
 
 
 @pytest.mark.parametrize("path", ["approve", "reject", "remove"])

@@ -12,7 +12,7 @@ from nextquery.service.log.new_arms.review import (
     ArmText,
     RejectArm,
     RemoveArm,
-    newest_arm_texts,
+    listed_arm_texts,
 )
 from nextquery.service.log.store import Store
 from nextquery.service.log.transaction import Write
@@ -66,9 +66,9 @@ class Operations:
         held = self._held(query)
         return self._change(RejectArm(self.hashes.text(held.text), held.text))
 
-    def arm_texts(self, limit: int) -> list[ArmText]:
-        """Return what became of new and removed arms, the newest change first."""
-        return newest_arm_texts(self.store, limit)
+    def arm_texts(self, limit: int) -> tuple[list[ArmText], int]:
+        """Return held, new, rejected and removed arms (see `listed_arm_texts`)."""
+        return listed_arm_texts(self.store, limit)
 
     def _held(self, query: str) -> ArmHeld:
         self.learner.catch_up()

@@ -137,7 +137,7 @@ class ArmChange(BaseModel):
 
 
 class ArmsAnswer(BaseModel):
-    """New, held, rejected and removed arms, the newest change first."""
+    """Held queries, then new, rejected and removed arms, each with the newest change first."""
 
     model_config = example(
         arms=[

@@ -158,12 +158,10 @@ class Store:
 
         The same session id of another owner is another session.
         """
-        session = (decisions.c.owner, decisions.c.session_id)
-        newest = (
-            sa.select(sa.func.max(decisions.c.position))
-            .where(sa.tuple_(*session).in_(sorted(set(sessions))))
-            .group_by(*session)
-        )
+        ids: dict[str, set[str]] = {}
+        for owner, session_id in sessions:
+            ids.setdefault(owner, set()).add(session_id)
+        newest = sa.union_all(*(_newest_of(owner, sorted(ids[owner])) for owner in sorted(ids)))
         with self.reading() as connection:
             rows = connection.execute(_DECISIONS.where(decisions.c.position.in_(newest))).all()
         return {(row.owner, row.session_id): _decision(row) for row in rows}
@@ -212,6 +210,15 @@ def head_of(connection: sa.Connection, *, lock: bool = False) -> Head:
     found = sa.select(counter)
     row = connection.execute(found.with_for_update() if lock else found).one()
     return Head(**{name: getattr(row, name) for name in Head._fields})
+
+
+def _newest_of(owner: str, session_ids: list[str]) -> sa.Select[Any]:
+    # `(owner, session_id) IN (…)` would be shorter, but SQLite scans the whole index for it
+    return (
+        sa.select(sa.func.max(decisions.c.position))
+        .where(decisions.c.owner == owner, decisions.c.session_id.in_(session_ids))
+        .group_by(decisions.c.session_id)
+    )
 
 
 def _event(row: Any) -> Event:

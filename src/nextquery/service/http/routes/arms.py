@@ -11,6 +11,7 @@ from nextquery.service.http.error_responses import documented_errors
 from nextquery.service.http.routes.control import position_of
 from nextquery.service.http.served import served
 from nextquery.service.log.export import iso
+from nextquery.service.log.new_arms.review import ArmText
 
 router = APIRouter()
 
@@ -22,21 +23,12 @@ async def arms(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=1000, description="How many.")] = 100,
 ) -> Response:
-    """Return new, held, rejected and removed arms, the newest change first."""
+    """Return the queries that are held for review, then new, rejected and removed arms."""
     engine = served(request).engine
 
     def read() -> dict[str, object]:
-        changes = [
-            {
-                "text": text.shown,
-                "state": text.state,
-                "arm_id": text.arm,
-                "owner": text.owner,
-                "time": iso(text.time),
-            }
-            for text in engine.arm_texts(limit)
-        ]
-        return {"arms": changes, "held": len(engine.learner.state.held)}
+        texts, held = engine.arm_texts(limit)
+        return {"arms": [_as_json(text) for text in texts], "held": held}
 
     return JSONResponse(await run_in_threadpool(read))
 
@@ -61,3 +53,13 @@ async def reject(body: bodies.BlockBody, request: Request) -> Response:
 async def remove(body: bodies.BlockBody, request: Request) -> Response:
     """Remove an arm, new or original, for good. Its query never becomes an arm again."""
     return await position_of(served(request).engine.remove, body.query)
+
+
+def _as_json(text: ArmText) -> dict[str, object]:
+    return {
+        "text": text.shown,
+        "state": text.state,
+        "arm_id": text.arm,
+        "owner": text.owner,
+        "time": iso(text.time),
+    }

@@ -26,12 +26,18 @@ class ArmText(NamedTuple):
     time: float
 
 
-def newest_arm_texts(store: Store, limit: int) -> list[ArmText]:
-    """Return the texts whose state changed last, newest first."""
+def listed_arm_texts(store: Store, limit: int) -> tuple[list[ArmText], int]:
+    """Return held texts, then the others, each with the newest change first; and how many are held.
+
+    At most `limit` texts are listed.
+    """
+    held = arm_texts.c.state == "held"
     columns = (arm_texts.c[name] for name in ArmText._fields)
-    found = sa.select(*columns).order_by(arm_texts.c.time.desc(), arm_texts.c.text_key)
+    order = (sa.case((held, 0), else_=1), arm_texts.c.time.desc(), arm_texts.c.text_key)
+    count = sa.select(sa.func.count()).select_from(arm_texts).where(held)
     with store.reading() as connection:
-        return [ArmText(*row) for row in connection.execute(found.limit(limit))]
+        rows = connection.execute(sa.select(*columns).order_by(*order).limit(limit)).all()
+        return [ArmText(*row) for row in rows], int(connection.execute(count).scalar_one())
 
 
 @dataclass(frozen=True)
