@@ -91,3 +91,27 @@ def feedback_events(store: Store) -> list[FeedbackEvent]:
 def kinds(store: Store) -> list[str]:
     """Return the kinds of all events, in order."""
     return [event.kind for event in store.read(0, 100_000)]
+
+
+class TwoUserRule:
+    """The two-user rule by brute force: groups of users and sessions, and who typed what."""
+
+    def __init__(self, min_users: int) -> None:
+        self.min_users, self.public = min_users, set[str]()
+        self.groups: list[set[object]] = []
+        self.typed: dict[str, set[str]] = {}
+
+    def met(self, user: str, session: object) -> None:
+        """A user was seen in a session."""
+        joined = {user, session}
+        for group in [group for group in self.groups if group & joined]:
+            self.groups.remove(group)
+            joined |= group
+        self.groups.append(joined)
+
+    def types(self, user: str, text: str) -> None:
+        """A user typed a text; from then on it may be public."""
+        users = self.typed.setdefault(text, set())
+        users.add(user)
+        if sum(1 for group in self.groups if group & users) >= self.min_users:
+            self.public.add(text)

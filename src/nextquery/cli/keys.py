@@ -22,18 +22,26 @@ def create(
     scope: Annotated[
         str, typer.Option(help="read, write (includes read) or admin (everything).")
     ] = "write",
+    owner: Annotated[
+        str | None,
+        typer.Option(
+            help="The application that the key belongs to: its keys share sessions, others see "
+            "nothing of them. By default the key is an owner of its own."
+        ),
+    ] = None,
     store: s.StoreUrl = None,
     config: s.Config = None,
     as_json: s.AsJson = False,
 ) -> None:
     """Create a key and print it. It is shown only once: the store keeps only its hash."""
-    key, text = _ring(store, config).create(name=name, scope=scope)
+    key, text = _ring(store, config).create(name=name, scope=scope, owner=owner)
     if as_json:
         print_json({**_fields(key), "key": text})
         return
     print(text)
     err().print(
-        f"key {key.id}, scope {key.scope}. Save it now: it is not shown again.", markup=False
+        f"key {key.id}, scope {key.scope}, owner {key.owner}. Save it now: it is not shown again.",
+        markup=False,
     )
 
 
@@ -44,7 +52,7 @@ def list_keys(store: s.StoreUrl = None, config: s.Config = None, as_json: s.AsJs
     if as_json:
         print_json(rows)
     else:
-        columns = ["id", "name", "scope", "created", "revoked"]
+        columns = ["id", "name", "scope", "owner", "created", "revoked"]
         cells = [[row[column] or "" for column in columns] for row in rows]
         out().print(table("API keys", columns, cells))
 
@@ -73,6 +81,7 @@ def _fields(key: "Key") -> dict[str, str | None]:
         "id": key.id,
         "name": key.name,
         "scope": key.scope,
+        "owner": key.owner,
         "created": _day(key.created),
         "revoked": None if key.revoked is None else _day(key.revoked),
     }

@@ -4,17 +4,24 @@ from pathlib import Path
 
 import pytest
 
+import nextquery as nq
+from nextquery.errors import InvalidInput
 from nextquery.service.answer.engine import Engine
+from nextquery.service.log.hashes import Hashes
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt
 from tests.service.conftest import Start
-from tests.service.worlds import TEXTS, caught_up, kinds
+from tests.service.worlds import TEXTS, ManualClock, caught_up, kinds, options
 
 NEW = "Cats, guide for PRICE"
 
 
-def issue(engine: Engine, query: str, user: str | None, session: str = "s") -> None:
-    engine.recommend(session_id=session, query=query, user_id=user)
+def issue(
+    engine: Engine, query: str, user: str | None, session: str | None = None, owner: str = ""
+) -> None:
+    """Type a query, by default in a session of the user's own."""
+    session_id = session or f"session of {user}"
+    engine.recommend(session_id=session_id, query=query, user_id=user, owner=owner)
 
 
 def test_two_people_make_an_arm(store: Store, start: Start) -> None:
@@ -36,7 +43,7 @@ def test_two_people_make_an_arm(store: Store, start: Start) -> None:
 
 def test_users_are_kept_as_keyed_hashes(sqlite: Store, start: Start, sqlite_url: str) -> None:
     engine = start(sqlite)
-    issue(engine, NEW, "ann-who-types")
+    issue(engine, NEW, "ann-who-types", session="s")
     engine.close()
     sqlite.close()
     folder = Path(sqlite_url.removeprefix("sqlite:///")).parent
@@ -73,6 +80,105 @@ def test_what_is_typed_instead_counts_too_and_more_people_can_be_asked_for(
     assert "arm_added" not in kinds(sqlite)
     issue(engine, NEW, "cyd")
     assert kinds(sqlite)[-1] == "arm_added"
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [("null", "-"), ("anonymous", "u7"), ("u9", " u9"), ("u9", "U\uff19"), ("u9", "u\u200b9")],
+)
+def test_placeholders_and_spellings_of_one_id_are_not_two_users(
+    sqlite: Store, start: Start, ids: tuple[str, str]
+) -> None:
+    engine = start(sqlite)
+    for number, user in enumerate(ids):
+        issue(engine, NEW, user, session=f"s{number}")
+    assert "arm_added" not in kinds(sqlite)
+
+
+def test_who_logs_in_during_a_session_is_one_person(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
+    issue(engine, NEW, "cookie-81", session="s")
+    issue(engine, NEW, "ann", session="s")
+    issue(engine, NEW, "ann", session="t")  # also later, and on another day
+    issue(engine, NEW, "cookie-81", session="u")
+    assert "arm_added" not in kinds(sqlite)
+    issue(engine, NEW, "bob", session="v")
+    assert kinds(sqlite)[-1] == "arm_added"
+
+
+def test_sightings_count_as_one_when_their_users_turn_out_to_be_one(
+    sqlite: Store, start: Start
+) -> None:
+    engine = start(sqlite, min_users=3)
+    issue(engine, NEW, "cookie-81", session="s")
+    issue(engine, NEW, "ann", session="t")
+    issue(engine, TEXTS[0], "cookie-81", session="t")  # only now known: the same person
+    issue(engine, NEW, "bob")
+    assert "arm_added" not in kinds(sqlite)
+    issue(engine, NEW, "cyd")
+    assert kinds(sqlite)[-1] == "arm_added"
+
+
+def test_feedback_says_who_is_in_a_session_too(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
+    issue(engine, NEW, "cookie-81", session="s")
+    decision = engine.recommend(session_id="s", query=TEXTS[0])
+    engine.feedback(decision_id=decision.decision_id, accepted=None, user_id="ann")
+    issue(engine, NEW, "ann", session="t")
+    assert "arm_added" not in kinds(sqlite)
+
+
+def test_an_owner_gets_so_many_new_arms_an_hour(sqlite: Store, start: Start) -> None:
+    clock = ManualClock()
+    engine = start(sqlite, new_arms_per_hour=3, clock=clock)
+
+    def made() -> int:
+        return kinds(sqlite).count("arm_added")
+
+    for number in range(10):
+        for user in ("ann", "bob"):
+            issue(engine, f"cats club x{number}", user, owner="shop")
+    assert made() == 3
+    assert engine.health().capped >= 7
+    for user in ("ann", "bob"):
+        issue(engine, "stocks club news", user, owner="another")
+    assert made() == 4
+    clock.moment += 3600
+    issue(engine, "cats club x9", "ann", owner="shop")  # what was typed before still counts
+    assert made() == 5
+    assert caught_up(engine).catalogue.find("cats club x9") is not None
+
+
+def test_one_client_with_two_invented_ids_makes_few_arms(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
+    waiting = [
+        engine.submit_recommend(session_id=user, query=f"cats club x{number}", user_id=user)
+        for number in range(100)
+        for user in ("ann", "bob")
+    ]
+    for future in waiting:
+        future.result()
+    # the clock may pass into the next hour once
+    assert kinds(sqlite).count("arm_added") <= 2 * engine.options.new_arms_per_hour == 120
+    assert kinds(sqlite).count("arm_added") >= 60
+
+
+def test_two_services_on_one_store_have_one_secret(
+    sqlite: Store, start: Start, world: nq.ArmPool
+) -> None:
+    start(sqlite, user_hash_secret="one")
+    start(sqlite, user_hash_secret="one")
+    for other in ("another", ""):
+        with pytest.raises(InvalidInput, match="Start with the secret that the store began with"):
+            Engine.start(world, sqlite, options(user_hash_secret=other))
+
+
+def test_the_key_of_a_text_is_the_same_with_every_user_secret(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite, user_hash_secret="one")
+    secret = sqlite.head().secret
+    assert engine.hashes == Hashes("one", secret)
+    assert engine.hashes.text("cats") == Hashes("two", secret).text("cats")
+    assert engine.hashes.user("ann") != Hashes("two", secret).user("ann")
 
 
 def test_sessions_teach_what_follows_what(sqlite: Store, start: Start) -> None:

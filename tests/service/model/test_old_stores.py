@@ -12,21 +12,27 @@ import hashlib
 import io
 import json
 import logging
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 import nextquery as nq
 from nextquery.service.answer.engine import Engine
-from nextquery.service.log.events import ModelEvent
+from nextquery.service.http.keys import KeyRing
+from nextquery.service.log.events import ArmAdded, ArmRemoved, ModelEvent
 from nextquery.service.log.export import write_ubi
+from nextquery.service.log.hashes import keyed, session_key
+from nextquery.service.log.schema import arm_texts, identities, sightings
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.rebuild import AGREE, rebuild
 from nextquery.service.model.state import State, difference
-from tests.service.worlds import TEXTS, caught_up, options
+from tests.service.worlds import TEXTS, TwoUserRule, caught_up, options
 
 OLD = Path(__file__).parents[1] / "old"
 LAST = OLD / "bec5451"
@@ -145,6 +151,43 @@ def test_a_store_and_a_pool_of_the_commit_before_go_on(pool: nq.ArmPool, last_st
         assert status == "recorded"
         caught_up(engine)
     assert rebuild(last_store).agrees
+
+
+def test_an_old_store_gets_owners_identities_and_the_keys_of_its_arms(tmp_path: Path) -> None:
+    path = tmp_path / "last.db"
+    path.write_bytes(gzip.decompress((LAST / "store.db.gz").read_bytes()))
+    with closing(sqlite3.connect(path)) as old, old:
+        old.execute("INSERT INTO keys VALUES ('k1', 'h', 'box', 'write', 1.0, NULL)")
+        pairs = old.execute(
+            "SELECT DISTINCT session_id, user_hash FROM decisions WHERE user_hash IS NOT NULL"
+        ).fetchall()
+    rule = TwoUserRule(2)
+    for session, user in pairs:
+        rule.met(user, ("", session))
+    with closing(Store.open(f"sqlite:///{path}")) as store:
+        secret = store.head().secret
+        assert KeyRing(store).list()[0].owner == ""
+        assert {decision.owner for decision in store.decisions()} == {""}
+        events = [event.body for event in store.read(0, 10_000)]
+        added = [body for body in events if isinstance(body, ArmAdded)]
+        removed = {body.arm for body in events if isinstance(body, ArmRemoved)}
+        with store.reading() as connection:
+            rows = connection.execute(sa.select(arm_texts)).all()
+            people = dict(connection.execute(sa.select(identities)).all())  # type: ignore[arg-type]
+            assert connection.execute(sa.select(sightings)).all() == []
+    keys = {keyed(secret, "text", arm.text): arm.arm for arm in added}
+    assert added
+    assert {row.text_key: row.arm for row in rows} == keys
+    assert all((row.state == "removed") == (row.arm in removed) for row in rows)
+    groups = [
+        {name if isinstance(name, str) else session_key(secret, *name) for name in group}  # type: ignore[misc]
+        for group in rule.groups
+    ]
+    assert set(people) == set().union(*groups)
+    assert {frozenset(people[name] for name in group) for group in groups} == {
+        frozenset([people[next(iter(group))]]) for group in groups
+    }
+    assert len(set(people.values())) == len(groups) > 0
 
 
 def test_a_recommender_of_the_commit_before_opens() -> None:

@@ -10,6 +10,8 @@ import pytest
 from httpx2 import Response
 from playwright.sync_api import Page, Route, expect
 
+from nextquery.service.http.keys import KeyRing
+from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess
 from tests.service.page.conftest import Open
 
@@ -147,3 +149,34 @@ def test_light_and_dark_by_wish(service: ServiceProcess, open_page: Open) -> Non
     assert dark != light
     page.reload()
     assert page.evaluate(colour) == light
+
+
+def test_new_queries_are_reviewed(page_pool: Path, tmp_path: Path, open_page: Open) -> None:
+    held = ["cat food for old dogs", "<b>rabbit</b> food for cats"]
+    url = f"sqlite:///{tmp_path / 'events.db'}"
+    store = Store.open(url)
+    key = KeyRing(store).create(name="operator", scope="admin")[1]
+    store.close()
+    settings = {"log_level": "warning", "review_new_arms": "true"}
+    with ServiceProcess(page_pool, url, settings=settings) as running:
+        bearer = {"Authorization": f"Bearer {key}"}
+        for query in held:
+            for user in ("ann", "bob"):
+                body = {"session_id": user, "user_id": user, "query": query}
+                httpx2.post(f"{running.url}/v1/recommend", json=body, headers=bearer, timeout=60)
+        page = open_page(f"{running.url}/#operate", strict=False)
+        page.locator("[data-state=key] input").fill(key)
+        page.locator("[data-state=key] input").press("Enter")
+        expect(page.locator("#arms h2")).to_have_text("New queries: 2 to review")
+        expect(page.locator("#arms .words", has_text=held[1])).to_be_visible()
+        assert serious(page) == []
+        page.get_by_role("button", name=f"Approve {held[0]}").click()
+        expect(page.locator("#arms .state")).to_have_text(["held", "added"])
+        page.get_by_role("button", name=f"Reject {held[1]}").click()
+        page.get_by_role("button", name=f"Reject {held[1]} for good?").click()
+        expect(page.locator("#arms .state")).to_have_text(["rejected", "added"])
+        page.get_by_role("button", name=f"Remove {held[0]}").click()
+        page.get_by_role("button", name=f"Remove {held[0]} for good?").click()
+        expect(page.locator("#done")).to_contain_text("Removed for good")
+        expect(page.locator("#arms .state")).to_have_text(["removed", "rejected"])
+        expect(page.locator("#arms button")).to_have_count(0)

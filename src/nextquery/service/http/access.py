@@ -97,7 +97,7 @@ class Access:
 
     async def _wrong_key(self, scope: Scope) -> Response | None:
         required = needed(scope["path"])
-        scope["state"]["owner"] = NO_OWNER
+        scope["state"]["owner"] = scope["state"]["key"] = NO_OWNER
         if self._keys is None or required == PUBLIC:
             return None
         kind, _, text = Headers(scope=scope).get("authorization", "").partition(" ")
@@ -119,7 +119,7 @@ class Access:
             return _error(
                 scope, 403, f"this path needs a key with scope {required}; received {key.scope}."
             )
-        scope["state"]["owner"] = key.id
+        scope["state"]["owner"], scope["state"]["key"] = key.owner, key.id
         if self._rate is not None and not self._limiter.hit(self._rate, key.id):
             reset = self._limiter.get_window_stats(self._rate, key.id).reset_time
             wait = max(1, math.ceil(reset - time.time()))

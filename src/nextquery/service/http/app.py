@@ -27,6 +27,7 @@ from nextquery.service.http.metrics import Metrics
 from nextquery.service.http.openapi import openapi_document
 from nextquery.service.http.request_log import RequestLog
 from nextquery.service.http.routes import (
+    arms,
     control,
     explore,
     feedback,
@@ -41,7 +42,10 @@ from nextquery.service.http.scopes import NEEDED
 from nextquery.service.http.served import Served, served
 from nextquery.service.settings.settings import Settings
 
-_ROUTES = (recommend, feedback, forecast, explore, learning, operate, control, health, page)
+_ROUTES = (
+    *(recommend, feedback, forecast, explore, learning),
+    *(operate, control, arms, health, page),
+)
 _STATUS = {
     UnknownDecision: 404,
     Conflict: 409,

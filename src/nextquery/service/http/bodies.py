@@ -165,7 +165,7 @@ class ForecastAnswer(BaseModel):
 
 
 class BlockBody(BaseModel):
-    """A query to block or to unblock."""
+    """A query to block, unblock, approve, reject or remove."""
 
     model_config = example(query="a query to hide")
 

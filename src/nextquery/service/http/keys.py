@@ -26,13 +26,17 @@ _AGAIN_S = 0.1  # unknown keys make the store read at most this often
 
 
 class Key(NamedTuple):
-    """A key without its secret."""
+    """A key without its secret.
+
+    `owner` is whose sessions it works on; keys of one application share it.
+    """
 
     id: str
     name: str
     scope: str
     created: float
     revoked: float | None
+    owner: str
 
 
 class KeyRing:
@@ -49,13 +53,16 @@ class KeyRing:
         self._known: dict[str, tuple[Key, str]] = {}
         self._read_at = -1e9
 
-    def create(self, *, name: str, scope: str) -> tuple[Key, str]:
+    def create(self, *, name: str, scope: str, owner: str | None = None) -> tuple[Key, str]:
         """Create a key; return it and its text, which is never shown again.
 
         Parameters
         ----------
         name : a description, 1 to 200 characters.
         scope : ``read``, ``write`` (and read) or ``admin`` (and all).
+        owner : the application that the key belongs to, up to 200 characters; by default the key is
+            an owner of its own. Keys of different owners see nothing of each other's sessions. An
+            empty text is the owner of sessions recorded without a key.
         """
         one_of(scope, "scope", SCOPES)
         if not 0 < len(name) <= LONGEST_KEY_NAME or not name.isprintable():
@@ -63,7 +70,13 @@ class KeyRing:
                 f"the name of a key must have 1 to {LONGEST_KEY_NAME} printable characters; "
                 f"received {name!r}."
             )
-        key = Key(secrets.token_hex(6), name, scope, time.time(), None)
+        if owner is not None and (len(owner) > LONGEST_KEY_NAME or not owner.isprintable()):
+            raise InvalidInput(
+                f"the owner of a key must have up to {LONGEST_KEY_NAME} printable characters; "
+                f"received {owner!r}."
+            )
+        id = secrets.token_hex(6)
+        key = Key(id, name, scope, time.time(), None, id if owner is None else owner)
         secret = secrets.token_urlsafe(32)
         row = {**key._asdict(), "hash": _salted(secret, secrets.token_hex(16))}
         row["scopes"] = row.pop("scope")
@@ -113,7 +126,10 @@ class KeyRing:
         with self._store.reading() as connection:
             rows = connection.execute(select(table)).all()
         return {
-            row.id: (Key(row.id, row.name, row.scopes, row.created, row.revoked), row.hash)
+            row.id: (
+                Key(row.id, row.name, row.scopes, row.created, row.revoked, row.owner),
+                row.hash,
+            )
             for row in rows
         }
 

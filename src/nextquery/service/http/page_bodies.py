@@ -124,3 +124,33 @@ class DecisionsAnswer(BaseModel):
     )
 
     decisions: list[Outcome]
+
+
+class ArmChange(BaseModel):
+    """A query that became an arm, is held for review, or may never be an arm (again)."""
+
+    text: str
+    state: str = Field(description="added, held (waits for review), rejected or removed.")
+    arm_id: int | None = Field(description="Null if it never was an arm.")
+    owner: str = Field(description="The owner of the key whose request made it qualify.")
+    time: str = Field(description="When this state began.")
+
+
+class ArmsAnswer(BaseModel):
+    """Held queries, then new, rejected and removed arms, each with the newest change first."""
+
+    model_config = example(
+        arms=[
+            {
+                "text": "graph transformers",
+                "state": "held",
+                "arm_id": None,
+                "owner": "search box",
+                "time": "2026-11-15T10:00:00.000Z",
+            }
+        ],
+        held=1,
+    )
+
+    arms: list[ArmChange]
+    held: int = Field(description="Number of queries that wait for review.")

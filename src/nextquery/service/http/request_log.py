@@ -74,6 +74,6 @@ class RequestLog:
             "path": path,
             "status": status,
             "ms": round(1000 * seconds, 2),
-            "key": scope["state"].get("owner", ""),
+            "key": scope["state"].get("key", ""),
         }
         LOGGER.info("request", extra={"fields": fields})

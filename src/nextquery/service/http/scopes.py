@@ -17,6 +17,10 @@ NEEDED = {
     "/v1/block": ADMIN,
     "/v1/unblock": ADMIN,
     "/v1/switch": ADMIN,
+    "/v1/arms": ADMIN,  # it shows queries that are held for review
+    "/v1/arms/approve": ADMIN,
+    "/v1/arms/reject": ADMIN,
+    "/v1/arms/remove": ADMIN,
     "/v1/operate": ADMIN,
     "/v1/decisions": ADMIN,
     "/v1/export": ADMIN,

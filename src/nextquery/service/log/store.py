@@ -36,6 +36,7 @@ class StoredDecision(NamedTuple):
 
     id: str
     position: int
+    owner: str
     session_id: str
     user_hash: str | None
     time: float
@@ -150,16 +151,20 @@ class Store:
             asked = sqlite if connection.dialect.name == "sqlite" else postgres
             return int(connection.execute(sa.text(asked)).scalar_one())
 
-    def last_of_sessions(self, session_ids: Iterable[str]) -> dict[str, StoredDecision]:
-        """Return the newest decision of each session that has one."""
-        newest = (
-            sa.select(sa.func.max(decisions.c.position))
-            .where(decisions.c.session_id.in_(sorted(set(session_ids))))
-            .group_by(decisions.c.session_id)
-        )
+    def last_of_sessions(
+        self, sessions: Iterable[tuple[str, str]]
+    ) -> dict[tuple[str, str], StoredDecision]:
+        """Return the newest decision of each session, given as (owner, session id), that has one.
+
+        The same session id of another owner is another session.
+        """
+        ids: dict[str, set[str]] = {}
+        for owner, session_id in sessions:
+            ids.setdefault(owner, set()).add(session_id)
+        newest = sa.union_all(*(_newest_of(owner, sorted(ids[owner])) for owner in sorted(ids)))
         with self.reading() as connection:
             rows = connection.execute(_DECISIONS.where(decisions.c.position.in_(newest))).all()
-        return {row.session_id: _decision(row) for row in rows}
+        return {(row.owner, row.session_id): _decision(row) for row in rows}
 
     def model(self, head: Head) -> ModelEvent | None:
         """Return the newest model event, or None."""
@@ -205,6 +210,15 @@ def head_of(connection: sa.Connection, *, lock: bool = False) -> Head:
     found = sa.select(counter)
     row = connection.execute(found.with_for_update() if lock else found).one()
     return Head(**{name: getattr(row, name) for name in Head._fields})
+
+
+def _newest_of(owner: str, session_ids: list[str]) -> sa.Select[Any]:
+    # `(owner, session_id) IN (…)` would be shorter, but SQLite scans the whole index for it
+    return (
+        sa.select(sa.func.max(decisions.c.position))
+        .where(decisions.c.owner == owner, decisions.c.session_id.in_(session_ids))
+        .group_by(decisions.c.session_id)
+    )
 
 
 def _event(row: Any) -> Event:

@@ -1,9 +1,11 @@
 // Operate: the state of the service, its newest decisions, and controls. Needs the admin key.
 
 import { download, get, post } from "./api.js";
+import { fillArms } from "./arms.js";
 import { box, figures } from "./charts.js";
 import { el, number, pause, percent, words } from "./dom.js";
 import { attempt } from "./states.js";
+import { table, wide } from "./tables.js";
 
 const EVERY = 5000;
 
@@ -20,14 +22,14 @@ export function enter(host) {
 }
 
 async function watch(host, signal) {
-  const load = () => Promise.all([get("/v1/operate", signal), get("/v1/decisions?limit=30", signal)]);
+  const load = () => Promise.all([get("/v1/operate", signal), get("/v1/decisions?limit=30", signal), get("/v1/arms?limit=100", signal)]);
   let parts = null;
   while (!signal.aborted) {
     const answers = await attempt(host, load, { signal, rows: 3, waiting: parts ? () => {} : undefined });
     if (answers === undefined) return;
     if (!parts || !host.contains(parts.top)) {
       parts = frame(() => load().then((next) => fill(parts, next)), host, signal);
-      host.replaceChildren(parts.top, parts.actions, parts.routes, parts.decisions);
+      host.replaceChildren(parts.top, parts.actions, parts.arms, parts.routes, parts.decisions);
     }
     fill(parts, answers);
     await pause(EVERY, signal);
@@ -60,10 +62,11 @@ function frame(refresh, host, signal) {
     el("button", { type: "button", class: "quiet", text: format === "ubi" ? "Export as UBI" : "Export as Parquet", onclick: () => act(() => download(`/v1/export?format=${format}`), "Download started.") }),
   );
   const actions = el("div", { class: "grid" }, box("Block a query", "It is never shown again, starting with the next answer of every worker.", form, blocked), box("Switch and export", "When off, every answer is empty but still recorded.", el("div", { class: "bar-of" }, power, ...files), note));
-  return { top: el("div"), actions, routes: el("div"), decisions: el("div"), blocked, power, act };
+  return { top: el("div"), actions, arms: el("div", { id: "arms" }), routes: el("div"), decisions: el("div"), blocked, power, act };
 }
 
-function fill(parts, [now, { decisions }]) {
+function fill(parts, [now, { decisions }, arms]) {
+  fillArms(parts.arms, arms, parts.act);
   parts.top.replaceChildren(
     figures([
       ["Requests", number(now.requests), `${number(now.errors)} server errors`],
@@ -99,22 +102,6 @@ function cells({ time, query, state, accepted, policy, fallback }) {
     el("td", { class: "text" }, accepted === null ? "–" : words(accepted)),
     el("td", { class: "when", text: fallback ? `${policy} (fallback)` : policy }),
   ];
-}
-
-function wide(title, note, inside) {
-  const panel = box(title, note, inside);
-  panel.classList.add("wide");
-  return panel;
-}
-
-function table(names, rows, { numbers = true } = {}) {
-  const right = (at) => (numbers && at > 0 ? "number" : undefined);
-  const cell = (value, at) => (value instanceof Node ? value : el("td", { class: right(at), text: value }));
-  return el(
-    "div",
-    { class: "table", tabindex: "0", role: "region", "aria-label": names.join(", ") },
-    el("table", {}, el("thead", {}, el("tr", {}, ...names.map((name, at) => el("th", { scope: "col", class: right(at), text: name })))), el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map(cell))))),
-  );
 }
 
 const bytes = (count) => (count > 2 ** 30 ? `${number(count / 2 ** 30, 1)} GB` : count > 2 ** 20 ? `${number(count / 2 ** 20, 1)} MB` : `${number(count / 2 ** 10, 0)} kB`);

@@ -18,20 +18,21 @@ router = APIRouter()
 @router.post("/v1/block", response_model=bodies.PositionAnswer, responses=documented_errors())
 async def block(body: bodies.BlockBody, request: Request) -> Response:
     """Stop recommending this query, from the next answer of every worker."""
-    return await _position(served(request).engine.block, body.query)
+    return await position_of(served(request).engine.block, body.query)
 
 
 @router.post("/v1/unblock", response_model=bodies.PositionAnswer, responses=documented_errors())
 async def unblock(body: bodies.BlockBody, request: Request) -> Response:
     """Remove a block."""
-    return await _position(served(request).engine.unblock, body.query)
+    return await position_of(served(request).engine.unblock, body.query)
 
 
 @router.post("/v1/switch", response_model=bodies.PositionAnswer, responses=documented_errors())
 async def switch(body: bodies.SwitchBody, request: Request) -> Response:
     """Set the kill switch. While it is off, every slate is empty (and still recorded)."""
-    return await _position(served(request).engine.switch, body.on)
+    return await position_of(served(request).engine.switch, body.on)
 
 
-async def _position(change: Callable[[Argument], int], argument: Argument) -> Response:
+async def position_of(change: Callable[[Argument], int], argument: Argument) -> Response:
+    """Make a change and answer with its position in the log."""
     return JSONResponse({"position": await run_in_threadpool(change, argument)})

@@ -47,7 +47,12 @@ async def map_of(body: page_bodies.MapBody, request: Request) -> Response:
     """Place the candidates and the earlier queries in two dimensions. Records nothing."""
     here = served(request)
     data = await here.answer(
-        here.engine.submit_map(session_id=body.session_id, query=body.query, trail=body.trail)
+        here.engine.submit_map(
+            session_id=body.session_id,
+            query=body.query,
+            trail=body.trail,
+            owner=request.state.owner,
+        )
     )
     catalogue = here.engine.catalogue
     drawn = await run_in_threadpool(draw, data, catalogue.pool.rows, catalogue.shown)

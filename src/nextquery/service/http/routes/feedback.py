@@ -17,7 +17,10 @@ async def feedback(body: bodies.FeedbackBody, request: Request) -> Response:
     """Record a click, a null or a typed query. Idempotent, and durable before it is returned."""
     here = served(request)
     future = here.engine.submit_feedback(
-        decision_id=body.decision_id, accepted=body.accepted, issued=body.issued
+        decision_id=body.decision_id,
+        accepted=body.accepted,
+        issued=body.issued,
+        owner=request.state.owner,
     )
     result = await here.answer(future)
     here.metrics.feedback(result.status)

@@ -26,6 +26,8 @@ _NOW = {
     "on": True,
     "policy": "lin-ucb-memory",
     "arms": 35896,
+    "held": 0,
+    "capped": 0,
     "store_bytes": 4_194_304,
     "blocked_queries": ["a query to hide"],
     "requests": 2400,

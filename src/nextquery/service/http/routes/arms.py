@@ -1,0 +1,65 @@
+"""Routes for operators: new arms, listed and reviewed, and the removal of any arm."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+
+from nextquery.service.http import bodies, page_bodies
+from nextquery.service.http.error_responses import documented_errors
+from nextquery.service.http.routes.control import position_of
+from nextquery.service.http.served import served
+from nextquery.service.log.export import iso
+from nextquery.service.log.new_arms.review import ArmText
+
+router = APIRouter()
+
+
+@router.get(
+    "/v1/arms", response_model=page_bodies.ArmsAnswer, responses=documented_errors(body=False)
+)
+async def arms(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many.")] = 100,
+) -> Response:
+    """Return the queries that are held for review, then new, rejected and removed arms."""
+    engine = served(request).engine
+
+    def read() -> dict[str, object]:
+        texts, held = engine.arm_texts(limit)
+        return {"arms": [_as_json(text) for text in texts], "held": held}
+
+    return JSONResponse(await run_in_threadpool(read))
+
+
+@router.post(
+    "/v1/arms/approve", response_model=bodies.PositionAnswer, responses=documented_errors(409)
+)
+async def approve(body: bodies.BlockBody, request: Request) -> Response:
+    """Make an arm of a query that is held for review."""
+    return await position_of(served(request).engine.approve, body.query)
+
+
+@router.post(
+    "/v1/arms/reject", response_model=bodies.PositionAnswer, responses=documented_errors(409)
+)
+async def reject(body: bodies.BlockBody, request: Request) -> Response:
+    """Refuse a query that is held for review. It never becomes an arm."""
+    return await position_of(served(request).engine.reject, body.query)
+
+
+@router.post("/v1/arms/remove", response_model=bodies.PositionAnswer, responses=documented_errors())
+async def remove(body: bodies.BlockBody, request: Request) -> Response:
+    """Remove an arm, new or original, for good. Its query never becomes an arm again."""
+    return await position_of(served(request).engine.remove, body.query)
+
+
+def _as_json(text: ArmText) -> dict[str, object]:
+    return {
+        "text": text.shown,
+        "state": text.state,
+        "arm_id": text.arm,
+        "owner": text.owner,
+        "time": iso(text.time),
+    }
