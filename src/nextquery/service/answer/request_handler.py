@@ -166,7 +166,7 @@ class RequestHandler:
             place = answerer.catalogue.place(request.issued)
             issued = TypedQuery(sighting=self._sighting(place, user))
         else:
-            made_by_this_model = stored.body.model == answerer.learner.state.model
+            made_by_this_model = stored.body.model in answerer.learner.state.lineage
             teaches = self.options.learn_issued and made_by_this_model
             features = answerer.features_of(arm, stored) if teaches else ()
             issued = TypedQuery(arm, features, stored.body.model)

@@ -126,7 +126,7 @@ def simulate(
 
 def _fresh_engine(service: Engine, store: Store, options: EngineOptions) -> Engine:
     """Return an engine as `service` was before its first user, without remembered sessions."""
-    first = service.store.model(service.store.head())
+    first = service.store.model(service.store.head().model)
     assert first is not None
     body = replace(first, settings=options.of_the_model())
     writer = Writer(store, Clock(), written=lambda: None)

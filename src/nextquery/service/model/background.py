@@ -77,8 +77,11 @@ class Background:
         near = newest if closing else newest + self.options.snapshot_every // 2
         if near < position:
             with self.learner.lock:
-                position, arrays = self.learner.position, self.learner.state.arrays()
-            save_snapshot(self.store, position, arrays, keep=self.options.snapshots_kept)
+                state = self.learner.state.copy()
+            if state.stale:
+                return
+            position = state.position
+            save_snapshot(self.store, position, state.arrays(), keep=self.options.snapshots_kept)
         self._snapshot_at = position
 
     def _sweep(self) -> None:
