@@ -39,7 +39,7 @@ def check(event: Event, state: State, past: Past) -> None:
                 _check_model(body, state, past)
     except StoreUnavailable:
         raise
-    except (NextqueryError, ArithmeticError, ValueError, KeyError, TypeError, OSError) as error:
+    except Exception as error:  # a damaged event may fail in any way
         raise unusable(event, _why(error)) from None
 
 
