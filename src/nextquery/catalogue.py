@@ -68,8 +68,13 @@ class Catalogue:
             rows = self.encoder.encode([cleaned.text])
             vector = unit_rows(rows, what="encoded query", dim=self.pool.dim, allow_zero=True)[0]
         usable = cleaned.dropped is None and cleaned.private is None and bool(vector.any())
-        may_become_arm = usable and bool(cleaned.text) and cleaned.text not in self.blocked
+        usable = usable and bool(cleaned.text) and cleaned.text not in self.blocked
+        may_become_arm = usable and not self._was_arm(query) and not self._was_arm(cleaned.text)
         return Place(query, cleaned.text, cleaned.shown, None, vector, may_become_arm)
+
+    def _was_arm(self, text: str) -> bool:
+        """Whether a text that is not an arm was one: a removed arm stays removed."""
+        return bool(self.pool.texts.ids_of(text))
 
     def place_of(self, arm: int) -> Place:
         """Return the place of an arm."""

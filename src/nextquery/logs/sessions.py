@@ -8,17 +8,14 @@ are kept.
 
 from nextquery.logs.database import Engine
 from nextquery.logs.options import LogOptions
+from nextquery.logs.rules.users import PLACEHOLDERS
 
 NO_USER = -1  #: the user of rows without a user
-_PLACEHOLDERS = (
-    *("null", "(null)", "none", "nil", "nan", "n/a", "na", "-", "undefined"),
-    *("unknown", "anonymous", "anon", "guest", "\\n"),
-)
 
 
 def clear_placeholder_users(engine: Engine) -> None:
     """Treat a user called "null" or "anonymous" as no user."""
-    names = ", ".join(f"'{name}'" for name in _PLACEHOLDERS)
+    names = ", ".join(f"'{name}'" for name in PLACEHOLDERS)
     engine.run(f"UPDATE log SET person = NULL WHERE lower(person) IN ({names})")
 
 

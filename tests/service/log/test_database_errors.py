@@ -13,7 +13,7 @@ from nextquery.errors import StoreUnavailable
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.events import Switched
 from nextquery.service.log.store import Store
-from nextquery.service.log.transaction import Transaction
+from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.state import difference
 from tests.service.conftest import Start
@@ -117,8 +117,8 @@ def test_one_item_that_is_refused_does_not_take_the_others_with_it(
     engine = start(sqlite)
 
     class Failing:
-        def needs(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-            return (), ()
+        def needs(self) -> Needs:
+            return NOTHING
 
         def write(self, transaction: Transaction) -> None:
             transaction.append(Switched(False))

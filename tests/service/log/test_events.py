@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from nextquery.errors import Damaged
 from nextquery.service.log.events import (
     ArmAdded,
+    ArmHeld,
+    ArmRejected,
     ArmRemoved,
     Blocked,
     Body,
@@ -32,6 +34,8 @@ KINDS: dict[str, type[Any]] = {
     "timeout": TimeoutEvent,
     "undelivered": UndeliveredEvent,
     "arm_added": ArmAdded,
+    "arm_held": ArmHeld,
+    "arm_rejected": ArmRejected,
     "arm_removed": ArmRemoved,
     "blocked": Blocked,
     "unblocked": Unblocked,

@@ -13,8 +13,12 @@ from tests.service.worlds import TEXTS, caught_up, kinds
 NEW = "Cats, guide for PRICE"
 
 
-def issue(engine: Engine, query: str, user: str | None, session: str = "s") -> None:
-    engine.recommend(session_id=session, query=query, user_id=user)
+def issue(
+    engine: Engine, query: str, user: str | None, session: str | None = None, owner: str = ""
+) -> None:
+    """Type a query, by default in a session of the user's own."""
+    session_id = session or f"session of {user}"
+    engine.recommend(session_id=session_id, query=query, user_id=user, owner=owner)
 
 
 def test_two_people_make_an_arm(store: Store, start: Start) -> None:
@@ -36,7 +40,7 @@ def test_two_people_make_an_arm(store: Store, start: Start) -> None:
 
 def test_users_are_kept_as_keyed_hashes(sqlite: Store, start: Start, sqlite_url: str) -> None:
     engine = start(sqlite)
-    issue(engine, NEW, "ann-who-types")
+    issue(engine, NEW, "ann-who-types", session="s")
     engine.close()
     sqlite.close()
     folder = Path(sqlite_url.removeprefix("sqlite:///")).parent

@@ -30,7 +30,7 @@ def run_traffic(engine: Engine, rounds: int = 40, seed: int = 0) -> None:
             else f"{TOPICS[number % 3]} club food"
         )
         decision = engine.recommend(
-            session_id=f"s{number % 7}", query=query, user_id=f"u{number % 5}"
+            session_id=f"s{number % 7}", query=query, user_id=f"u{number % 7}"
         )
         waiting.append((decision.decision_id, [one.arm for one in decision.recommendations]))
         if rng.random() < 0.7:

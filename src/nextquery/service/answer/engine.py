@@ -9,8 +9,8 @@ from nextquery.arms import ArmPool
 from nextquery.checks import one_of
 from nextquery.errors import InvalidInput, StoreUnavailable
 from nextquery.service.answer.batching import Batcher
-from nextquery.service.answer.hashes import keyed, request_hash, request_key
 from nextquery.service.answer.inputs import check_id, check_query, check_slate_length
+from nextquery.service.answer.operations import Operations
 from nextquery.service.answer.request_handler import RequestHandler
 from nextquery.service.answer.requests import (
     FeedbackRequest,
@@ -23,9 +23,8 @@ from nextquery.service.answer.results import Decision, Forecast, Health, MapData
 from nextquery.service.answer.shards import unavailable_shards
 from nextquery.service.answer.slates import Answerer
 from nextquery.service.log.clock import Clock
-from nextquery.service.log.controls import Control
-from nextquery.service.log.events import ArmRemoved, Blocked, Switched, Unblocked
 from nextquery.service.log.feedback import FeedbackResult, NewFeedback
+from nextquery.service.log.hashes import Hashes, request_hash, request_key
 from nextquery.service.log.store import Store
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.background import Background
@@ -66,7 +65,7 @@ class Stats(TypedDict):
     rows: list[Row]
 
 
-class Engine:
+class Engine(Operations):
     """Answers requests from one event log.
 
     The *batcher* collects requests, the *request handler* answers them from the state of the
@@ -78,7 +77,7 @@ class Engine:
     ) -> None:
         self.pool, self.store, self.options = pool, store, options
         self.clock = Clock() if clock is None else clock
-        self._secret = options.user_hash_secret or store.head().secret
+        self.hashes = Hashes.of(store, options.user_hash_secret)
         state = newest_state(store)
         self.catalogue = ServedCatalogue(pool)
         self.catalogue.restore(state)
@@ -93,7 +92,7 @@ class Engine:
         self.background = Background(self.learner, store, options, self.clock)
         self.writer = Writer(store, self.clock, written=self.background.wake)
         self.handler = RequestHandler(
-            self.answerer, store, self.writer, options, self._again, self._secret
+            self.answerer, store, self.writer, options, self._again, self.hashes
         )
         self.batcher: Batcher[Request] = Batcher(
             self.handler.answer,
@@ -131,14 +130,16 @@ class Engine:
     ) -> "Future[Decision]":
         """Ask for a slate; the future holds it once it is durable.
 
-        A repeated `request_id` (of the same `owner`) gets the same answer again; with another
-        request it raises `Conflict`.
+        A session belongs to its `owner`: the same id of another owner is another session. A
+        repeated `request_id` of the same owner gets the same answer again; with another request it
+        raises `Conflict`.
         """
         request = RecommendRequest(
             check_id(session_id, "session_id"),
             check_query(query),
             check_slate_length(m, self.options.m_max),
             self._user_hash(user_id),
+            owner=owner,
         )
         if request_id is not None:
             request.request_key = request_key(owner, check_id(request_id, "request_id"))
@@ -160,10 +161,12 @@ class Engine:
         accepted: int | None,
         issued: str | None = None,
         user_id: str | None = None,
+        owner: str = "",
     ) -> "Future[FeedbackResult]":
         """Record what a person did with a slate; the future is resolved once it is durable.
 
-        The future may raise `UnknownDecision`, `NotInSlate`, `Conflict` or `StoreUnavailable`.
+        The future may raise `UnknownDecision` (also for a decision of another `owner`),
+        `NotInSlate`, `Conflict` or `StoreUnavailable`.
         """
         check_id(decision_id, "decision_id")
         if accepted is not None and (isinstance(accepted, bool) or not isinstance(accepted, int)):
@@ -171,50 +174,37 @@ class Engine:
         user_hash = self._user_hash(user_id)
         if issued is None:
             learning = self.options.learning
-            return self.writer.submit(NewFeedback(decision_id, accepted, learning))
+            return self.writer.submit(
+                NewFeedback(decision_id, accepted, learning, owner=owner, user_hash=user_hash)
+            )
         typed = check_query(issued, "issued")
-        request = FeedbackRequest(decision_id, accepted, typed, user_hash)
+        request = FeedbackRequest(decision_id, accepted, typed, user_hash, owner)
         self._submit(request)
         return request.future
 
     feedback = _waited_for(submit_feedback)
 
-    def submit_forecast(self, *, session_id: str, query: str, m: int = 5) -> "Future[Forecast]":
+    def submit_forecast(
+        self, *, session_id: str, query: str, m: int = 5, owner: str = ""
+    ) -> "Future[Forecast]":
         """Ask for the most probable next queries; nothing is recorded."""
         m = check_slate_length(m, self.options.m_max)
-        request = ForecastRequest(check_id(session_id, "session_id"), check_query(query), m)
+        session_id = check_id(session_id, "session_id")
+        request = ForecastRequest(session_id, check_query(query), m, owner)
         self._submit(request)
         return request.future
 
     forecast = _waited_for(submit_forecast)
 
     def submit_map(
-        self, *, session_id: str, query: str, trail: Sequence[str] = ()
+        self, *, session_id: str, query: str, trail: Sequence[str] = (), owner: str = ""
     ) -> "Future[MapData]":
         """Ask for the data of a session's map (`session_map.draw`); nothing is recorded."""
         earlier = [check_query(text, "trail") for text in trail]
-        request = MapRequest(check_id(session_id, "session_id"), check_query(query), earlier)
+        session_id = check_id(session_id, "session_id")
+        request = MapRequest(session_id, check_query(query), earlier, owner)
         self._submit(request)
         return request.future
-
-    def block(self, query: str) -> int:
-        """Stop recommending this query; return the position of the event."""
-        return self._control(Blocked(self.catalogue.key(check_query(query))))
-
-    def unblock(self, query: str) -> int:
-        """Remove a block; return the position of the event."""
-        return self._control(Unblocked(self.catalogue.key(check_query(query))))
-
-    def switch(self, on: bool) -> int:
-        """Set the kill switch (off: every slate is empty); return the position of the event."""
-        return self._control(Switched(bool(on)))
-
-    def remove(self, query: str) -> int:
-        """Remove an arm for good; return the position of the event."""
-        arm = self.catalogue.find(check_query(query))
-        if arm is None:
-            raise InvalidInput(f"{query[:80]!r} is not an arm, so there is nothing to remove.")
-        return self._control(ArmRemoved(arm))
 
     def stats(self, *, by: Literal["hour", "day"] = "hour") -> Stats:
         """Return acceptance, regret and coverage, by policy and time."""
@@ -249,6 +239,8 @@ class Engine:
             policy=self.answerer.policy,
             arms=len(self.catalogue.pool),
             blocked=len(state.blocked),
+            held=len(state.held),
+            capped=self.handler.rules.capped,
             snapshots=snapshots,
             waiting=self._waiting,
             writing=self.writer.waiting,
@@ -300,11 +292,4 @@ class Engine:
         self.batcher.submit(request, first=True)
 
     def _user_hash(self, user_id: str | None) -> str | None:
-        if user_id is None:
-            return None
-        return keyed(self._secret, "user", check_id(user_id, "user_id"))
-
-    def _control(self, body: Blocked | Unblocked | Switched | ArmRemoved) -> int:
-        position = self.writer.submit(Control(body)).result()
-        self.learner.catch_up()
-        return position
+        return None if user_id is None else self.hashes.user(check_id(user_id, "user_id"))

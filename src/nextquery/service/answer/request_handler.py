@@ -8,7 +8,6 @@ from nextquery.catalogue import Place
 from nextquery.errors import Conflict, NextqueryError, StoreUnavailable
 from nextquery.loop import Visit
 from nextquery.select import Candidates
-from nextquery.service.answer.hashes import keyed
 from nextquery.service.answer.requests import (
     FeedbackRequest,
     ForecastRequest,
@@ -20,7 +19,8 @@ from nextquery.service.answer.results import Decision, MapData
 from nextquery.service.answer.slates import Answerer, visit_of
 from nextquery.service.log.events import vector_text
 from nextquery.service.log.feedback import NewFeedback, TypedQuery, unknown_decision
-from nextquery.service.log.new_arms import Sighting
+from nextquery.service.log.hashes import Hashes
+from nextquery.service.log.new_arms.sightings import NewArmRules, Sighting
 from nextquery.service.log.new_decision import NewDecision, Written
 from nextquery.service.log.store import Store, StoredDecision
 from nextquery.service.log.writer import Writer
@@ -42,10 +42,13 @@ class RequestHandler:
         writer: Writer,
         options: EngineOptions,
         again: Callable[[Request], None],
-        secret: str,
+        hashes: Hashes,
     ) -> None:
         self.answerer, self.store, self.writer = answerer, store, writer
-        self.options, self._again, self._secret = options, again, secret
+        self.options, self._again, self._hashes = options, again, hashes
+        self.rules = NewArmRules(
+            options.min_users, options.new_arms_per_hour, options.review_new_arms
+        )
 
     def answer(self, batch: list[Request]) -> None:
         """Answer every request of the batch, each with its own result or error."""
@@ -72,11 +75,13 @@ class RequestHandler:
                 request.future.set_exception(error)
         if not placed:
             return
-        last = self.store.last_of_sessions(request.session_id for request, _ in placed)
+        last = self.store.last_of_sessions(
+            (request.owner, request.session_id) for request, _ in placed
+        )
         selections = self.answerer.select([place for _, place in placed])
         slates: list[Recorded] = []
         for (request, place), selected in zip(placed, selections, strict=True):
-            visit = visit_of(last.get(request.session_id))
+            visit = visit_of(last.get((request.owner, request.session_id)))
             if isinstance(request, RecommendRequest):
                 slates.append((request, self._decision(request, place, selected, visit)))
             elif isinstance(request, ForecastRequest):
@@ -106,8 +111,9 @@ class RequestHandler:
             request.user_hash,
             request.request_key,
             request.request_hash,
+            request.owner,
             self._sighting(place, request.user_hash),
-            self.options.min_users,
+            self.rules,
         )
 
     def _record(self, slates: list[Recorded]) -> None:
@@ -148,7 +154,7 @@ class RequestHandler:
                 "this request_id was already used for another request. Use a new request_id for "
                 "every new request; repeat one only to repeat the same request."
             )
-        stored = self._stored(decision_id)
+        stored = self._stored(decision_id, request.owner)
         self._read_to_the_barrier()
         with self.answerer.lock:
             alive = self.answerer.catalogue.pool.alive(stored.body.arms)
@@ -159,7 +165,7 @@ class RequestHandler:
 
     def _feedback(self, request: FeedbackRequest) -> None:
         """Record feedback with the query that was typed instead."""
-        stored = self._stored(request.decision_id)
+        stored = self._stored(request.decision_id, request.owner)
         answerer, arm = self.answerer, self.answerer.catalogue.find(request.issued)
         if arm is None:
             user = request.user_hash or stored.user_hash
@@ -175,14 +181,16 @@ class RequestHandler:
             request.accepted,
             self.options.learning,
             issued,
-            self.options.min_users,
+            request.owner,
+            request.user_hash,
+            self.rules,
         )
         request.handed_on = True
         self.writer.submit(feedback).add_done_callback(lambda done: _pass_on(done, request.future))
 
-    def _stored(self, decision_id: str) -> StoredDecision:
+    def _stored(self, decision_id: str, owner: str) -> StoredDecision:
         stored = self.store.decision(decision_id)
-        if stored is None:
+        if stored is None or stored.owner != owner:
             raise unknown_decision(decision_id)
         return stored
 
@@ -190,8 +198,7 @@ class RequestHandler:
         """Return who typed the query, if it may become an arm."""
         if not self.options.new_arms or user_hash is None or not place.may_become_arm:
             return None
-        key = keyed(self._secret, "text", place.text)
-        shown = place.shown or place.text
+        key, shown = self._hashes.text(place.text), place.shown or place.text
         return Sighting(key, user_hash, place.text, shown, vector_text(place.vector))
 
 

@@ -31,6 +31,7 @@ class RecommendRequest(Waiting[Decision]):
     request_hash: str | None = None
     fallback: bool = False  #: answer without the model
     known: tuple[str, str] | None = None  #: the decision that this request id had before
+    owner: str = ""
     tries: int = 0
     decision_id: str = field(default_factory=lambda: uuid4().hex)
 
@@ -42,6 +43,7 @@ class ForecastRequest(Waiting[Forecast]):
     session_id: str
     query: str
     m: int = 5
+    owner: str = ""
 
 
 @dataclass(eq=False)
@@ -51,6 +53,7 @@ class MapRequest(Waiting[MapData]):
     session_id: str
     query: str
     trail: list[str] = field(default_factory=list)
+    owner: str = ""
 
 
 @dataclass(eq=False)
@@ -61,6 +64,7 @@ class FeedbackRequest(Waiting[FeedbackResult]):
     accepted: int | None
     issued: str
     user_hash: str | None = None
+    owner: str = ""
 
 
 Request = RecommendRequest | ForecastRequest | MapRequest | FeedbackRequest

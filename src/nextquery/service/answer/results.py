@@ -71,7 +71,11 @@ class MapData(NamedTuple):
 
 @dataclass(frozen=True)
 class Health:
-    """The state of an engine, in numbers and without secrets."""
+    """The state of an engine, in numbers and without secrets.
+
+    `held` queries wait for review. `capped` counts the queries that were typed often enough to
+    become arms, but for `new_arms_per_hour`.
+    """
 
     position: int
     lag: int
@@ -81,6 +85,8 @@ class Health:
     policy: str
     arms: int
     blocked: int
+    held: int
+    capped: int
     snapshots: list[int]
     waiting: int
     writing: int

@@ -1,21 +1,20 @@
-"""What an operator changes: blocks, the kill switch, removed arms, and the model."""
+"""What an operator changes: blocks, the kill switch, and the model."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nextquery.service.log.events import ArmRemoved, Blocked, ModelEvent, Switched, Unblocked
-from nextquery.service.log.transaction import Transaction
+from nextquery.service.log.events import Blocked, ModelEvent, Switched, Unblocked
+from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 
 
 @dataclass(frozen=True)
 class Control:
     """A change that every later answer respects."""
 
-    body: Blocked | Unblocked | Switched | ArmRemoved
+    body: Blocked | Unblocked | Switched
 
-    def needs(self) -> tuple[Sequence[str], Sequence[str]]:
+    def needs(self) -> Needs:
         """Nothing."""
-        return (), ()
+        return NOTHING
 
     def write(self, transaction: Transaction) -> int:
         """Append the event, raise the barrier to it, and return its position."""
@@ -32,9 +31,9 @@ class NewModel:
     after: int
     arms: int
 
-    def needs(self) -> tuple[Sequence[str], Sequence[str]]:
+    def needs(self) -> Needs:
         """Nothing."""
-        return (), ()
+        return NOTHING
 
     def write(self, transaction: Transaction) -> int | None:
         """Append the event and return its position; None if `after` is not the newest model."""

@@ -140,6 +140,24 @@ class ArmAdded:
 
 
 @dataclass(frozen=True)
+class ArmHeld:
+    """A query would have become an arm, and waits for an operator to approve it."""
+
+    kind: ClassVar[str] = "arm_held"
+    text: str
+    shown: str
+    vector: str  #: as in `ArmAdded`
+
+
+@dataclass(frozen=True)
+class ArmRejected:
+    """An operator decided that a held query never becomes an arm."""
+
+    kind: ClassVar[str] = "arm_rejected"
+    text: str
+
+
+@dataclass(frozen=True)
 class ArmRemoved:
     """An arm was removed for good."""
 
@@ -204,6 +222,8 @@ Body = (
     | TimeoutEvent
     | UndeliveredEvent
     | ArmAdded
+    | ArmHeld
+    | ArmRejected
     | ArmRemoved
     | Blocked
     | Unblocked

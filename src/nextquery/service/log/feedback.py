@@ -1,13 +1,12 @@
 """Recording feedback: what a click, a null or a typed query does to the log."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nextquery.errors import UnknownDecision
 from nextquery.outcomes import Learning, Status, after_feedback
 from nextquery.service.log.events import FeedbackEvent, TypedArm
-from nextquery.service.log.new_arms import Sighting, record_sighting
-from nextquery.service.log.transaction import Transaction
+from nextquery.service.log.new_arms.sightings import NewArmRules, Sighting, record_sighting
+from nextquery.service.log.transaction import Needs, Row, Transaction
 
 
 @dataclass(frozen=True)
@@ -40,16 +39,28 @@ class NewFeedback:
     accepted: int | None
     learning: Learning
     issued: TypedQuery | None = None
-    min_users: int = 2
+    owner: str = ""
+    user_hash: str | None = None
+    rules: NewArmRules = field(default_factory=NewArmRules)
 
-    def needs(self) -> tuple[Sequence[str], Sequence[str]]:
-        """The decision."""
-        return (self.decision_id,), ()
+    @property
+    def _sighting(self) -> Sighting | None:
+        return None if self.issued is None else self.issued.sighting
+
+    def needs(self) -> Needs:
+        """The decision; who sent this, and who typed the same."""
+        sighting = self._sighting
+        users = (self.user_hash, None if sighting is None else sighting.user_hash)
+        return Needs(
+            decisions=(self.decision_id,),
+            users=[user for user in users if user is not None],
+            texts=() if sighting is None else (sighting.text_key,),
+        )
 
     def write(self, transaction: Transaction) -> FeedbackResult:
         """Record what is new in the feedback."""
         row = transaction.rows.get(self.decision_id)
-        if row is None:
+        if row is None or row.owner != self.owner:
             raise unknown_decision(self.decision_id)
         before = row.outcome
         issued = None if row.issued else self.issued  # the first typed query counts
@@ -75,9 +86,16 @@ class NewFeedback:
         if is_new or after != before or not row.delivered:
             row.outcome, row.delivered, row.changed = after, True, True
             row.issued = row.issued or is_new
-        if is_new and issued is not None and issued.sighting is not None:
-            record_sighting(transaction, issued.sighting, self.min_users)
+        self._meet(transaction, row, self._sighting if is_new else None)
         return FeedbackResult(status, row.id, after.accepted)
+
+    def _meet(self, transaction: Transaction, row: Row, sighting: Sighting | None) -> None:
+        """Record that this user was in the session of the decision, and what they typed."""
+        session = transaction.session_key(row.owner, row.session_id)
+        if self.user_hash is not None:
+            transaction.identities.join(self.user_hash, session)
+        if sighting is not None:
+            record_sighting(transaction, sighting, self.rules, owner=row.owner, session=session)
 
 
 def _typed_arm(issued: TypedQuery | None, *, teaches: bool) -> TypedArm | None:

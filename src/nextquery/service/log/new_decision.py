@@ -1,12 +1,11 @@
 """Recording a slate before it is answered."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nextquery.service.log.events import DecisionEvent
-from nextquery.service.log.new_arms import Sighting, record_sighting
-from nextquery.service.log.transaction import Transaction
+from nextquery.service.log.new_arms.sightings import NewArmRules, Sighting, record_sighting
+from nextquery.service.log.transaction import Needs, Transaction
 
 
 class Written(NamedTuple):
@@ -35,12 +34,18 @@ class NewDecision:
     user_hash: str | None = None
     request_key: str | None = None
     request_hash: str | None = None
+    owner: str = ""
     sighting: Sighting | None = None
-    min_users: int = 2
+    rules: NewArmRules = field(default_factory=NewArmRules)
 
-    def needs(self) -> tuple[Sequence[str], Sequence[str]]:
-        """The request, to recognise a repetition."""
-        return (), () if self.request_key is None else (self.request_key,)
+    def needs(self) -> Needs:
+        """The request, to recognise a repetition; who typed this, and where."""
+        return Needs(
+            requests=() if self.request_key is None else (self.request_key,),
+            users=() if self.user_hash is None else (self.user_hash,),
+            sessions=() if self.user_hash is None else ((self.owner, self.session_id),),
+            texts=() if self.sighting is None else (self.sighting.text_key,),
+        )
 
     def write(self, transaction: Transaction) -> Written:
         """Record the slate, unless its request was answered before or its model is stale."""
@@ -52,11 +57,17 @@ class NewDecision:
         transaction.add_decision(
             self.id,
             self.body.arms,
+            owner=self.owner,
             session_id=self.session_id,
             user_hash=self.user_hash,
             request_key=self.request_key,
             request_hash=self.request_hash,
         )
+        session = transaction.session_key(self.owner, self.session_id)
+        if self.user_hash is not None:
+            transaction.identities.join(self.user_hash, session)
         if self.sighting is not None:
-            record_sighting(transaction, self.sighting, self.min_users)
+            record_sighting(
+                transaction, self.sighting, self.rules, owner=self.owner, session=session
+            )
         return Written(position)

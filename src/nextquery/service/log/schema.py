@@ -32,9 +32,11 @@ counter = Table(
     Column("model", BigInteger, nullable=False),
     Column("clock", Float(53), nullable=False),
     Column("secret", String(64), nullable=False),
+    Column("user_secret", String(64)),
 )
 """`barrier`: position of the last event that every answer must respect; `model`: position of the
-last model event; `clock`: the largest time so far."""
+last model event; `clock`: the largest time so far; `secret`: the key of the store's own hashes;
+`user_secret`: a hash of the `user_hash_secret` that the store is used with."""
 
 events = Table(
     "events",
@@ -51,6 +53,7 @@ decisions = Table(
     metadata,
     Column("id", String(40), primary_key=True),
     Column("position", BigInteger, nullable=False, unique=True),
+    Column("owner", String(256), nullable=False, server_default=""),
     Column("session_id", String(256), nullable=False),
     Column("request_key", String(64), unique=True),
     Column("request_hash", String(64)),
@@ -62,7 +65,7 @@ decisions = Table(
     Column("rewards", Text, nullable=False),
     Column("issued", Boolean, nullable=False),
     Column("delivered", Boolean, nullable=False),
-    Index("decisions_of_session", "session_id", "position"),
+    Index("decisions_of_session", "owner", "session_id", "position"),
     Index(
         "decisions_open",
         "time",
@@ -71,22 +74,42 @@ decisions = Table(
     ),
 )
 """`state`: open, failed, accepted or undelivered. `arms`: the slate. `rewards`: the rewards of its
-entries from the top; entries below are unobserved."""
+entries from the top; entries below are unobserved. `owner`: whose session it is (see `keys`)."""
+
+identities = Table(
+    "identities",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("identity", String(64), nullable=False, index=True),
+)
+"""Users and sessions, as keyed hashes, by identity: users who ever shared a session have one."""
 
 sightings = Table(
     "sightings",
     metadata,
     Column("text_key", String(64), primary_key=True),
     Column("user_hash", String(64), primary_key=True),
+    Column("session_key", String(64), nullable=False),
 )
-"""Who typed a query that is not an arm, both as keyed hashes; deleted once it is an arm."""
+"""Who typed a query that is not an arm, and in which session, all as keyed hashes; deleted once it
+is an arm."""
 
-added_arms = Table(
-    "added_arms",
+arm_texts = Table(
+    "arm_texts",
     metadata,
     Column("text_key", String(64), primary_key=True),
-    Column("arm", BigInteger, nullable=False),
+    Column("shown", Text, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("arm", BigInteger),
+    Column("owner", String(256), nullable=False),
+    Column("qualified", Float(53)),
+    Column("time", Float(53), nullable=False, index=True),
+    Index("arm_texts_of_owner", "owner", "qualified"),
 )
+"""Texts that became arms here, wait for review, or must never be arms: `state` is added, held,
+rejected or removed. `qualified`: when enough users had typed it (NULL: an arm of the pool);
+`owner`: whose request that was; `time`: the last change. A text in this table never becomes an arm
+(again)."""
 
 snapshots = Table(
     "snapshots",
@@ -105,4 +128,7 @@ keys = Table(
     Column("scopes", String(256), nullable=False),
     Column("created", Float(53), nullable=False),
     Column("revoked", Float(53)),
+    Column("owner", String(256), nullable=False, server_default=""),
 )
+"""`owner`: whose sessions the key sees and adds to; keys of one application share it. It is empty
+for keys that are older than owners, and for requests without a key."""

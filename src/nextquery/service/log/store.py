@@ -36,6 +36,7 @@ class StoredDecision(NamedTuple):
 
     id: str
     position: int
+    owner: str
     session_id: str
     user_hash: str | None
     time: float
@@ -153,16 +154,22 @@ class Store:
             asked = sqlite if connection.dialect.name == "sqlite" else postgres
             return int(connection.execute(sa.text(asked)).scalar_one())
 
-    def last_of_sessions(self, session_ids: Iterable[str]) -> dict[str, StoredDecision]:
-        """Return the newest decision of each session that has one."""
+    def last_of_sessions(
+        self, sessions: Iterable[tuple[str, str]]
+    ) -> dict[tuple[str, str], StoredDecision]:
+        """Return the newest decision of each session, given as (owner, session id), that has one.
+
+        The same session id of another owner is another session.
+        """
+        session = (decisions.c.owner, decisions.c.session_id)
         newest = (
             sa.select(sa.func.max(decisions.c.position))
-            .where(decisions.c.session_id.in_(sorted(set(session_ids))))
-            .group_by(decisions.c.session_id)
+            .where(sa.tuple_(*session).in_(sorted(set(sessions))))
+            .group_by(*session)
         )
         with self.reading() as connection:
             rows = connection.execute(_DECISIONS.where(decisions.c.position.in_(newest))).all()
-        return {row.session_id: _decision(row) for row in rows}
+        return {(row.owner, row.session_id): _decision(row) for row in rows}
 
     def model(self, position: int) -> ModelEvent | None:
         """Return the model event at a position, or None."""

@@ -1,6 +1,5 @@
 """Closing slates that got no answer in time."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -8,7 +7,7 @@ import sqlalchemy as sa
 from nextquery.outcomes import OPEN, UNDELIVERED, Learning, timed_out
 from nextquery.service.log.events import TimeoutEvent, UndeliveredEvent
 from nextquery.service.log.schema import decisions
-from nextquery.service.log.transaction import Transaction
+from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 
 
 @dataclass(frozen=True)
@@ -19,9 +18,9 @@ class CloseOpen:
     learning: Learning
     most: int = 500
 
-    def needs(self) -> tuple[Sequence[str], Sequence[str]]:
+    def needs(self) -> Needs:
         """Nothing in advance."""
-        return (), ()
+        return NOTHING
 
     def write(self, transaction: Transaction) -> int:
         """Close the slates that are due and return how many there were."""
@@ -34,7 +33,7 @@ class CloseOpen:
                 old.order_by(decisions.c.time).limit(self.most)
             ).scalars()
         )
-        transaction.fetch([id for id in due if id not in transaction.rows], ())
+        transaction.fetch([Needs(decisions=[id for id in due if id not in transaction.rows])])
         for id in due:
             row = transaction.rows[id]
             event = TimeoutEvent if row.delivered else UndeliveredEvent

@@ -3,17 +3,19 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import sqlalchemy as sa
 
 from nextquery.outcomes import OPEN, Outcome
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.events import Body, FeedbackEvent, TypedArm, from_json, to_json
+from nextquery.service.log.hashes import session_key
+from nextquery.service.log.new_arms.identities import Identities
+from nextquery.service.log.new_arms.parts import parts
+from nextquery.service.log.new_arms.sightings import TypedTexts
 from nextquery.service.log.schema import counter, decisions, events
 from nextquery.service.log.store import head_of
-
-_MANY = 500  # values in one IN (...)
 
 
 @dataclass
@@ -22,7 +24,8 @@ class Row:
 
     id: str
     position: int
-    user_hash: str | None
+    owner: str
+    session_id: str
     arms: list[int]
     outcome: Outcome
     issued: bool
@@ -30,14 +33,28 @@ class Row:
     changed: bool = False
 
 
+class Needs(NamedTuple):
+    """What a write looks at: read for all writes of a transaction in one go.
+
+    Decision ids, request keys, user hashes, sessions as (owner, session id), and text keys.
+    """
+
+    decisions: Sequence[str] = ()
+    requests: Sequence[str] = ()
+    users: Sequence[str] = ()
+    sessions: Sequence[tuple[str, str]] = ()
+    texts: Sequence[str] = ()
+
+
+NOTHING = Needs()
 Result_co = TypeVar("Result_co", covariant=True)
 
 
 class Write(Protocol[Result_co]):
-    """Something to write: which decisions and requests it needs to know, and how it is written."""
+    """Something to write: what it needs to know, and how it is written."""
 
-    def needs(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the decision ids and request keys that `write` looks at."""
+    def needs(self) -> Needs:
+        """Return what `write` looks at."""
 
     def write(self, transaction: "Transaction") -> Result_co:
         """Write, and return the answer; errors are raised before anything is written."""
@@ -55,29 +72,51 @@ class Transaction:
     def __post_init__(self) -> None:
         head = head_of(self.connection, lock=True)
         self.position, self.next_arm, self.barrier = head.position, head.next_arm, head.barrier
-        self.model = head.model
+        self.model, self._secret = head.model, head.secret
+        self.identities, self.texts = Identities(self.connection), TypedTexts(self.connection)
         self.time = self.clock.at_least(head.clock)
         self._started_at = head.position
         self._events: list[dict[str, object]] = []
         self._decisions: list[dict[str, object]] = []
 
-    def fetch(self, decision_ids: Iterable[str], request_keys: Iterable[str]) -> None:
-        """Read the decisions and requests that this transaction needs, in one go."""
-        columns = [decisions.c[n] for n in ("id", "position", "user_hash", "state", "accepted")]
-        columns += [decisions.c[n] for n in ("arms", "rewards", "issued", "delivered")]
-        for part in _parts(decision_ids):
+    def fetch(self, needs: Iterable[Needs]) -> None:
+        """Read everything that these writes need, in a few queries for all of them."""
+        wanted = list(needs)
+        self._fetch_decisions(id for need in wanted for id in need.decisions)
+        self._fetch_requests(key for need in wanted for key in need.requests)
+        users = {user for need in wanted for user in need.users}
+        users |= self.texts.fetch(key for need in wanted for key in need.texts)
+        sessions = {session for need in wanted for session in need.sessions}
+        sessions |= {(row.owner, row.session_id) for row in self.rows.values()} if users else set()
+        self.identities.fetch({*users, *(self.session_key(*session) for session in sessions)})
+
+    def _fetch_decisions(self, ids: Iterable[str]) -> None:
+        names = ("id", "position", "owner", "session_id", "state", "accepted")
+        columns = [decisions.c[n] for n in (*names, "arms", "rewards", "issued", "delivered")]
+        for part in parts(ids):
             found = sa.select(*columns).where(decisions.c.id.in_(part))
             for row in self.connection.execute(found):
-                outcome = Outcome(row.state, row.accepted, json.loads(row.rewards))
-                arms = json.loads(row.arms)
                 self.rows[row.id] = Row(
-                    row.id, row.position, row.user_hash, arms, outcome, row.issued, row.delivered
+                    row.id,
+                    row.position,
+                    row.owner,
+                    row.session_id,
+                    json.loads(row.arms),
+                    Outcome(row.state, row.accepted, json.loads(row.rewards)),
+                    row.issued,
+                    row.delivered,
                 )
+
+    def _fetch_requests(self, keys: Iterable[str]) -> None:
         same = (decisions.c.request_key, decisions.c.id, decisions.c.request_hash)
-        for part in _parts(request_keys):
+        for part in parts(keys):
             found = sa.select(*same).where(decisions.c.request_key.in_(part))
             for key, decision_id, request_hash in self.connection.execute(found):
                 self.requests[key] = (decision_id, request_hash)
+
+    def session_key(self, owner: str, session_id: str) -> str:
+        """Return the keyed hash of a session."""
+        return session_key(self._secret, owner, session_id)
 
     def typed_before(self, decision_id: str) -> TypedArm | None:
         """Return what earlier feedback on a decision taught about a typed query, if anything."""
@@ -118,6 +157,7 @@ class Transaction:
         id: str,
         arms: list[int],
         *,
+        owner: str,
         session_id: str,
         user_hash: str | None,
         request_key: str | None,
@@ -127,6 +167,7 @@ class Transaction:
         self._decisions.append(
             {
                 "id": id,
+                "owner": owner,
                 "session_id": session_id,
                 "request_key": request_key,
                 "request_hash": request_hash,
@@ -141,12 +182,14 @@ class Transaction:
                 "time": self.time,
             }
         )
-        self.rows[id] = Row(id, self.position, user_hash, arms, OPEN, False, False)
+        self.rows[id] = Row(id, self.position, owner, session_id, arms, OPEN, False, False)
         if request_key is not None:
             self.requests[request_key] = (id, request_hash or "")
 
     def flush(self) -> None:
         """Write everything collected so far."""
+        self.identities.flush()
+        self.texts.flush()
         if self._events:
             self.connection.execute(sa.insert(events), self._events)
         if self._decisions:
@@ -185,8 +228,3 @@ def _values(row: Row) -> dict[str, object]:
         "new_issued": row.issued,
         "new_delivered": row.delivered,
     }
-
-
-def _parts(values: Iterable[str]) -> Iterable[list[str]]:
-    wanted = sorted(set(values))
-    return (wanted[start : start + _MANY] for start in range(0, len(wanted), _MANY))

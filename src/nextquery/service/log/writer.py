@@ -130,11 +130,7 @@ class Writer:
                 )
             if writes:
                 transaction = Transaction(connection, self.clock)
-                needs = [write.needs() for write in writes]
-                transaction.fetch(
-                    (id for ids, _ in needs for id in ids),
-                    (key for _, keys in needs for key in keys),
-                )
+                transaction.fetch(write.needs() for write in writes)
                 for write in writes:
                     try:
                         results.append(write.write(transaction))

@@ -13,6 +13,8 @@ from nextquery.params import as_text_array, class_named, from_text_array
 from nextquery.policies import Choice, Policy, RandomPolicy
 from nextquery.service.log.events import (
     ArmAdded,
+    ArmHeld,
+    ArmRejected,
     ArmRemoved,
     Blocked,
     DecisionEvent,
@@ -86,6 +88,7 @@ class State:
         self.learnt = Learnt(RandomPolicy())  # until a model event names the policy
         self.statistics = Statistics()
         self.added: list[ArmAdded] = []
+        self.held: dict[str, ArmHeld] = {}  # texts that wait for review
         self.removed: set[int] = set()
         self.blocked: set[str] = set()
         self.on = True
@@ -118,6 +121,11 @@ class State:
                 self.void_arms += body.was == ArmAdded.kind
             case ArmAdded() as body:
                 self.added.append(body)
+                self.held.pop(body.text, None)
+            case ArmHeld() as body:
+                self.held[body.text] = body
+            case ArmRejected(text):
+                self.held.pop(text, None)
             case ArmRemoved(arm):
                 self.removed.add(arm)
             case Blocked(text):
@@ -203,6 +211,7 @@ class State:
             "left_out": sorted(self.left_out.items()),
             "void_arms": self.void_arms,
             "added": [[arm.arm, arm.text, arm.shown, arm.vector] for arm in self.added],
+            "held": [[arm.text, arm.shown, arm.vector] for arm in self.held.values()],
             "removed": sorted(self.removed),
             "blocked": sorted(self.blocked),
             "on": self.on,
@@ -239,6 +248,7 @@ class State:
         self.position, self.model, self.on = fields["position"], fields["model"], fields["on"]
         self.blocked = set(fields["blocked"])
         self.added = [ArmAdded(*values) for values in fields["added"]]
+        self.held = {values[0]: ArmHeld(*values) for values in fields.get("held", [])}
         self.removed = set(fields["removed"])
         self.void_arms = fields.get("void_arms", 0)  # older snapshots lack what has a default
         self.lineage = fields.get("lineage", [self.model] if self.model else [])

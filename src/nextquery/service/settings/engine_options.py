@@ -52,9 +52,22 @@ class EngineOptions:
     timeout_fails: str = _option("first", "Which entries of such a slate fail: first or all.")
     learn_issued: bool = _option(False, "Whether a query typed instead counts as a success.")
     new_arms: bool = _option(True, "Whether new queries become arms.")
-    min_users: int = _option(2, "Distinct users required before a new query becomes an arm.", ge=2)
+    min_users: int = _option(
+        2,
+        "Distinct users, in distinct sessions, required before a new query becomes an arm; users "
+        "who ever shared a session count as one.",
+        ge=2,
+    )
+    new_arms_per_hour: int = _option(
+        60, "Most new arms that the requests of one key owner may make in an hour.", ge=0
+    )
+    review_new_arms: bool = _option(
+        False, "Whether new arms wait until an operator approves them (POST /v1/arms/approve)."
+    )
     user_hash_secret: str = _option(
-        "", "Secret key of the hash that replaces user ids; if empty, one is created and stored."
+        "",
+        "Secret key of the hash that replaces user ids; if empty, one is created and stored. A "
+        "store accepts only the one that it began with.",
     )
     warm_sessions: int = _option(
         WARM_SESSIONS, "Number of past sessions, the newest, used for the warm start.", ge=0
