@@ -58,6 +58,7 @@ class Stats(TypedDict):
 
     position: int
     totals: Counts
+    not_teaching: int
     coverage: Coverage
     floor: float | None
     candidates: list[Size]
@@ -214,6 +215,7 @@ class Engine(Operations):
             return {
                 "position": self.learner.position,
                 "totals": statistics.totals(),
+                "not_teaching": statistics.not_teaching,
                 "coverage": statistics.coverage(len(self.catalogue.pool)),
                 "floor": None if model is None else model.floor,
                 "candidates": statistics.sizes(),

@@ -12,6 +12,7 @@ from nextquery.service.model.served_catalogue import ServedCatalogue
 from nextquery.service.model.state import Decided, State
 
 _REMEMBERED = 10_000  # decisions kept in memory for their feedback
+_STEP = 5_000  # events between two looks at whether to stop
 
 
 class Learner:
@@ -72,22 +73,23 @@ class Learner:
             if self.catalogue is not None:
                 self.catalogue.follow(event)
 
-    def refresh(self) -> bool:
-        """Recompute a stale state from the start of the log; return whether it was stale.
+    def refresh(self, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Recompute a stale state from the start of the log, unless `stopped` on the way.
 
         The state goes on answering and following the log meanwhile, with what it had learnt.
         """
-        was_stale = self.state.stale
-        while self.state.stale:
+        while self.state.stale and not stopped():
             fresh = Learner(self.store, foreseeing(self.store, self.position))
-            fresh.catch_up(until=self.position)
+            while fresh.position < self.position:
+                if stopped():
+                    return
+                fresh.catch_up(until=min(self.position, fresh.position + _STEP))
             with self._reading:  # nothing is applied now, so both arrive at one position
                 fresh.catch_up(until=self.position)
                 if not fresh.state.stale:
                     with self.lock:
                         self.state = fresh.state
                         self.swapped(self.state)
-        return was_stale
 
     def decision(self, decision_id: str) -> Decided:
         """Return an earlier decision."""

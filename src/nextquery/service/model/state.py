@@ -33,6 +33,10 @@ from nextquery.service.model.arrays import Arrays, from_text, packed, under, unp
 from nextquery.service.model.old_policy_names import with_new_names
 from nextquery.service.model.statistics import Statistics
 
+TAUGHT = "taught"
+"""In the arrays of a model event: a policy of the same class that has learnt only what another log
+taught."""
+
 
 class Decided(NamedTuple):
     """What later events need to know about a decision."""
@@ -141,6 +145,8 @@ class State:
     def _new_model(self, body: ModelEvent, position: int, past: Past) -> None:
         arrays = unpacked(from_text(body.arrays))
         described, policy = _restored(body, arrays)
+        if taught := within(arrays, TAUGHT):
+            policy.take_over(type(policy).from_state(taught), type(policy)(**policy.get_params()))
         if body.continues is None:
             self.lineage = []
         else:
@@ -230,6 +236,7 @@ class State:
         twin.__dict__.update(self.__dict__)
         twin.lineage, twin.left_out = list(self.lineage), dict(self.left_out)
         twin.added, twin.removed, twin.blocked = [*self.added], {*self.removed}, {*self.blocked}
+        twin.held = dict(self.held)
         twin.learnt = Learnt(
             deepcopy(self.learnt.policy), self.learnt.calibration, self.learnt.live.copy()
         )
