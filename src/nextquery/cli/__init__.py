@@ -36,9 +36,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-commands = (ingest, stats, recommend, train, replay, report, reproduce, serve, export, rebuild)
-commands += (leave_out, take_over)
-for command in commands:
+commands = (ingest, stats, recommend, train, replay, report, reproduce, serve, export)
+of_a_store = (rebuild, leave_out, take_over)
+for command in (*commands, *of_a_store):
     app.command()(command)
 for group in (keys, config):
     app.add_typer(group)

@@ -93,12 +93,14 @@ def _row(event: "Event") -> dict[str, object]:
         "decisions": len(body.decisions),
         "user_hash": body.user_hash,
         "key": body.owner,
-        "from": None if body.since is None else datetime.fromtimestamp(body.since, UTC).isoformat(),
-        "until": None
-        if body.until is None
-        else datetime.fromtimestamp(body.until, UTC).isoformat(),
+        "from": _iso(body.since),
+        "until": _iso(body.until),
         "undoes": body.undoes,
     }
+
+
+def _iso(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 def _moment(text: str | None, option: str) -> float | None:

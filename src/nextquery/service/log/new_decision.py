@@ -39,7 +39,7 @@ class NewDecision:
     owner: str = ""
     sighting: Sighting | None = None
     rules: NewArmRules = field(default_factory=NewArmRules)
-    caps: Caps = Caps()
+    caps: Caps = field(default_factory=Caps)
 
     def needs(self) -> Needs:
         """The request, to recognise a repetition; who typed this, and where."""

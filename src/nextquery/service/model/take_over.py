@@ -130,17 +130,14 @@ def _arms(
 
 def _check_features(old: Policy, new: Policy, pool: ArmPool, old_pool: ArmPool) -> None:
     """Raise an error unless features mean the same to both policies, each with its pool."""
+    why = f"its features ({old.learns}) mean other things in another pool"
     if old.learns != new.learns:
         why = f"it learnt from {old.learns or 'nothing'!r}, and the policy of the settings learns "
         why += f"from {new.learns or 'nothing'!r}"
-    elif (
-        old.learns == "memory"
-        or not old.learns
-        or (old.learns in ("arm", "interaction") and _same_encoder(pool, old_pool))
-    ):
-        return
     else:
-        why = f"its features ({old.learns}) mean other things in another pool"
+        vectors = old.learns in ("arm", "interaction")
+        if old.learns in ("", "memory") or (vectors and _same_encoder(pool, old_pool)):
+            return
     raise InvalidInput(
         f"what the old log taught cannot be taken over: {why}. Set the policy of the old log, or "
         "start with a new store and nothing learnt."

@@ -1,4 +1,4 @@
-"""Who may teach: nobody teaches the model alone, so one user or session teaches so much in a day."""
+"""Nobody teaches the model alone: a user or session teaches only so much in a day."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -61,7 +61,7 @@ class Teaching:
                 self._stored.add(who)
 
     def allows(self, caps: Mapping[str, int]) -> bool:
-        """Count a decision, unless one of its names has taught enough; return whether it teaches."""
+        """Return whether a decision teaches, and count it; not if a name of it reached its cap."""
         if any(self._counts.get(who, 0) >= cap for who, cap in caps.items()):
             return False
         for who in caps:

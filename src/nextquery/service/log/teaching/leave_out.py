@@ -27,13 +27,15 @@ class LeaveOut:
     def write(self, transaction: Transaction) -> LeftOut:
         """Append an event that names the decisions; None are an error."""
         transaction.flush()
-        named = (
-            (self.user_hash, decisions.c.user_hash == self.user_hash),
-            (self.owner, decisions.c.owner == self.owner),
-            (self.since, decisions.c.time >= self.since),
-            (self.until, decisions.c.time < self.until),
-        )
-        where = [condition for value, condition in named if value is not None]
+        where: list[sa.ColumnElement[bool]] = []
+        if self.user_hash is not None:
+            where.append(decisions.c.user_hash == self.user_hash)
+        if self.owner is not None:
+            where.append(decisions.c.owner == self.owner)
+        if self.since is not None:
+            where.append(decisions.c.time >= self.since)
+        if self.until is not None:
+            where.append(decisions.c.time < self.until)
         if not where:
             raise InvalidInput("name a user, a key owner or a span of time to leave out.")
         found = sa.select(decisions.c.position).where(*where).order_by(decisions.c.position)
