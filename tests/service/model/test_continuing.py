@@ -1,21 +1,28 @@
 """A change of settings keeps what was learnt live, or asks before it is lost."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import nextquery as nq
+from nextquery import cli
+from nextquery.cli.output import Stages
 from nextquery.errors import InvalidInput
 from nextquery.params import from_text_array
 from nextquery.policies.ridge import Ridge
 from nextquery.service.answer.engine import Engine
+from nextquery.service.answer.simulation import Simulator
 from nextquery.service.log.controls import NewModel
 from nextquery.service.log.store import Store
 from nextquery.service.model.arrays import from_text, packed, to_text, unpacked
 from nextquery.service.model.learner import rebuilt
+from nextquery.service.model.model_events import policy_of
 from nextquery.service.model.rebuild import rebuild
-from nextquery.service.model.state import difference, policy_of
+from nextquery.service.model.state import difference
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up, options
 
@@ -137,12 +144,52 @@ def test_what_would_be_lost_is_asked_for_first(
     with pytest.raises(InvalidInput, match=f"forget {lessons} live updates.*--forget"):
         start(sqlite, policy="lin-ucb")
     assert sqlite.head() == head  # nothing was written
-    other = Engine.start(
-        world, sqlite, options(policy="lin-ucb"), forget=lambda text: not asked.append(text)
-    )
+
+    def yes(question: str) -> bool:
+        asked.append(question)
+        return True
+
+    other = Engine.start(world, sqlite, options(policy="lin-ucb"), forget=yes)
     assert asked == [
         f"Changing the policy from lin-ucb-memory to lin-ucb forgets {lessons} live updates. Go on?"
     ]
     assert other.learner.state.lineage == [sqlite.head().model]
     other.close()
     start(sqlite, policy="random")  # nothing was learnt since, so nothing is asked
+
+
+def test_simulated_users_meet_a_model_that_continues_nothing(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
+    click(engine, 4)
+    caught_up(engine).close()
+    again = start(sqlite, alpha=0.3)
+    assert len(again.learner.state.lineage) == 2
+    rounds = list(Simulator(again).start(users=2, seed=0))
+    assert rounds[-1]["user"] == 2
+
+
+def test_serve_asks_on_a_terminal_and_fails_elsewhere(
+    pets_pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'events.db'}"
+    store = Store.open(url)
+    with Engine.start(nq.ArmPool.open(pets_pool), store) as engine:
+        decision = engine.recommend(session_id="s", query=engine.pool.texts[0])
+        arm = decision.recommendations[0].arm
+        engine.feedback(decision_id=decision.decision_id, accepted=arm)
+    head = store.head()
+    arguments = ["serve", str(pets_pool), "--store", url, "--port", "0", "--policy", "lin-ucb"]
+    with pytest.raises(InvalidInput, match="forget 1 live updates.*--forget"):
+        CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
+    assert store.head() == head
+    asked: list[str] = []
+
+    def serve(*_: object, forget: Callable[[str], bool], **more: object) -> None:
+        asked.append(str(forget("really?")))
+
+    monkeypatch.setattr("nextquery.service.server.serve", serve)
+    CliRunner().invoke(cli.app, [*arguments, "--forget"], catch_exceptions=False)
+    assert asked == ["True"]
+    monkeypatch.setattr("typer.confirm", lambda question, err: question == "really?")
+    assert Stages().ask("really?")
+    store.close()

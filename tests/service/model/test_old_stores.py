@@ -25,8 +25,9 @@ from nextquery.service.log.events import ModelEvent
 from nextquery.service.log.export import write_ubi
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import Learner, rebuilt
+from nextquery.service.model.model_events import policy_of
 from nextquery.service.model.rebuild import AGREE, rebuild
-from nextquery.service.model.state import State, difference, policy_of
+from nextquery.service.model.state import State, difference
 from tests.service.worlds import TEXTS, caught_up, options
 
 OLD = Path(__file__).parents[1] / "old"

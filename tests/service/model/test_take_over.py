@@ -13,9 +13,9 @@ from nextquery.arms.origin import Origin
 from nextquery.errors import InvalidInput
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
+from nextquery.service.model.model_events import policy_of
 from nextquery.service.model.prepare import first_model, live_policy
 from nextquery.service.model.rebuild import rebuild
-from nextquery.service.model.state import policy_of
 from nextquery.service.model.take_over import take_over
 from nextquery.sessions import Sessions
 from tests.service.model.test_continuing import click

@@ -17,7 +17,9 @@ from nextquery.service.log.events import (
     ModelEvent,
     OutcomeEvent,
 )
-from nextquery.service.model.state import Past, State, policy_of
+from nextquery.service.model.model_events import policy_of
+from nextquery.service.model.past import Past
+from nextquery.service.model.state import State
 
 _LARGEST = 1e6  # of a feature: far above any real one, and its square is still a number
 

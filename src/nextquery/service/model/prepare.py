@@ -18,10 +18,10 @@ from nextquery.service.log.store import Store
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.arrays import packed, to_text, under
 from nextquery.service.model.learner import Learner
+from nextquery.service.model.model_events import policy_of
 from nextquery.service.model.old_policy_names import same_model
 from nextquery.service.model.served_catalogue import fingerprint
 from nextquery.service.model.snapshots import newest_state
-from nextquery.service.model.state import policy_of
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.warm_start import Progress, warm_start
 

@@ -2,15 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from dataclasses import asdict, replace
-from typing import NamedTuple, Protocol, assert_never
+from typing import assert_never
 
 import numpy as np
 
 from nextquery.loop import Learnt, Replaced, replaced
 from nextquery.memory import LiveMemory
-from nextquery.params import as_text_array, class_named, from_text_array
-from nextquery.policies import Choice, Policy, RandomPolicy
+from nextquery.params import as_text_array, from_text_array
+from nextquery.policies import Choice, RandomPolicy
 from nextquery.service.log.events import (
     ArmAdded,
     ArmHeld,
@@ -30,42 +29,9 @@ from nextquery.service.log.events import (
     Void,
 )
 from nextquery.service.model.arrays import Arrays, from_text, packed, under, unpacked, within
-from nextquery.service.model.old_policy_names import with_new_names
+from nextquery.service.model.model_events import TAUGHT, described, policy_of, restored
+from nextquery.service.model.past import Decided, Past
 from nextquery.service.model.statistics import Statistics
-
-TAUGHT = "taught"
-"""In the arrays of a model event: a policy of the same class that has learnt only what another log
-taught."""
-
-
-class Decided(NamedTuple):
-    """What later events need to know about a decision."""
-
-    arms: list[int]
-    features: list[tuple[float, ...]]
-    policy: str
-    model: int
-    fallback: bool
-    time: float
-    position: int
-    teaches: bool
-
-    @classmethod
-    def of(cls, body: DecisionEvent, time: float, position: int) -> "Decided":
-        """Take it from the event of the decision."""
-        features = [entry.features for entry in body.slate]
-        made_by = (body.policy, body.model, body.fallback)
-        return cls(body.arms, features, *made_by, time, position, body.teaches)
-
-
-class Past(Protocol):
-    """Earlier events that a later one refers to."""
-
-    def decision(self, decision_id: str) -> Decided:
-        """Return a decision by its id."""
-
-    def model(self, position: int) -> ModelEvent:
-        """Return the model event at a position."""
 
 
 class State:
@@ -144,14 +110,14 @@ class State:
 
     def _new_model(self, body: ModelEvent, position: int, past: Past) -> None:
         arrays = unpacked(from_text(body.arrays))
-        described, policy = _restored(body, arrays)
+        event, policy = restored(body, arrays)
         if taught := within(arrays, TAUGHT):
             policy.take_over(type(policy).from_state(taught), type(policy)(**policy.get_params()))
         if body.continues is None:
             self.lineage = []
         else:
             policy.take_over(self.learnt.policy, policy_of(past.model(body.continues)))
-        self.model_event, self.learnt.policy = described, policy
+        self.model_event, self.learnt.policy = event, policy
         self.learnt.calibration = within(arrays, "calibration")
         self.model = position
         self.lineage.append(position)
@@ -212,7 +178,7 @@ class State:
         fields = {
             "position": self.position,
             "model": self.model,
-            "meta": {} if self.model_event is None else _described(self.model_event),
+            "meta": {} if self.model_event is None else described(self.model_event),
             "lineage": self.lineage,
             "left_out": sorted(self.left_out.items()),
             "void_arms": self.void_arms,
@@ -262,8 +228,8 @@ class State:
         for at, positions in fields.get("left_out", []):
             self._leave_out(at, LeftOut(decisions=tuple(positions)))
         if fields["meta"]:
-            described = ModelEvent(**fields["meta"], arrays="")
-            self.model_event, self.learnt.policy = _restored(described, arrays)
+            event = ModelEvent(**fields["meta"], arrays="")
+            self.model_event, self.learnt.policy = restored(event, arrays)
             self.learnt.calibration = within(arrays, "calibration")
         self.learnt.live = LiveMemory.from_state(within(arrays, "memory"))
         self.statistics = Statistics.from_state(within(arrays, "statistics"))
@@ -291,21 +257,6 @@ def difference(one: State, other: State) -> float:
     return largest
 
 
-def policy_of(body: ModelEvent) -> Policy:
-    """Return the policy of a model event, as it was before any live learning."""
-    return _restored(body, unpacked(from_text(body.arrays)))[1]
-
-
-def _restored(body: ModelEvent, arrays: Arrays) -> tuple[ModelEvent, Policy]:
-    renamed, state = with_new_names(replace(body, arrays=""), within(arrays, "policy"))
-    policy: Policy = class_named(Policy, renamed.policy_class).from_state(state)
-    return renamed, policy
-
-
 def _decision_of(event: Event, past: Past) -> Decided:
     assert event.decision_id is not None
     return past.decision(event.decision_id)
-
-
-def _described(body: ModelEvent) -> dict[str, object]:
-    return {name: value for name, value in asdict(body).items() if name != "arrays"}

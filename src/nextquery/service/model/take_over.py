@@ -16,10 +16,11 @@ from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.arrays import from_text, packed, to_text, under, unpacked
 from nextquery.service.model.learner import Learner
+from nextquery.service.model.model_events import TAUGHT, policy_of
 from nextquery.service.model.prepare import check_pool, first_model
 from nextquery.service.model.served_catalogue import ServedCatalogue
 from nextquery.service.model.snapshots import newest_state
-from nextquery.service.model.state import TAUGHT, State, policy_of
+from nextquery.service.model.state import State
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.warm_start import Progress
 
