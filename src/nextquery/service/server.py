@@ -77,7 +77,12 @@ def serve(
     keys = keys_needed(settings, ring)
     watched = ring if settings.keys == "auto" else None
     listening = _listen(settings)
-    prepare(pool, store, settings.engine_options(), progress=progress, forget=forget)
+    try:
+        prepare(pool, store, settings.engine_options(), progress=progress, forget=forget)
+    except BaseException:
+        listening.close()
+        store.close()
+        raise
     listening.listen(2048)  # from here on connections wait instead of failing
     port = listening.getsockname()[1]
     lines = greeting(settings, port, arms=len(pool), keyless=keys is None)

@@ -179,7 +179,7 @@ def test_serve_asks_on_a_terminal_and_fails_elsewhere(
         engine.feedback(decision_id=decision.decision_id, accepted=arm)
     head = store.head()
     arguments = ["serve", str(pets_pool), "--store", url, "--port", "0", "--policy", "lin-ucb"]
-    with pytest.raises(InvalidInput, match="forget 1 live updates.*--forget"):
+    with pytest.raises(InvalidInput, match=r"forget 1 live updates.*--forget"):
         CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
     assert store.head() == head
     asked: list[str] = []
