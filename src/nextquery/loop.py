@@ -66,8 +66,22 @@ class Learnt:
 
     def correct(self, slate: Sequence[Choice], old: Rewards, new: Rewards) -> None:
         """Replace the rewards `old` of a slate's entries with `new`."""
-        for place, choice in enumerate(slate[: max(len(old), len(new))]):
-            self.policy.correct(choice, _at(old, place), _at(new, place))
+        for example in replaced(slate, old, new):
+            self.policy.correct(*example)
+
+
+class Replaced(NamedTuple):
+    """A recommendation whose reward `old` becomes `new`; None means unobserved."""
+
+    choice: Choice
+    old: float | None
+    new: float | None
+
+
+def replaced(slate: Sequence[Choice], old: Rewards, new: Rewards) -> list[Replaced]:
+    """Return the entries of a slate whose rewards `old` become `new`, from the top."""
+    observed = slate[: max(len(old), len(new))]
+    return [Replaced(entry, _at(old, at), _at(new, at)) for at, entry in enumerate(observed)]
 
 
 class Slate(NamedTuple):
@@ -114,6 +128,10 @@ class Loop:
         self.catalogue, self.selector, self.learnt = catalogue, selector, learnt
         self.memory, self.exploration, self.repeat, self.seed = memory, exploration, repeat, seed
         self.looks_further = True  # select more when everything selected was already shown
+
+    def use(self, learnt: Learnt) -> None:
+        """Recommend with another `learnt` from now on."""
+        self.learnt, self.memory.live = learnt, learnt.live
 
     @property
     def pool(self) -> ArmPool:

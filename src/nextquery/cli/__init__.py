@@ -16,6 +16,7 @@ from nextquery.cli.config import config
 from nextquery.cli.export import export
 from nextquery.cli.ingest import ingest
 from nextquery.cli.keys import keys
+from nextquery.cli.leave_out import leave_out
 from nextquery.cli.output import BAD_FILES, err, exit_code
 from nextquery.cli.rebuild import rebuild
 from nextquery.cli.recommend import recommend
@@ -24,6 +25,7 @@ from nextquery.cli.report import report
 from nextquery.cli.reproduce import reproduce
 from nextquery.cli.serve import serve
 from nextquery.cli.stats import stats
+from nextquery.cli.take_over import take_over
 from nextquery.cli.train import train
 from nextquery.errors import NextqueryError
 
@@ -34,8 +36,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-commands = (ingest, stats, recommend, train, replay, report, reproduce, serve, export, rebuild)
-for command in commands:
+commands = (ingest, stats, recommend, train, replay, report, reproduce, serve, export)
+of_a_store = (rebuild, leave_out, take_over)
+for command in (*commands, *of_a_store):
     app.command()(command)
 for group in (keys, config):
     app.add_typer(group)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TextIO
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
@@ -107,6 +108,13 @@ class Stages:
             err().print(
                 "interrupted; existing files are unchanged. Run the same command again to resume."
             )
+
+    def ask(self, question: str) -> bool:
+        """Ask a yes-or-no question on the terminal, without bars around it."""
+        self._bars.stop()
+        yes = typer.confirm(question, err=True)
+        self._bars.start()
+        return yes
 
     def __call__(self, stage: str, done: float | None) -> None:
         """Report that a stage has started (None) or its share done (0 to 1)."""

@@ -17,36 +17,44 @@ def rebuild(
     save: Annotated[
         bool, typer.Option("--save", help="Save the recomputed model as the newest snapshot.")
     ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Replace events that cannot be read or applied by void ones, which keep them.",
+        ),
+    ] = False,
     config: s.Config = None,
     as_json: s.AsJson = False,
 ) -> None:
     """Recompute the model from the event log and compare it with the service's newest snapshot.
 
-    Fails if any number differs by more than 1e-9.
+    Fails if any number differs by more than 1e-9, or if an event cannot be read or applied, which
+    would also keep the service from starting.
     """
     from nextquery.arms import ArmPool
     from nextquery.errors import Damaged, InvalidInput
 
     settings = s.load_settings({"store": store}, config=config).settings
     from nextquery.service.log.store import Store
+    from nextquery.service.model.prepare import check_pool
     from nextquery.service.model.rebuild import AGREE
     from nextquery.service.model.rebuild import rebuild as run
-    from nextquery.service.model.served_catalogue import fingerprint
+    from nextquery.service.model.repair import repair as mend
     from nextquery.service.model.snapshots import save_snapshot
 
-    opened = Store.open(settings.store, create=False)
-    done = run(opened)
-    position = done.state.position
-    if position == 0:
+    opened, arms = Store.open(settings.store, create=False), ArmPool.open(pool)
+    if opened.head().position == 0:
         raise InvalidInput(f"{opened.name} has no events. Run nextquery serve POOL first.")
-    model = done.state.model_event
-    if model is None or model.pool != fingerprint(ArmPool.open(pool)):
-        raise InvalidInput(
-            f"{opened.name} was created with another pool than {pool}. Pass the original pool."
-        )
+    check_pool(opened, arms)
+    repaired = mend(opened, arms) if repair else []
+    done = run(opened, arms)
+    position = done.state.position
     if save:
         save_snapshot(opened, position, done.state.arrays(), keep=1)
     opened.close()
+    for event in () if as_json else repaired:
+        out().print(f"voided event {event.position}: {event.why}", markup=False)
     if as_json:
         compared = done.snapshot > 0
         print_json(
@@ -55,6 +63,7 @@ def rebuild(
                 "snapshot": done.snapshot if compared else None,
                 "difference": done.difference if compared else None,
                 "saved": save,
+                **({"repaired": [event._asdict() for event in repaired]} if repair else {}),
             }
         )
     elif done.snapshot == 0:

@@ -48,6 +48,14 @@ def serve(
             help="Policy that ranks the candidates; nextquery config show lists the names."
         ),
     ] = None,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget",
+            help="Allow a change of the policy to forget what was learnt live. Without it, serve "
+            "asks on a terminal, and is an error elsewhere.",
+        ),
+    ] = False,
     set: s.Set = [],  # noqa: B006  (typer only reads it)
     config: s.Config = None,
 ) -> None:
@@ -72,11 +80,16 @@ def serve(
 
     stdout = sys.stdout
     with Stages() as stages:
+
+        def may_forget(question: str) -> bool:
+            return forget or (sys.stdin.isatty() and stages.ask(question))
+
         if settings.pool == "sample" and not Path("sample").exists():
             settings = settings.model_copy(update={"pool": _sample(stages)})
         run(
             join_cluster(settings),
             open_pool=open_pool,
+            forget=may_forget,
             tell=lambda line: print(line, file=stdout, flush=True),
             progress=lambda done, total: stages(
                 "learn from past sessions", done / total if total else 1.0

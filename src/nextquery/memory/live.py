@@ -99,6 +99,14 @@ class LiveMemory:
         self._arms = _longer(self._arms, size, _NO_ARM)
         self._links = _longer(self._links, size, _NO_ARM)
 
+    def copy(self) -> "LiveMemory":
+        """Return an independent copy."""
+        twin = LiveMemory(self.rows)
+        twin.count, twin._last = self.count, self._last.copy()
+        twin._arms, twin._links = self._arms.copy(), self._links.copy()
+        twin._support = self._support.copy()
+        return twin
+
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the memory as arrays."""
         used = min(self.count, self.rows)

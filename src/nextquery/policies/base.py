@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -87,6 +87,19 @@ class Policy(ABC):
         self._rng = np.random.default_rng(self.seed)
 
     @property
+    def learns(self) -> str:
+        """What its model is learnt from; policies with equal values can share what they learnt.
+
+        Empty for a policy that learns nothing.
+        """
+        return ""
+
+    @property
+    def dimension(self) -> int:
+        """The number of features that its examples have; 0 if any number will do."""
+        return 0
+
+    @property
     def needs_memory(self) -> bool:
         """Whether the policy needs the features of a memory of sessions."""
         return False
@@ -168,6 +181,25 @@ class Policy(ABC):
         """
         self._discount(whole_number(examples, "examples", at_least=0))
 
+    def take_over(self, current: "Policy", base: "Policy") -> None:
+        """Add what `current` has learnt since it was `base`, to what this policy has learnt.
+
+        All three must learn from the same features (`learns`); this one may have more of them.
+        """
+        if not self.learns == current.learns == base.learns:
+            raise InvalidInput(
+                f"a policy that learns from {self.learns or 'nothing'!r} cannot take over what one "
+                f"learnt from {current.learns or 'nothing'!r}."
+            )
+        models = zip(self._models(), current._models(), base._models(), strict=True)
+        for mine, theirs, earlier in models:
+            mine.take_over(theirs, earlier)
+
+    def learnt_since(self, base: "Policy") -> int:
+        """Return the number of examples learnt since this policy was `base`."""
+        models = zip(self._models()[:1], base._models()[:1], strict=True)
+        return sum(mine.updates - earlier.updates for mine, earlier in models)
+
     def estimates(self, candidates: Candidates, context: Context) -> tuple[Floats, Floats] | None:
         """Return the mean and width of every candidate; None without a shared model."""
         return self._estimates(self._features(candidates, context)) if len(candidates) else None
@@ -229,6 +261,10 @@ class Policy(ABC):
     def _discount(self, examples: int) -> None:
         """Reduce the weight of what was learnt; see `discount`."""
         return
+
+    def _models(self) -> Sequence[Any]:
+        """Return the models: each has `take_over` and `updates`."""
+        return ()
 
     def _state(self) -> State:
         """Return what was learnt."""

@@ -43,6 +43,20 @@ class DisjointRidge:
         self._plays[arm] += (new is not None) - (old is not None)
         self._rewards[arm] = self._rewards[arm] + (new or 0.0) - (old or 0.0)
 
+    @property
+    def updates(self) -> int:
+        """The number of plays."""
+        return int(self._plays.sum())
+
+    def take_over(self, current: "DisjointRidge", base: "DisjointRidge") -> None:
+        """Add what `current` has learnt since it was `base`."""
+        cells = max(len(model._plays) for model in (self, current, base)) + 1
+        for model in (self, current, base):
+            model._extend(cells)
+        self._plays += current._plays - base._plays
+        since = self._rewards + (current._rewards - base._rewards)
+        self._rewards = np.where(self._rewards == base._rewards, current._rewards, since)
+
     def _extend(self, cells: int) -> None:
         """Extend the arrays; untouched zeros take no memory."""
         plays, rewards = np.zeros(cells, np.int64), np.zeros(cells)

@@ -1,6 +1,6 @@
 """FeedbackUCB: one model per arm, with untried arms ordered by what failures suggest."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,19 @@ class FeedbackUCB(Policy):
         before = None if old is None else old - similarity
         after = None if new is None else new - similarity
         self._shared.replace(x, before, after)
+
+    @property
+    def learns(self) -> str:
+        """Arms, and how rewards differ from similarity."""
+        return "feedback"
+
+    @property
+    def dimension(self) -> int:
+        """The number of features: those of the shared model, and the similarity."""
+        return self._shared.b.size + 1 if self._shared.b.size else 0
+
+    def _models(self) -> Sequence[DisjointRidge | Ridge]:
+        return (self._own, self._shared)
 
     def _state(self) -> State:
         shared = {f"shared_{name}": array for name, array in self._shared.state().items()}

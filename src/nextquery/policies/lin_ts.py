@@ -1,7 +1,7 @@
 """LinTS: act on a model drawn from the posterior (Agrawal and Goyal 2013)."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,16 @@ class LinTS(Policy):
         return self.noise * math.sqrt(24 / self.exploration * d * math.log(1 / self.delta))
 
     @property
+    def learns(self) -> str:
+        """The features of the model."""
+        return self.features
+
+    @property
+    def dimension(self) -> int:
+        """The number of features of the examples."""
+        return self._shared.b.size
+
+    @property
     def needs_memory(self) -> bool:
         """Whether the policy needs the features of a memory."""
         return self.features == "memory"
@@ -93,6 +103,9 @@ class LinTS(Policy):
 
     def _discount(self, examples: int) -> None:
         self._shared.discount(examples)
+
+    def _models(self) -> Sequence[Ridge]:
+        return (self._shared,)
 
     def _state(self) -> State:
         return self._shared.state()

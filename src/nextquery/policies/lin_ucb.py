@@ -1,6 +1,6 @@
 """LinUCB: choose the arm with the largest upper confidence bound (Li et al. 2010)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,16 @@ class LinUCB(Policy):
         self._shared, self._disjoint = Ridge(self.ridge), DisjointRidge(self.ridge)
 
     @property
+    def learns(self) -> str:
+        """The features of the shared model, or ``disjoint``."""
+        return "disjoint" if self.model == "disjoint" else self.features
+
+    @property
+    def dimension(self) -> int:
+        """The number of features of the shared model's examples."""
+        return self._shared.b.size
+
+    @property
     def needs_memory(self) -> bool:
         """Whether the policy needs the features of a memory."""
         return self.model == "shared" and self.features == "memory"
@@ -107,6 +117,9 @@ class LinUCB(Policy):
 
     def _discount(self, examples: int) -> None:
         self._shared.discount(examples)
+
+    def _models(self) -> Sequence[Ridge | DisjointRidge]:
+        return (self._disjoint if self.model == "disjoint" else self._shared,)
 
     def _state(self) -> State:
         return (self._disjoint if self.model == "disjoint" else self._shared).state()

@@ -96,6 +96,29 @@ class Ridge:
         self.updates = examples
         self._refresh()
 
+    def take_over(self, current: "Ridge", base: "Ridge") -> None:
+        """Add what `current` has learnt since it was `base`: A += A_c − A_b, b += b_c − b_b.
+
+        Features that those models lack come last and count as 0 in their examples.
+
+        >>> base, current, new = Ridge(1.0), Ridge(1.0), Ridge(2.0)
+        >>> current.learn(np.array([1.0]), reward=1.0)
+        >>> new.expect(2)
+        >>> new.take_over(current, base)
+        >>> new.A.tolist(), new.b.tolist(), new.updates
+        ([[3.0, 0.0], [0.0, 2.0]], [1.0, 0.0], 1)
+        """
+        d = current.b.size
+        if d == 0:
+            return
+        base.expect(d)
+        if self.b.size < d:
+            self.expect(d)
+        self.A[:d, :d] = _moved(self.A[:d, :d], current.A, base.A)
+        self.b[:d] = _moved(self.b[:d], current.b, base.b)
+        self.updates += current.updates - base.updates
+        self._refresh()
+
     def expect(self, d: int) -> None:
         """Set the dimension from the first example, then check it."""
         if self.b.size == 0 and d > 0:
@@ -135,6 +158,11 @@ class Ridge:
         self.A, self.inverse = np.array(state["A"]), np.array(state["inverse"])
         self.b, self.updates = np.array(state["b"]), int(state["updates"])
         self._bound()  # not saved: derived from the inverse; older states have a wrong one
+
+
+def _moved(start: Floats, current: Floats, base: Floats) -> Floats:
+    """Return start + (current − base), without rounding where start equals base."""
+    return np.where(start == base, current, start + (current - base))
 
 
 def _plus_square(matrix: Floats, x: Floats, weight: float) -> Floats:

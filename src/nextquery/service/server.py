@@ -30,7 +30,7 @@ from nextquery.service.http import json_log
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
-from nextquery.service.model.prepare import prepare
+from nextquery.service.model.prepare import Ask, never, prepare
 from nextquery.service.settings.settings import Settings, is_loopback
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # shared by the workers; prometheus-client reads the name too
@@ -52,7 +52,12 @@ def open_here(settings: Settings) -> ArmPool:
 
 
 def serve(
-    settings: Settings, *, tell: Tell, progress: Any = None, open_pool: OpenPool = open_here
+    settings: Settings,
+    *,
+    tell: Tell,
+    progress: Any = None,
+    open_pool: OpenPool = open_here,
+    forget: Ask = never,
 ) -> None:
     """Answer requests until asked to stop.
 
@@ -63,6 +68,7 @@ def serve(
     progress : called with the steps done and the total during the warm start of a new store.
     open_pool : opens the pool of the settings, once in each process. Workers import it by name, so
         it must be defined at the top of a module.
+    forget : asked before a change of settings loses what was learnt live (see `prepare`).
     """
     if settings.pool is None:
         raise InvalidInput("no pool to serve. Pass a folder created by nextquery ingest.")
@@ -71,7 +77,12 @@ def serve(
     keys = keys_needed(settings, ring)
     watched = ring if settings.keys == "auto" else None
     listening = _listen(settings)
-    prepare(pool, store, settings.engine_options(), progress=progress)
+    try:
+        prepare(pool, store, settings.engine_options(), progress=progress, forget=forget)
+    except BaseException:
+        listening.close()
+        store.close()
+        raise
     listening.listen(2048)  # from here on connections wait instead of failing
     port = listening.getsockname()[1]
     lines = greeting(settings, port, arms=len(pool), keyless=keys is None)

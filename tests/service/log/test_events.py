@@ -18,11 +18,13 @@ from nextquery.service.log.events import (
     Body,
     DecisionEvent,
     FeedbackEvent,
+    LeftOut,
     ModelEvent,
     Switched,
     TimeoutEvent,
     Unblocked,
     UndeliveredEvent,
+    Void,
     from_json,
     to_json,
 )
@@ -40,6 +42,8 @@ KINDS: dict[str, type[Any]] = {
     "blocked": Blocked,
     "unblocked": Unblocked,
     "switched": Switched,
+    "left_out": LeftOut,
+    "void": Void,
 }
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))  # what JSON can hold

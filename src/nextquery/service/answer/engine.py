@@ -29,7 +29,7 @@ from nextquery.service.log.store import Store
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.background import Background
 from nextquery.service.model.learner import Learner
-from nextquery.service.model.prepare import loop_of, prepare
+from nextquery.service.model.prepare import Ask, loop_of, never, prepare
 from nextquery.service.model.served_catalogue import ServedCatalogue
 from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.statistics import Counts, Coverage, Row, Size
@@ -58,6 +58,7 @@ class Stats(TypedDict):
 
     position: int
     totals: Counts
+    not_teaching: int
     coverage: Coverage
     floor: float | None
     candidates: list[Size]
@@ -81,9 +82,11 @@ class Engine(Operations):
         state = newest_state(store)
         self.catalogue = ServedCatalogue(pool)
         self.catalogue.restore(state)
-        self.learner = Learner(store, state, follows=self.catalogue.follow)
+        self.learner = Learner(store, state, catalogue=self.catalogue)
         self.learner.catch_up()
-        loop = loop_of(self.catalogue, options, state.learnt)
+        self.learner.refresh()
+        loop = loop_of(self.catalogue, options, self.learner.state.learnt)
+        self.learner.swapped = lambda swapped: loop.use(swapped.learnt)
         self.answerer = Answerer(loop, self.learner, options)
         self._waiting, self._count_lock = 0, threading.Lock()
         self._closed = False
@@ -109,10 +112,11 @@ class Engine(Operations):
         *,
         progress: Progress | None = None,
         clock: Clock | None = None,
+        forget: Ask = never,
     ) -> "Engine":
         """Prepare the store (see `prepare`), read the log and start the threads."""
         chosen = EngineOptions() if options is None else options
-        prepare(pool, store, chosen, progress=progress, clock=clock)
+        prepare(pool, store, chosen, progress=progress, clock=clock, forget=forget)
         return cls(pool, store, chosen, clock)
 
     def submit_recommend(
@@ -211,6 +215,7 @@ class Engine(Operations):
             return {
                 "position": self.learner.position,
                 "totals": statistics.totals(),
+                "not_teaching": statistics.not_teaching,
                 "coverage": statistics.coverage(len(self.catalogue.pool)),
                 "floor": None if model is None else model.floor,
                 "candidates": statistics.sizes(),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 from nextquery.catalogue import Place
@@ -114,6 +115,7 @@ class RequestHandler:
             request.owner,
             self._sighting(place, request.user_hash),
             self.rules,
+            self.options.caps,
         )
 
     def _record(self, slates: list[Recorded]) -> None:
@@ -134,7 +136,7 @@ class RequestHandler:
                 return
             written = future.result()
             if written.position is not None:
-                body = decision.body
+                body = replace(decision.body, teaches=written.teaches)
                 request.future.set_result(Decision.of(decision.id, body, list(body.slate)))
             elif request.tries >= _TRIES:
                 request.future.set_exception(
@@ -172,7 +174,7 @@ class RequestHandler:
             place = answerer.catalogue.place(request.issued)
             issued = TypedQuery(sighting=self._sighting(place, user))
         else:
-            made_by_this_model = stored.body.model == answerer.learner.state.model
+            made_by_this_model = stored.body.model in answerer.learner.state.lineage
             teaches = self.options.learn_issued and made_by_this_model
             features = answerer.features_of(arm, stored) if teaches else ()
             issued = TypedQuery(arm, features, stored.body.model)

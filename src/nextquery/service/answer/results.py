@@ -18,7 +18,8 @@ class Decision:
 
     `model_version` is the log position that the model had read to. `fallback`: similarity answered
     instead of the model. `repeated`: this request id had its answer before. `not_searched` is the
-    number of arms on unavailable shards, always 0 without a cluster.
+    number of arms on unavailable shards, always 0 without a cluster. `teaches`: the model learns
+    from it; not if its user, session or key owner has taught enough today.
     """
 
     decision_id: str
@@ -28,15 +29,15 @@ class Decision:
     fallback: bool = False
     repeated: bool = False
     not_searched: int = 0
+    teaches: bool = True
 
     @classmethod
     def of(
         cls, id: str, body: DecisionEvent, slate: list[SlateEntry], *, repeated: bool = False
     ) -> "Decision":
         """Return the answer to a decision event, with the entries that may be shown."""
-        return cls(
-            id, slate, body.policy, body.model_version, body.fallback, repeated, body.not_searched
-        )
+        made_by = (body.policy, body.model_version, body.fallback)
+        return cls(id, slate, *made_by, repeated, body.not_searched, body.teaches)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from nextquery.service.log.clock import Clock
 from nextquery.service.log.controls import NewModel
 from nextquery.service.log.store import Store
 from nextquery.service.log.writer import Writer
+from nextquery.service.model.model_events import without_live_learning
 from nextquery.service.settings.engine_options import EngineOptions
 
 _SHOWN = 5  # entries in a slate
@@ -126,9 +127,9 @@ def simulate(
 
 def _fresh_engine(service: Engine, store: Store, options: EngineOptions) -> Engine:
     """Return an engine as `service` was before its first user, without remembered sessions."""
-    first = service.store.model(service.store.head())
+    first = service.store.model(service.store.head().model)
     assert first is not None
-    body = replace(first, settings=options.of_the_model())
+    body = replace(without_live_learning(first), settings=options.of_the_model())
     writer = Writer(store, Clock(), written=lambda: None)
     try:
         writer.submit(NewModel(body, store.head().model, service.pool.rows_in_all)).result()

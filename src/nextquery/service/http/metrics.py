@@ -47,6 +47,11 @@ class Metrics:
         self._slates = Counter(
             "nextquery_slates", "Slates, by what answered.", ["by"], registry=self._own
         )
+        self._not_teaching = Counter(
+            "nextquery_slates_not_teaching",
+            "Slates that teach nothing, since their user, session or key taught enough that day.",
+            registry=self._own,
+        )
         self._feedback = Counter(
             "nextquery_feedback", "Feedback, by status.", ["status"], registry=self._own
         )
@@ -70,9 +75,11 @@ class Metrics:
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def slate(self, *, fallback: bool) -> None:
+    def slate(self, *, fallback: bool, teaches: bool = True) -> None:
         """Count a slate."""
         self._slates.labels("fallback" if fallback else "model").inc()
+        if not teaches:
+            self._not_teaching.inc()
 
     def shards_missed(self, answer: Literal["refused", "partial"]) -> None:
         """Count a request that met unavailable shards."""

@@ -52,6 +52,7 @@ class ModelEvent:
     floor: float | None = None
     pool: str
     arrays: str  #: base64 of an `.npz` with the policy and its calibration
+    continues: int | None = None  #: position of the model whose live learning it keeps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +73,7 @@ class DecisionEvent:
     model_version: int
     fallback: bool
     not_searched: int = 0
+    teaches: bool = True  #: False if its user, session or key had taught enough that day
 
     @property
     def arms(self) -> list[int]:
@@ -187,6 +189,32 @@ class Switched:
     on: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """Decisions that teach nothing, from the start of the log; or an end to that.
+
+    The other fields say how the decisions were found. The user is named by a keyed hash.
+    """
+
+    kind: ClassVar[str] = "left_out"
+    decisions: tuple[int, ...] = ()  #: positions
+    user_hash: str | None = None
+    owner: str | None = None
+    since: float | None = None
+    until: float | None = None
+    undoes: int | None = None  #: position of the `left_out` event that no longer counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Void:
+    """An event that could not be read or applied, and what it was; it changes nothing."""
+
+    kind: ClassVar[str] = "void"
+    was: str  #: its kind; empty if the event was missing
+    body: str
+    why: str
+
+
 Body = (
     ModelEvent
     | DecisionEvent
@@ -200,7 +228,11 @@ Body = (
     | Blocked
     | Unblocked
     | Switched
+    | LeftOut
+    | Void
 )
+REPAIR = "Restore a backup, or run nextquery rebuild POOL --store URL --repair."
+"""What to do about an event that cannot be used."""
 _ADAPTERS: Mapping[str, TypeAdapter[Any]] = {
     record.kind: TypeAdapter(record) for record in Body.__args__
 }
@@ -250,8 +282,7 @@ def from_json(kind: str, text: str | bytes, position: int = 0) -> Body:
         first = error.errors(include_input=False, include_url=False)[0]
         field = ".".join(map(str, first["loc"])) or "body"
         raise Damaged(
-            f"event {position} ({kind}) cannot be read: {field}: {first['msg']}. Restore the "
-            "database from a backup."
+            f"event {position} ({kind}) cannot be read: {field}: {first['msg']}. {REPAIR}"
         ) from None
 
 

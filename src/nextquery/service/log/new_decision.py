@@ -1,10 +1,11 @@
 """Recording a slate before it is answered."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.new_arms.sightings import NewArmRules, Sighting, record_sighting
+from nextquery.service.log.teaching.caps import Caps
 from nextquery.service.log.transaction import Needs, Transaction
 
 
@@ -17,6 +18,7 @@ class Written(NamedTuple):
 
     position: int | None = None
     known: tuple[str, str] | None = None
+    teaches: bool = True
 
     @property
     def stale(self) -> bool:
@@ -37,6 +39,7 @@ class NewDecision:
     owner: str = ""
     sighting: Sighting | None = None
     rules: NewArmRules = field(default_factory=NewArmRules)
+    caps: Caps = field(default_factory=Caps)
 
     def needs(self) -> Needs:
         """The request, to recognise a repetition; who typed this, and where."""
@@ -45,7 +48,11 @@ class NewDecision:
             users=() if self.user_hash is None else (self.user_hash,),
             sessions=() if self.user_hash is None else ((self.owner, self.session_id),),
             texts=() if self.sighting is None else (self.sighting.text_key,),
+            teachers=tuple(self._caps()),
         )
+
+    def _caps(self) -> dict[str, int]:
+        return self.caps.of(self.owner, self.session_id, self.user_hash)
 
     def write(self, transaction: Transaction) -> Written:
         """Record the slate, unless its request was answered before or its model is stale."""
@@ -53,7 +60,8 @@ class NewDecision:
             return Written(known=transaction.requests[self.request_key])
         if self.body.model_version < transaction.barrier:
             return Written()
-        position = transaction.append(self.body, self.id)
+        teaches = transaction.teaching.allows(self._caps())
+        position = transaction.append(replace(self.body, teaches=teaches), self.id)
         transaction.add_decision(
             self.id,
             self.body.arms,
@@ -70,4 +78,4 @@ class NewDecision:
             record_sighting(
                 transaction, self.sighting, self.rules, owner=self.owner, session=session
             )
-        return Written(position)
+        return Written(position, teaches=teaches)

@@ -111,6 +111,15 @@ rejected or removed. `qualified`: when enough users had typed it (NULL: an arm o
 `owner`: whose request that was; `time`: the last change. A text in this table never becomes an arm
 (again)."""
 
+teaching = Table(
+    "teaching",
+    metadata,
+    Column("day", BigInteger, primary_key=True, autoincrement=False),
+    Column("who", String(320), primary_key=True),
+    Column("count", BigInteger, nullable=False),
+)
+"""How many decisions of a user, a session or an owner taught the model, on the last day."""
+
 snapshots = Table(
     "snapshots",
     metadata,

@@ -1,6 +1,6 @@
 """The store: the event log in a database, SQLite or PostgreSQL."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from nextquery.service.log.database import (
     without_password,
 )
 from nextquery.service.log.database_errors import database_errors
-from nextquery.service.log.events import DecisionEvent, Event, ModelEvent, from_json
+from nextquery.service.log.events import DecisionEvent, Event, LeftOut, ModelEvent, from_json
 from nextquery.service.log.schema import counter, decisions, events, snapshots
 
 _MIGRATING = 0x6E657874  # the key of our advisory lock in PostgreSQL
@@ -115,10 +115,13 @@ class Store:
 
     def read(self, after: int, limit: int = 500) -> list[Event]:
         """Return the events after a position, in order."""
+        return [as_event(row) for row in self.rows(after, limit)]
+
+    def rows(self, after: int, limit: int = 500) -> Sequence[Any]:
+        """Return the rows of the events after a position, in order; see `as_event`."""
         found = sa.select(events).where(events.c.position > after)
         with self.reading() as connection:
-            rows = connection.execute(found.order_by(events.c.position).limit(limit)).all()
-        return [_event(row) for row in rows]
+            return connection.execute(found.order_by(events.c.position).limit(limit)).all()
 
     def decision(self, decision_id: str) -> StoredDecision | None:
         """Return a decision, or None."""
@@ -166,11 +169,18 @@ class Store:
             rows = connection.execute(_DECISIONS.where(decisions.c.position.in_(newest))).all()
         return {(row.owner, row.session_id): _decision(row) for row in rows}
 
-    def model(self, head: Head) -> ModelEvent | None:
-        """Return the newest model event, or None."""
-        newest = self.read(head.model - 1, 1)[0].body if head.model else None
-        assert newest is None or isinstance(newest, ModelEvent)
-        return newest
+    def model(self, position: int) -> ModelEvent | None:
+        """Return the model event at a position, or None."""
+        found = self.read(position - 1, 1) if position else []
+        body = found[0].body if found else None
+        return body if isinstance(body, ModelEvent) else None
+
+    def left_out(self, until: int) -> list[Event]:
+        """Return the events up to a position that leave out decisions, in order."""
+        these = (events.c.kind == LeftOut.kind, events.c.position <= until)
+        found = sa.select(events).where(*these).order_by(events.c.position)
+        with self.reading() as connection:
+            return [as_event(row) for row in connection.execute(found).all()]
 
     def snapshot_positions(self) -> list[int]:
         """Return the positions of the snapshots, newest first."""
@@ -202,7 +212,10 @@ class Store:
 
 _DECISIONS = sa.select(
     *(decisions.c[name] for name in StoredDecision._fields if name != "body"), events.c.body
-).join(events, events.c.position == decisions.c.position)
+).join(
+    events,
+    sa.and_(events.c.position == decisions.c.position, events.c.kind == DecisionEvent.kind),
+)
 
 
 def head_of(connection: sa.Connection, *, lock: bool = False) -> Head:
@@ -221,7 +234,8 @@ def _newest_of(owner: str, session_ids: list[str]) -> sa.Select[Any]:
     )
 
 
-def _event(row: Any) -> Event:
+def as_event(row: Any) -> Event:
+    """Read the event of a row of the table `events`."""
     body = from_json(row.kind, row.body, row.position)
     return Event(int(row.position), row.time, row.decision_id, body)
 

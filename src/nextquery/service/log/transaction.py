@@ -16,6 +16,7 @@ from nextquery.service.log.new_arms.parts import parts
 from nextquery.service.log.new_arms.sightings import TypedTexts
 from nextquery.service.log.schema import counter, decisions, events
 from nextquery.service.log.store import head_of
+from nextquery.service.log.teaching.caps import Teaching
 
 
 @dataclass
@@ -36,7 +37,8 @@ class Row:
 class Needs(NamedTuple):
     """What a write looks at: read for all writes of a transaction in one go.
 
-    Decision ids, request keys, user hashes, sessions as (owner, session id), and text keys.
+    Decision ids, request keys, user hashes, sessions as (owner, session id), text keys, and the
+    names of `Teaching`.
     """
 
     decisions: Sequence[str] = ()
@@ -44,6 +46,7 @@ class Needs(NamedTuple):
     users: Sequence[str] = ()
     sessions: Sequence[tuple[str, str]] = ()
     texts: Sequence[str] = ()
+    teachers: Sequence[str] = ()
 
 
 NOTHING = Needs()
@@ -75,6 +78,7 @@ class Transaction:
         self.model, self._secret = head.model, head.secret
         self.identities, self.texts = Identities(self.connection), TypedTexts(self.connection)
         self.time = self.clock.at_least(head.clock)
+        self.teaching = Teaching(self.connection, self.time)
         self._started_at = head.position
         self._events: list[dict[str, object]] = []
         self._decisions: list[dict[str, object]] = []
@@ -84,6 +88,7 @@ class Transaction:
         wanted = list(needs)
         self._fetch_decisions(id for need in wanted for id in need.decisions)
         self._fetch_requests(key for need in wanted for key in need.requests)
+        self.teaching.fetch(who for need in wanted for who in need.teachers)
         users = {user for need in wanted for user in need.users}
         users |= self.texts.fetch(key for need in wanted for key in need.texts)
         sessions = {session for need in wanted for session in need.sessions}
@@ -190,6 +195,7 @@ class Transaction:
         """Write everything collected so far."""
         self.identities.flush()
         self.texts.flush()
+        self.teaching.flush()
         if self._events:
             self.connection.execute(sa.insert(events), self._events)
         if self._decisions:

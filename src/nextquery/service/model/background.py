@@ -1,4 +1,4 @@
-"""Background work: reading the log, keeping snapshots, timing out slates."""
+"""Background work: reading the log, keeping snapshots, timing out slates, recomputing."""
 
 import logging
 import threading
@@ -19,7 +19,10 @@ _log = logging.getLogger("nextquery.service")
 
 
 class Background:
-    """Two threads: one reads the log and keeps snapshots, the other closes expired slates."""
+    """Threads that read the log and keep snapshots, close expired slates, and recompute.
+
+    The last works only after an operator left out decisions; it does not hold up the others.
+    """
 
     def __init__(
         self, learner: Learner, store: Store, options: EngineOptions, clock: Clock
@@ -27,13 +30,14 @@ class Background:
         self.learner, self.store, self.options, self.clock = learner, store, options, clock
         self.error: Exception | None = None
         self._grown, self._stop = threading.Event(), threading.Event()
+        self._stale = threading.Event()
         self._snapshot_at = learner.position
         self._threads: list[threading.Thread] = []
 
     def start(self, writer: Writer) -> None:
         """Start the threads."""
         self.writer = writer
-        for work in (self._read, self._sweep):
+        for work in (self._read, self._sweep, self._refresh):
             name = f"nextquery{work.__name__.replace('_', '-')}"
             self._threads.append(threading.Thread(target=work, name=name, daemon=True))
             self._threads[-1].start()
@@ -46,6 +50,7 @@ class Background:
         """Stop the threads, read the log to its end, and keep a snapshot."""
         self._stop.set()
         self._grown.set()
+        self._stale.set()
         for thread in self._threads:
             thread.join()
         try:
@@ -60,6 +65,8 @@ class Background:
             self._grown.clear()
             try:
                 self.learner.catch_up()
+                if self.learner.state.stale:
+                    self._stale.set()
                 if self.learner.position - self._snapshot_at >= self.options.snapshot_every:
                     self._snapshot()
                 self.error = None
@@ -67,6 +74,15 @@ class Background:
                 if self.error is None:
                     _log.error("cannot read the log: %s", error)
                 self.error = error
+                self._stop.wait(0.5)
+
+    def _refresh(self) -> None:
+        while self._stale.wait() and not self._stop.is_set():
+            self._stale.clear()
+            try:
+                self.learner.refresh(self._stop.is_set)
+            except Exception as error:  # the reader sees that the state is stale, and asks again
+                _log.error("cannot recompute the model: %s", error)
                 self._stop.wait(0.5)
 
     def _snapshot(self) -> None:
@@ -77,8 +93,11 @@ class Background:
         near = newest if closing else newest + self.options.snapshot_every // 2
         if near < position:
             with self.learner.lock:
-                position, arrays = self.learner.position, self.learner.state.arrays()
-            save_snapshot(self.store, position, arrays, keep=self.options.snapshots_kept)
+                state = self.learner.state.copy()
+            if state.stale:
+                return
+            position = state.position
+            save_snapshot(self.store, position, state.arrays(), keep=self.options.snapshots_kept)
         self._snapshot_at = position
 
     def _sweep(self) -> None:

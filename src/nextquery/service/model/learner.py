@@ -5,18 +5,22 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from nextquery.errors import Damaged
-from nextquery.service.log.events import DecisionEvent, Event
-from nextquery.service.log.store import Store
-from nextquery.service.model.state import Decided, State
+from nextquery.service.log.events import DecisionEvent, Event, ModelEvent
+from nextquery.service.log.store import Store, as_event
+from nextquery.service.model.event_checks import check
+from nextquery.service.model.past import Decided
+from nextquery.service.model.served_catalogue import ServedCatalogue
+from nextquery.service.model.state import State
 
 _REMEMBERED = 10_000  # decisions kept in memory for their feedback
+_STEP = 5_000  # events between two looks at whether to stop
 
 
 class Learner:
     """The state at a position of a log, and how to bring it to later positions.
 
-    `follows` is called with every event after it was applied; an engine keeps its pool in step
-    with it.
+    An event is applied wholly or not at all, to the state and to the `catalogue` of the arms, if
+    there is one. `swapped` is called with a state that takes the place of the one before.
     """
 
     def __init__(
@@ -25,10 +29,11 @@ class Learner:
         state: State | None = None,
         *,
         remembered: int = _REMEMBERED,
-        follows: Callable[[Event], None] | None = None,
+        catalogue: ServedCatalogue | None = None,
     ) -> None:
         self.store, self.state = store, State() if state is None else state
-        self.follows = follows
+        self.catalogue = catalogue
+        self.swapped: Callable[[State], None] = lambda state: None
         self.lock = threading.RLock()  # held while the state changes
         self._reading = threading.Lock()  # one reader at a time, or events would be applied twice
         self._remembered = remembered
@@ -41,41 +46,71 @@ class Learner:
 
     def catch_up(self, *, batch: int = 500, until: int | None = None) -> int:
         """Apply the events after the position, up to `until`; return how many there were."""
-        count = 0
         with self._reading:
-            while until is None or self.position < until:
-                wanted = batch if until is None else min(batch, until - self.position)
-                found = self.store.read(self.position, wanted)
-                for event in found:
-                    self.apply(event)
-                count += len(found)
-                if len(found) < wanted:
-                    break
+            return self._catch_up(batch, until)
+
+    def _catch_up(self, batch: int, until: int | None) -> int:
+        count = 0
+        while until is None or self.position < until:
+            wanted = batch if until is None else min(batch, until - self.position)
+            found = self.store.rows(self.position, wanted)
+            for row in found:  # one that cannot be read does not hold up those before it
+                self.apply(as_event(row))
+            count += len(found)
+            if len(found) < wanted:
+                break
         return count
 
     def apply(self, event: Event) -> None:
-        """Apply the next event."""
+        """Apply the next event; if it cannot be applied, raise `Damaged` and change nothing."""
         with self.lock:
+            check(event, self.state, self)
+            if self.catalogue is not None:
+                self.catalogue.check(event, self.state)
             if isinstance(event.body, DecisionEvent) and event.decision_id is not None:
-                self._remember(event.decision_id, Decided.of(event.body, event.time))
-            self.state.apply(event, self._decision)
-            if self.follows is not None:
-                self.follows(event)
+                decided = Decided.of(event.body, event.time, event.position)
+                self._remember(event.decision_id, decided)
+            self.state.apply(event, self)
+            if self.catalogue is not None:
+                self.catalogue.follow(event)
 
-    def _decision(self, decision_id: str) -> Decided:
+    def refresh(self, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Recompute a stale state from the start of the log, unless `stopped` on the way.
+
+        The state goes on answering and following the log meanwhile, with what it had learnt.
+        """
+        while self.state.stale and not stopped():
+            fresh = Learner(self.store, foreseeing(self.store, self.position))
+            while fresh.position < self.position:
+                if stopped():
+                    return
+                fresh.catch_up(until=min(self.position, fresh.position + _STEP))
+            with self._reading:  # nothing is applied now, so both arrive at one position
+                fresh.catch_up(until=self.position)
+                if not fresh.state.stale:
+                    with self.lock:
+                        self.state = fresh.state
+                        self.swapped(self.state)
+
+    def decision(self, decision_id: str) -> Decided:
+        """Return an earlier decision."""
         known = self._decided.get(decision_id)
         if known is not None:
             self._decided.move_to_end(decision_id)
             return known
         stored = self.store.decision(decision_id)
         if stored is None:
-            raise Damaged(
-                f"the log refers to decision {decision_id}, which it does not contain. Restore the "
-                "database from a backup."
-            )
-        decided = Decided.of(stored.body, stored.time)
+            raise Damaged(f"its decision {decision_id} is not in the log")
+        decided = Decided.of(stored.body, stored.time, stored.position)
         self._remember(decision_id, decided)
         return decided
+
+    def model(self, position: int) -> ModelEvent:
+        """Return an earlier model event."""
+        found = self.store.model(position)
+        if found is None:
+            raise Damaged(f"event {position} is not a model")
+        return found
 
     def _remember(self, decision_id: str, decided: Decided) -> None:
         self._decided[decision_id] = decided
@@ -83,8 +118,22 @@ class Learner:
             self._decided.popitem(last=False)
 
 
-def rebuilt(store: Store, *, until: int | None = None, batch: int = 500) -> State:
+def foreseeing(store: Store, until: int) -> State:
+    """Return an empty state that leaves out what the log leaves out up to a position."""
+    state = State()
+    state.foresee(store.left_out(until))
+    return state
+
+
+def rebuilt(
+    store: Store,
+    *,
+    until: int | None = None,
+    batch: int = 500,
+    catalogue: ServedCatalogue | None = None,
+) -> State:
     """Recompute the state from the log alone, without snapshots."""
-    learner = Learner(store)
-    learner.catch_up(batch=batch, until=until)
+    head = store.head().position if until is None else until
+    learner = Learner(store, foreseeing(store, head), catalogue=catalogue)
+    learner.catch_up(batch=batch, until=head)
     return learner.state

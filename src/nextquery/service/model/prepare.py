@@ -1,10 +1,15 @@
 """Preparing a store: check that it belongs to the pool, and write the model event if needed."""
 
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+
 from nextquery.arms import ArmPool
 from nextquery.catalogue import Catalogue
-from nextquery.errors import InvalidInput
+from nextquery.errors import Damaged, InvalidInput
 from nextquery.loop import Learnt, Loop
 from nextquery.memory import Memory
+from nextquery.policies import Policy
 from nextquery.select import MaxUtility
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.controls import NewModel
@@ -12,10 +17,21 @@ from nextquery.service.log.events import ModelEvent
 from nextquery.service.log.store import Store
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.arrays import packed, to_text, under
+from nextquery.service.model.learner import Learner
+from nextquery.service.model.model_events import policy_of
 from nextquery.service.model.old_policy_names import same_model
 from nextquery.service.model.served_catalogue import fingerprint
+from nextquery.service.model.snapshots import newest_state
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.warm_start import Progress, warm_start
+
+Ask = Callable[[str], bool]
+"""Answers whether live learning may be forgotten, told how much."""
+
+
+def never(question: str) -> bool:
+    """Never forget."""
+    return False
 
 
 def prepare(
@@ -25,22 +41,27 @@ def prepare(
     *,
     progress: Progress | None = None,
     clock: Clock | None = None,
+    forget: Ask = never,
 ) -> bool:
     """Write a model event if the settings differ from those of the newest model in the log.
 
-    The warm start is computed here once; other workers read it from the log. Call this before you
-    start several workers, or each of them computes it and only one result is used. Returns
-    whether a model was written.
+    The new model continues the old one: it keeps what was learnt live. If its features do not
+    allow that, `forget` is asked first. The warm start is computed here once; other workers read it
+    from the log. Call this before you start several workers, or each of them computes it and only
+    one result is used. Returns whether a model was written.
     """
+    check_pool(store, pool)
     digest = fingerprint(pool)
     while True:
         head = store.head()
-        last = store.model(head)
-        if last is not None:
-            _check(last.pool, digest, store)
-            if same_model(last.settings, options.of_the_model()):
-                return False
+        last = store.model(head.model)
+        if last is not None and same_model(last.settings, options.of_the_model()):
+            return False
+        if last is not None and policy_of(last).learns != options.new_policy().learns:
+            _ask(store, last, options, forget)
         body = first_model(pool, options, progress, digest=digest)
+        if last is not None and policy_of(last).learns == policy_of(body).learns:
+            body = replace(body, continues=head.model)
         writer = Writer(store, Clock() if clock is None else clock, written=lambda: None)
         try:
             new = NewModel(body, head.model, pool.rows_in_all)
@@ -48,6 +69,26 @@ def prepare(
                 return True
         finally:
             writer.close()
+
+
+def _ask(store: Store, last: ModelEvent, options: EngineOptions, forget: Ask) -> None:
+    """Ask before live learning is lost; raise an error if it must not be."""
+    lost = live_policy(store).learnt_since(policy_of(last))
+    changed = f"from {last.policy} to {options.policy_name}"
+    if lost and not forget(f"Changing the policy {changed} forgets {lost} live updates. Go on?"):
+        raise InvalidInput(
+            f"changing the policy {changed} would forget {lost} live updates: the two learn from "
+            "different features. Keep the policy, pass a new store, or allow it: nextquery serve "
+            "--forget."
+        )
+
+
+def live_policy(store: Store) -> Policy:
+    """Return the policy at the end of a log, with all that it learnt."""
+    learner = Learner(store, newest_state(store))
+    learner.catch_up()
+    learner.refresh()
+    return learner.state.learnt.policy
 
 
 def first_model(
@@ -78,8 +119,7 @@ def first_model(
 def loop_of(catalogue: Catalogue, options: EngineOptions, learnt: Learnt) -> Loop:
     """Return the library's loop with the settings of the service."""
     memory = Memory.of_pool(catalogue.pool, options.memory_sessions)
-    memory.live = learnt.live
-    return Loop(
+    loop = Loop(
         catalogue,
         MaxUtility(k=options.k),
         learnt,
@@ -88,11 +128,17 @@ def loop_of(catalogue: Catalogue, options: EngineOptions, learnt: Learnt) -> Loo
         repeat=options.repeat,
         seed=options.seed,
     )
+    loop.use(learnt)
+    return loop
 
 
-def _check(stored: str, digest: str, store: Store) -> None:
-    if stored != digest:
-        raise InvalidInput(
-            f"{store.name} was started with another pool, so its arm ids mean other queries. Serve "
-            "that pool, or pass a new store."
-        )
+def check_pool(store: Store, pool: ArmPool) -> None:
+    """Raise an error if a log was started with another pool."""
+    with contextlib.suppress(Damaged):  # whoever reads the log will report it
+        model = store.model(store.head().model)
+        if model is not None and model.pool != fingerprint(pool):
+            raise InvalidInput(
+                f"{store.name} was started with another pool, so its arm ids mean other queries. "
+                "Serve that pool, or pass a new store; nextquery take-over brings what was learnt "
+                "into it."
+            )

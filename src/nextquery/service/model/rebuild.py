@@ -2,8 +2,10 @@
 
 from typing import NamedTuple
 
+from nextquery.arms import ArmPool
 from nextquery.service.log.store import Store
-from nextquery.service.model.learner import Learner
+from nextquery.service.model.learner import Learner, foreseeing, rebuilt
+from nextquery.service.model.served_catalogue import ServedCatalogue
 from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.state import State, difference
 
@@ -28,10 +30,18 @@ class Rebuilt(NamedTuple):
         return self.difference <= AGREE
 
 
-def rebuild(store: Store) -> Rebuilt:
-    """Read the whole log, comparing with the newest snapshot on the way."""
-    kept, learner = newest_state(store), Learner(store)
+def rebuild(store: Store, pool: ArmPool | None = None) -> Rebuilt:
+    """Read the whole log, comparing with the newest snapshot on the way.
+
+    With the pool, raise `Damaged` where a start of the service would.
+    """
+    kept = newest_state(store)
+    catalogue = None if pool is None else ServedCatalogue(pool)
+    learner = Learner(store, foreseeing(store, kept.position), catalogue=catalogue)
     learner.catch_up(until=kept.position)
     apart = difference(learner.state, kept)
+    if pool is not None:
+        ServedCatalogue(pool).restore(kept)
     learner.catch_up()
-    return Rebuilt(learner.state, kept.position, apart)
+    state = rebuilt(store, until=learner.position) if learner.state.stale else learner.state
+    return Rebuilt(state, kept.position, apart)

@@ -5,9 +5,18 @@ import hashlib
 import numpy as np
 
 from nextquery.arms import ArmPool
+from nextquery.arms.texts import matched
 from nextquery.catalogue import Catalogue
 from nextquery.errors import Damaged
-from nextquery.service.log.events import ArmAdded, ArmRemoved, Blocked, Event, Unblocked
+from nextquery.service.log.events import (
+    ArmAdded,
+    ArmRemoved,
+    Blocked,
+    DecisionEvent,
+    Event,
+    Unblocked,
+)
+from nextquery.service.model.event_checks import unusable
 from nextquery.service.model.state import State
 
 _SAMPLED = 256  # rows in a fingerprint
@@ -29,8 +38,27 @@ class ServedCatalogue(Catalogue):
             self.block_text(text)
         self.version += 1
 
+    def check(self, event: Event, state: State) -> None:
+        """Raise `Damaged` if an event does not fit the arms; `state` is the one before it."""
+        rows = self.pool.rows_in_all
+        match event.body:
+            case DecisionEvent() as body:
+                arms = [*body.arms, *body.history, body.anchor_arm or 0]
+                if not 0 <= min(arms) <= max(arms) < max(rows, 1):
+                    raise unusable(event, f"it names an arm that is not one of the {rows}")
+            case ArmAdded() as added:
+                if not rows <= added.arm <= rows + state.void_arms:
+                    raise unusable(event, f"it adds arm {added.arm}, and {rows} is the next id")
+                try:
+                    matched([added.text], added.row()[None], dim=self.pool.dim)
+                except ValueError:  # its message may quote the text
+                    raise unusable(event, "its text or its vector is not valid") from None
+            case ArmRemoved(arm):
+                if not 0 <= arm < rows:
+                    raise unusable(event, f"it removes arm {arm}, and there are {rows}")
+
     def follow(self, event: Event) -> None:
-        """Apply an event that changes arms; ignore the others."""
+        """Apply an event that changes arms and has passed `check`; ignore the others."""
         match event.body:
             case ArmAdded() as arm:
                 self._add(arm)
@@ -42,12 +70,27 @@ class ServedCatalogue(Catalogue):
                 self.unblock_text(text)
 
     def _add(self, arm: ArmAdded) -> None:
-        if arm.arm != self.pool.rows_in_all:
+        """Add an arm under its id.
+
+        A text that was an arm before keeps its first id: the row of the second is never selected.
+        The same holds for ids between, whose events are void.
+        """
+        if arm.arm < self.pool.rows_in_all:
             raise Damaged(
-                f"the log adds arm {arm.arm}, but this pool has ids up to "
-                f"{self.pool.rows_in_all - 1}: the store belongs to another pool."
+                f"the snapshot adds arm {arm.arm}, and this pool has {self.pool.rows_in_all}: the "
+                "store belongs to another pool."
             )
-        self.add(arm.text, arm.row(), arm.shown)
+        while self.pool.rows_in_all < arm.arm:
+            self._fill(arm)
+        if self.pool.texts.ids_of(arm.text):
+            self._fill(arm)
+        else:
+            self.add(arm.text, arm.row(), arm.shown)
+
+    def _fill(self, like: ArmAdded) -> None:
+        """Use up the next id with a row that is never selected."""
+        row = self.add(f"\0arm {self.pool.rows_in_all}", like.row())
+        self.remove(row)
 
 
 def fingerprint(pool: ArmPool) -> str:

@@ -1,16 +1,15 @@
 """The state at a log position: a pure function of the events up to it."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
-from typing import NamedTuple, assert_never
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from typing import assert_never
 
 import numpy as np
 
-from nextquery.errors import Damaged
-from nextquery.loop import Learnt
+from nextquery.loop import Learnt, Replaced, replaced
 from nextquery.memory import LiveMemory
-from nextquery.params import as_text_array, class_named, from_text_array
-from nextquery.policies import Choice, Policy, RandomPolicy
+from nextquery.params import as_text_array, from_text_array
+from nextquery.policies import Choice, RandomPolicy
 from nextquery.service.log.events import (
     ArmAdded,
     ArmHeld,
@@ -20,36 +19,19 @@ from nextquery.service.log.events import (
     DecisionEvent,
     Event,
     FeedbackEvent,
+    LeftOut,
     ModelEvent,
     OutcomeEvent,
     Switched,
     TimeoutEvent,
     Unblocked,
     UndeliveredEvent,
+    Void,
 )
 from nextquery.service.model.arrays import Arrays, from_text, packed, under, unpacked, within
-from nextquery.service.model.old_policy_names import with_new_names
+from nextquery.service.model.model_events import TAUGHT, described, policy_of, restored
+from nextquery.service.model.past import Decided, Past
 from nextquery.service.model.statistics import Statistics
-
-
-class Decided(NamedTuple):
-    """What later events need to know about a decision."""
-
-    arms: list[int]
-    features: list[tuple[float, ...]]
-    policy: str
-    model: int
-    fallback: bool
-    time: float
-
-    @classmethod
-    def of(cls, body: DecisionEvent, time: float) -> "Decided":
-        """Take it from the event of the decision."""
-        features = [entry.features for entry in body.slate]
-        return cls(body.arms, features, body.policy, body.model, body.fallback, time)
-
-
-FindDecision = Callable[[str], Decided]
 
 
 class State:
@@ -57,11 +39,21 @@ class State:
 
     Events are applied one by one, in order. The same position therefore means the same state, bit
     for bit, wherever the log is read and however it is cut into batches.
+
+    Decisions that `left_out` events name teach nothing, also those applied before. A state that
+    meets such an event is *stale* until it is computed again from the start of the log, with
+    `foresee` (see `Learner.refresh`).
     """
 
     def __init__(self) -> None:
         self.position = 0
         self.model = 0  # position of the model event in force
+        self.lineage: list[int] = []  # the models whose live learning it has; it is the last
+        self.left_out: dict[int, tuple[int, ...]] = {}  # by position of the event: decisions
+        self._unused: set[int] = set()  # all of those decisions
+        self._foreseen = 0  # `left_out` events up to here are in force from the start
+        self.stale = False
+        self.void_arms = 0  # arms whose event is void; their ids stay unused
         self.model_event: ModelEvent | None = None  # that event, without its arrays
         self.learnt = Learnt(RandomPolicy())  # until a model event names the policy
         self.statistics = Statistics()
@@ -71,23 +63,32 @@ class State:
         self.blocked: set[str] = set()
         self.on = True
 
-    def apply(self, event: Event, decided: FindDecision) -> None:
-        """Apply the next event; `decided` finds an earlier decision by its id."""
-        if event.position != self.position + 1:
-            raise Damaged(
-                f"the log has event {event.position} after event {self.position}: events are "
-                "missing. Restore the database from a backup."
-            )
+    def foresee(self, events: Iterable[Event]) -> None:
+        """Leave out decisions from the start, since these events later in the log name them."""
+        for event in events:
+            if isinstance(event.body, LeftOut):
+                self._leave_out(event.position, event.body)
+                self._foreseen = event.position
+
+    def apply(self, event: Event, past: Past) -> None:
+        """Apply the next event, which has passed `event_checks.check`."""
         match event.body:
             case DecisionEvent() as body:
-                self._decision(body, event.time)
+                self._decision(body, event)
             case FeedbackEvent() as body:
-                self._feedback(body, _decision_of(event, decided))
+                decision = _decision_of(event, past)
+                self._outcome(body, decision)
+                self._next_query(body, decision)
             case TimeoutEvent() | UndeliveredEvent() as body:
-                self._outcome(body, _decision_of(event, decided))
+                self._outcome(body, _decision_of(event, past))
             case ModelEvent() as body:
-                self.model = event.position
-                self._take_model(body, unpacked(from_text(body.arrays)))
+                self._new_model(body, event.position, past)
+            case LeftOut() as body:
+                if event.position > self._foreseen:
+                    self._leave_out(event.position, body)
+                    self.stale = True
+            case Void() as body:
+                self.void_arms += body.was == ArmAdded.kind
             case ArmAdded() as body:
                 self.added.append(body)
                 self.held.pop(body.text, None)
@@ -107,44 +108,80 @@ class State:
                 assert_never(body)
         self.position = event.position
 
-    def _take_model(self, body: ModelEvent, arrays: Arrays) -> None:
-        renamed, policy = with_new_names(replace(body, arrays=""), within(arrays, "policy"))
-        self.model_event = renamed
-        self.learnt.policy = class_named(Policy, renamed.policy_class).from_state(policy)
+    def _new_model(self, body: ModelEvent, position: int, past: Past) -> None:
+        arrays = unpacked(from_text(body.arrays))
+        event, policy = restored(body, arrays)
+        if taught := within(arrays, TAUGHT):
+            policy.take_over(type(policy).from_state(taught), type(policy)(**policy.get_params()))
+        if body.continues is None:
+            self.lineage = []
+        else:
+            policy.take_over(self.learnt.policy, policy_of(past.model(body.continues)))
+        self.model_event, self.learnt.policy = event, policy
         self.learnt.calibration = within(arrays, "calibration")
+        self.model = position
+        self.lineage.append(position)
 
-    def _decision(self, body: DecisionEvent, time: float) -> None:
-        self.learnt.asked(body.anchor_arm, body.history)
-        self.statistics.decided(body.policy, time, body.arms, fallback=body.fallback)
+    def _leave_out(self, position: int, body: LeftOut) -> None:
+        if body.undoes is None:
+            self.left_out[position] = body.decisions
+        else:
+            self.left_out.pop(body.undoes, None)
+        self._unused = {at for positions in self.left_out.values() for at in positions}
+
+    def teaches(self, position: int, body: DecisionEvent | Decided) -> bool:
+        """Whether a decision teaches: it was not capped, and it is not left out."""
+        return body.teaches and position not in self._unused
+
+    def examples(self, body: OutcomeEvent, decision: Decided) -> list[Replaced]:
+        """Return what an outcome teaches the model in force: the slate, and the typed query."""
+        if not self.teaches(decision.position, decision):
+            return []
+        found: list[Replaced] = []
+        if decision.model in self.lineage and not decision.fallback:
+            slate = map(self._choice, decision.arms, decision.features)
+            found += replaced(list(slate), body.old, body.new)
+        if isinstance(body, FeedbackEvent):
+            for typed, old, new in ((body.issued, None, 1.0), (body.unissued, 1.0, None)):
+                if typed is not None and typed.model in self.lineage:
+                    found.append(Replaced(self._choice(typed.arm, typed.features), old, new))
+        return found
+
+    def _choice(self, arm: int, features: Sequence[float]) -> Choice:
+        """Return an entry to learn from; features that came later count as 0."""
+        added = [0.0] * (self.learnt.policy.dimension - len(features))
+        return Choice(arm, np.array([*features, *added], np.float64), 0.0, 1.0)
+
+    def _decision(self, body: DecisionEvent, event: Event) -> None:
+        if self.teaches(event.position, body):
+            self.learnt.asked(body.anchor_arm, body.history)
+        else:
+            self.statistics.not_teaching += 1
+        self.statistics.decided(body.policy, event.time, body.arms, fallback=body.fallback)
         if body.candidates:  # old logs do not have it
             self.statistics.drawn_from(body.trial, body.candidates)
 
-    def _feedback(self, body: FeedbackEvent, decision: Decided) -> None:
-        self._outcome(body, decision)
-        policy, issued, unissued = self.learnt.policy, body.issued, body.unissued
-        if issued is not None and issued.model == self.model:
-            policy.update(_choice(issued.arm, issued.features), 1.0)
-        if unissued is not None and unissued.model == self.model:
-            policy.correct(_choice(unissued.arm, unissued.features), 1.0, None)
-        next_arm = body.accepted
-        if next_arm is None and issued is not None:
-            next_arm = issued.arm
+    def _outcome(self, body: OutcomeEvent, decision: Decided) -> None:
+        """Replace the old reward of each entry by the new one, and learn the typed query."""
+        for example in self.examples(body, decision):
+            self.learnt.policy.correct(*example)
+        self.statistics.closed(decision.policy, decision.time, body.was, body.state)
+
+    def _next_query(self, body: FeedbackEvent, decision: Decided) -> None:
+        typed = None if body.issued is None else body.issued.arm
+        next_arm = typed if body.accepted is None else body.accepted
         if next_arm is not None:
             self.statistics.followed(foreseen=next_arm in decision.arms)
-
-    def _outcome(self, body: OutcomeEvent, decision: Decided) -> None:
-        """Replace the old reward of each entry by the new one."""
-        if decision.model == self.model and not decision.fallback:
-            slate = map(_choice, decision.arms, decision.features)
-            self.learnt.correct(list(slate), body.old, body.new)
-        self.statistics.closed(decision.policy, decision.time, body.was, body.state)
 
     def arrays(self) -> Arrays:
         """Return the whole state as arrays; equal states give equal arrays."""
         fields = {
             "position": self.position,
             "model": self.model,
-            "meta": {} if self.model_event is None else _without_arrays(self.model_event),
+            "meta": {} if self.model_event is None else described(self.model_event),
+            "lineage": self.lineage,
+            "left_out": sorted(self.left_out.items()),
+            "void_arms": self.void_arms,
             "added": [[arm.arm, arm.text, arm.shown, arm.vector] for arm in self.added],
             "held": [[arm.text, arm.shown, arm.vector] for arm in self.held.values()],
             "removed": sorted(self.removed),
@@ -158,6 +195,19 @@ class State:
             **under("memory", self.learnt.live.state()),
             **under("statistics", self.statistics.state()),
         }
+
+    def copy(self) -> "State":
+        """Return an independent copy, fast enough to hold the lock that guards this one."""
+        twin = State()
+        twin.__dict__.update(self.__dict__)
+        twin.lineage, twin.left_out = list(self.lineage), dict(self.left_out)
+        twin.added, twin.removed, twin.blocked = [*self.added], {*self.removed}, {*self.blocked}
+        twin.held = dict(self.held)
+        twin.learnt = Learnt(
+            deepcopy(self.learnt.policy), self.learnt.calibration, self.learnt.live.copy()
+        )
+        twin.statistics = self.statistics.copy()
+        return twin
 
     def to_bytes(self) -> bytes:
         """Return a snapshot."""
@@ -173,8 +223,14 @@ class State:
         self.added = [ArmAdded(*values) for values in fields["added"]]
         self.held = {values[0]: ArmHeld(*values) for values in fields.get("held", [])}
         self.removed = set(fields["removed"])
+        self.void_arms = fields.get("void_arms", 0)  # older snapshots lack what has a default
+        self.lineage = fields.get("lineage", [self.model] if self.model else [])
+        for at, positions in fields.get("left_out", []):
+            self._leave_out(at, LeftOut(decisions=tuple(positions)))
         if fields["meta"]:
-            self._take_model(ModelEvent(**fields["meta"], arrays=""), arrays)
+            event = ModelEvent(**fields["meta"], arrays="")
+            self.model_event, self.learnt.policy = restored(event, arrays)
+            self.learnt.calibration = within(arrays, "calibration")
         self.learnt.live = LiveMemory.from_state(within(arrays, "memory"))
         self.statistics = Statistics.from_state(within(arrays, "statistics"))
         return self
@@ -201,14 +257,6 @@ def difference(one: State, other: State) -> float:
     return largest
 
 
-def _choice(arm: int, features: Sequence[float]) -> Choice:
-    return Choice(arm, np.array(features, np.float64), 0.0, 1.0)
-
-
-def _decision_of(event: Event, decided: FindDecision) -> Decided:
+def _decision_of(event: Event, past: Past) -> Decided:
     assert event.decision_id is not None
-    return decided(event.decision_id)
-
-
-def _without_arrays(body: ModelEvent) -> dict[str, object]:
-    return {name: value for name, value in asdict(body).items() if name != "arrays"}
+    return past.decision(event.decision_id)

@@ -61,6 +61,7 @@ class Statistics:
         self._rows: dict[tuple[str, int], dict[str, int]] = {}
         self._shown = np.zeros(0, np.bool_)
         self.issued, self.foreseen = 0, 0
+        self.not_teaching = 0  # slates that taught nothing: capped, or left out
         self._sizes: dict[int, list[int]] = {}  # trial: slates, candidates of all of them
 
     def decided(self, policy: str, time: float, arms: Iterable[int], *, fallback: bool) -> None:
@@ -141,11 +142,21 @@ class Statistics:
     def _row(self, policy: str, time: float) -> dict[str, int]:
         return self._rows.setdefault((policy, int(time // _HOUR)), dict.fromkeys(_COUNTS, 0))
 
+    def copy(self) -> "Statistics":
+        """Return an independent copy."""
+        twin = Statistics()
+        twin.__dict__.update(self.__dict__)
+        twin._rows = {key: dict(counts) for key, counts in self._rows.items()}
+        twin._sizes = {trial: list(size) for trial, size in self._sizes.items()}
+        twin._shown = self._shown.copy()
+        return twin
+
     def state(self) -> dict[str, NDArray[Any]]:
         """Return everything as arrays."""
         rows = [[*key, *counts.values()] for key, counts in sorted(self._rows.items())]
         sizes = [[trial, *size] for trial, size in sorted(self._sizes.items())]
         fields = {"rows": rows, "issued": self.issued, "foreseen": self.foreseen, "sizes": sizes}
+        fields |= {"not_teaching": self.not_teaching}
         return {"counts": as_text_array(fields), "shown": np.flatnonzero(self._shown)}
 
     @classmethod
@@ -156,6 +167,7 @@ class Statistics:
             self._rows[policy, hour] = dict(zip(_COUNTS, counts, strict=True))
         self.issued, self.foreseen = fields["issued"], fields["foreseen"]
         self._sizes = {trial: size for trial, *size in fields.get("sizes", [])}
+        self.not_teaching = fields.get("not_teaching", 0)
         shown = state["shown"]
         self._shown = np.zeros(int(shown.max(initial=-1)) + 1, np.bool_)
         self._shown[shown] = True

@@ -12,6 +12,7 @@ from nextquery.policies import Policy
 from nextquery.policies.names import POLICIES, SERVED, policy_named, with_alpha
 from nextquery.service.log.events import ModelSettings
 from nextquery.service.log.limits import MOST_RECOMMENDATIONS
+from nextquery.service.log.teaching.caps import Caps
 from nextquery.warm_start import WARM_EXAMPLES, WARM_SESSIONS
 
 
@@ -68,6 +69,15 @@ class EngineOptions:
         "",
         "Secret key of the hash that replaces user ids; if empty, one is created and stored. A "
         "store accepts only the one that it began with.",
+    )
+    teach_per_user: int = _option(
+        300, "Decisions of one user that teach the model in a day (UTC); 0 for no limit.", ge=0
+    )
+    teach_per_session: int = _option(
+        300, "Decisions of one session that teach the model in a day; 0 for no limit.", ge=0
+    )
+    teach_per_key: int = _option(
+        0, "Decisions of one key owner that teach the model in a day; 0 for no limit.", ge=0
     )
     warm_sessions: int = _option(
         WARM_SESSIONS, "Number of past sessions, the newest, used for the warm start.", ge=0
@@ -129,6 +139,11 @@ class EngineOptions:
     def learning(self) -> Learning:
         """The rule of learning."""
         return Learning(self.timeout_fails, self.learn_issued)
+
+    @property
+    def caps(self) -> Caps:
+        """How much one user, session and key owner may teach in a day."""
+        return Caps(self.teach_per_user, self.teach_per_session, self.teach_per_key)
 
     def new_policy(self) -> Policy:
         """Return a policy that has learnt nothing yet."""

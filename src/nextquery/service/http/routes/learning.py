@@ -14,6 +14,7 @@ _COUNTS = {"rounds": 1200, "answered": 1180, "accepted": 402, "failed": 700, "ac
 _EXAMPLE = {
     "position": 3120,
     "totals": _COUNTS,
+    "not_teaching": 12,
     "coverage": {"arms": 35896, "arms_shown": 2104, "share_of_arms_shown": 0.0586},
     "by": "hour",
     "rows": [{"policy": "lin-ucb-memory", "from": "2026-11-15T10:00:00Z", **_COUNTS}],

@@ -37,7 +37,7 @@ async def recommend(body: bodies.RecommendBody, request: Request) -> Response:
         "fallback": decision.fallback,
         **here.partial(decision.not_searched),
     }
-    here.metrics.slate(fallback=decision.fallback)
+    here.metrics.slate(fallback=decision.fallback, teaches=decision.teaches)
 
     async def sent() -> None:
         here.engine.delivered(decision.decision_id)

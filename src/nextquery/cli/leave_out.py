@@ -1,0 +1,117 @@
+"""`nextquery leave-out`: unlearn what a user, a key owner or a span of time taught."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nextquery.cli import settings_options as s
+from nextquery.cli.output import out, print_json, table
+
+if TYPE_CHECKING:
+    from nextquery.service.log.events import Event
+
+
+def leave_out(
+    user: Annotated[
+        str | None, typer.Option(metavar="ID", help="The user_id of the requests.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="OWNER", help="The owner of the key of the requests.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="TIME", help="First moment, like 2026-03-01T12:00 (UTC if not said)."
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="First moment that counts again.")
+    ] = None,
+    undo: Annotated[
+        int | None,
+        typer.Option(metavar="POSITION", help="Let decisions teach again that an event left out."),
+    ] = None,
+    list_them: Annotated[
+        bool, typer.Option("--list", help="Show what is left out, and change nothing.")
+    ] = False,
+    store: s.StoreUrl = None,
+    config: s.Config = None,
+    as_json: s.AsJson = False,
+) -> None:
+    """Unlearn decisions, chosen by user, key owner and time; all that you name must hold.
+
+    Their clicks, time-outs and queries teach nothing any more; they stay in the log and in the
+    statistics. Running services recompute their model in the background.
+    """
+    settings = s.load_settings({"store": store}, config=config).settings
+    from nextquery.errors import InvalidInput
+    from nextquery.service.log.clock import Clock
+    from nextquery.service.log.hashes import Hashes
+    from nextquery.service.log.store import Store
+    from nextquery.service.log.teaching.leave_out import LeaveOut, TakeBackIn
+    from nextquery.service.log.writer import Writer
+
+    Store.open(settings.store, create=False).close()  # an error if there is no log
+    opened = Store.open(settings.store)
+    chosen = LeaveOut(None, key, _moment(since, "--from"), _moment(until, "--until"))
+    if user is not None:
+        user_hash = Hashes.of(opened, settings.user_hash_secret.get_secret_value()).user(user)
+        if user_hash is None:
+            raise InvalidInput(f"--user {user!r} names nobody. Pass the user_id of the requests.")
+        chosen = LeaveOut(user_hash, key, chosen.since, chosen.until)
+    if not list_them:
+        writer = Writer(opened, Clock(), written=lambda: None)
+        try:
+            writer.submit(chosen if undo is None else TakeBackIn(undo)).result()
+        finally:
+            writer.close()
+    found = opened.left_out(opened.head().position)
+    opened.close()
+    rows = [_row(event) for event in found]
+    if as_json:
+        print_json(rows)
+    elif list_them:
+        columns = ["position", "decisions", "key", "from", "until", "undoes"]
+        cells = [["" if row[name] is None else row[name] for name in columns] for row in rows]
+        out().print(table("left out", columns, cells))
+    elif undo is not None:
+        out().print(f"position {rows[-1]['position']}: event {undo} no longer counts")
+    else:
+        out().print(
+            f"position {rows[-1]['position']}: {rows[-1]['decisions']} decisions teach nothing now"
+        )
+
+
+def _row(event: "Event") -> dict[str, object]:
+    from nextquery.service.log.events import LeftOut
+
+    body = event.body
+    assert isinstance(body, LeftOut)
+    return {
+        "position": event.position,
+        "decisions": len(body.decisions),
+        "user_hash": body.user_hash,
+        "key": body.owner,
+        "from": _iso(body.since),
+        "until": _iso(body.until),
+        "undoes": body.undoes,
+    }
+
+
+def _iso(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def _moment(text: str | None, option: str) -> float | None:
+    from nextquery.errors import InvalidInput
+
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(
+            f"{option} must be a date or a time like 2026-03-01T12:00; received {text!r}."
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

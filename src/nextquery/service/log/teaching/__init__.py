@@ -1,0 +1,1 @@
+"""Who may teach the model, and what an operator takes back."""

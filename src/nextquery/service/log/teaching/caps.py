@@ -1,0 +1,89 @@
+"""Nobody teaches the model alone: a user or session teaches only so much in a day."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from nextquery.service.log.new_arms.parts import parts
+from nextquery.service.log.schema import teaching
+
+_DAY = 24 * 3600
+
+
+class Caps(NamedTuple):
+    """How many decisions of a day teach: of a user, a session, and an owner; 0 means all."""
+
+    user: int = 0
+    session: int = 0
+    owner: int = 0
+
+    def of(self, owner: str, session_id: str, user_hash: str | None) -> dict[str, int]:
+        """Return the names under which a decision counts, each with its cap.
+
+        >>> Caps(user=3, owner=9).of("shop", "s-1", "ab")
+        {'user ab': 3, 'owner shop': 9}
+        """
+        session = hashlib.sha256(f"{owner}\0{session_id}".encode()).hexdigest()
+        user = 0 if user_hash is None else self.user
+        named = {f"user {user_hash}": user, f"session {session}": self.session}
+        return {who: cap for who, cap in {**named, f"owner {owner}": self.owner}.items() if cap}
+
+
+@dataclass
+class Teaching:
+    """The decisions that taught today, by name: read and written once per transaction.
+
+    Parameters
+    ----------
+    connection : the transaction's, which holds the lock of the log.
+    time : the transaction's; a day is a day of UTC.
+    """
+
+    connection: sa.Connection
+    time: float
+
+    def __post_init__(self) -> None:
+        self.day = int(self.time // _DAY)
+        self._counts: dict[str, int] = {}
+        self._stored: set[str] = set()
+        self._changed: set[str] = set()
+
+    def fetch(self, names: Iterable[str]) -> None:
+        """Read the counts of these names."""
+        for part in parts(names):
+            today = (teaching.c.day == self.day, teaching.c.who.in_(part))
+            found = sa.select(teaching.c.who, teaching.c.count).where(*today)
+            for who, count in self.connection.execute(found):
+                self._counts[who] = count
+                self._stored.add(who)
+
+    def allows(self, caps: Mapping[str, int]) -> bool:
+        """Return whether a decision teaches, and count it; not if a name of it reached its cap."""
+        if any(self._counts.get(who, 0) >= cap for who, cap in caps.items()):
+            return False
+        for who in caps:
+            self._counts[who] = self._counts.get(who, 0) + 1
+            self._changed.add(who)
+        return True
+
+    def flush(self) -> None:
+        """Write the counts, and delete those of other days."""
+        new = sorted(self._changed - self._stored)
+        grown = sorted(self._changed & self._stored)
+        if new:
+            self.connection.execute(sa.delete(teaching).where(teaching.c.day != self.day))
+            rows = [{"day": self.day, "who": who, "count": self._counts[who]} for who in new]
+            self.connection.execute(sa.insert(teaching), rows)
+        if grown:
+            values = [{"name": who, "now": self._counts[who]} for who in grown]
+            self.connection.execute(
+                sa.update(teaching)
+                .where(teaching.c.day == self.day, teaching.c.who == sa.bindparam("name"))
+                .values(count=sa.bindparam("now")),
+                values,
+            )
+        self._stored |= self._changed
+        self._changed = set()

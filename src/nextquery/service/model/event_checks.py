@@ -1,0 +1,101 @@
+"""Whether an event can be applied: checked before anything changes, so that nothing half changes.
+
+Errors name the position and the kind of an event, never its text, which may be a query.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nextquery.errors import Damaged, InvalidInput, NextqueryError, StoreUnavailable
+from nextquery.loop import Replaced
+from nextquery.policies import Policy
+from nextquery.service.log.events import (
+    REPAIR,
+    DecisionEvent,
+    Event,
+    ModelEvent,
+    OutcomeEvent,
+)
+from nextquery.service.model.model_events import policy_of
+from nextquery.service.model.past import Past
+from nextquery.service.model.state import State
+
+_LARGEST = 1e6  # of a feature: far above any real one, and its square is still a number
+
+
+def check(event: Event, state: State, past: Past) -> None:
+    """Raise `Damaged` if the state cannot take the event."""
+    if event.position != state.position + 1:
+        raise Damaged(
+            f"the log has event {event.position} after event {state.position}: events are "
+            f"missing. {REPAIR}"
+        )
+    try:
+        match event.body:
+            case DecisionEvent() as body:
+                _check_ids([*body.arms, *body.history, body.anchor_arm or 0])
+            case OutcomeEvent() as body:
+                _check_outcome(event, body, state, past)
+            case ModelEvent() as body:
+                _check_model(body, state, past)
+    except StoreUnavailable:
+        raise
+    except Exception as error:  # a damaged event may fail in any way
+        raise unusable(event, _why(error)) from None
+
+
+def unusable(event: Event, why: str) -> Damaged:
+    """The error for an event that cannot be applied."""
+    return Damaged(f"event {event.position} ({event.kind}) cannot be applied: {why}. {REPAIR}")
+
+
+def _why(error: Exception) -> str:
+    """The reason in words: ours, or the kind of another error, whose message may quote a text."""
+    return str(error).rstrip(".") if isinstance(error, NextqueryError) else type(error).__name__
+
+
+def _check_ids(arms: Sequence[int]) -> None:
+    if min(arms, default=0) < 0:
+        raise InvalidInput("it has a negative arm id")
+
+
+def _check_outcome(event: Event, body: OutcomeEvent, state: State, past: Past) -> None:
+    if event.decision_id is None:
+        raise InvalidInput("it names no decision")
+    taught, policy = state.examples(body, past.decision(event.decision_id)), state.learnt.policy
+    for choice, _, _ in taught:
+        _check_features(choice.features.tolist(), policy)
+    if any(old is not None and new is None for _, old, new in taught):
+        _try_on_a_copy(taught, policy)
+
+
+def _check_features(features: Sequence[float], policy: Policy) -> None:
+    if policy.dimension and len(features) != policy.dimension:
+        raise InvalidInput(f"it has {len(features)} features, and the model has {policy.dimension}")
+    if not all(abs(value) <= _LARGEST for value in features):  # false for NaN too
+        raise InvalidInput(f"it has features that are not numbers of at most {_LARGEST:g}")
+
+
+def _try_on_a_copy(taught: Sequence[Replaced], policy: Policy) -> None:
+    """Taking examples back may leave no valid model, if they were never learnt."""
+    copy = type(policy).from_state(policy.state())
+    for example in taught:
+        copy.correct(*example)
+    arrays = copy.state()
+    if not all(np.isfinite(array).all() for array in arrays.values() if array.dtype.kind == "f"):
+        raise InvalidInput("the model would no longer be finite")
+    if "A" in arrays:
+        np.linalg.cholesky(arrays["A"])  # raises LinAlgError, a ValueError
+
+
+def _check_model(body: ModelEvent, state: State, past: Past) -> None:
+    policy = policy_of(body)
+    if body.continues is None:
+        return
+    if body.continues != state.model:
+        raise InvalidInput(
+            f"it continues the model of position {body.continues}, and the model of position "
+            f"{state.model} is in force"
+        )
+    policy.take_over(state.learnt.policy, policy_of(past.model(body.continues)))

@@ -1,0 +1,35 @@
+"""Earlier events that a later one refers to."""
+
+from typing import NamedTuple, Protocol
+
+from nextquery.service.log.events import DecisionEvent, ModelEvent
+
+
+class Decided(NamedTuple):
+    """What later events need to know about a decision."""
+
+    arms: list[int]
+    features: list[tuple[float, ...]]
+    policy: str
+    model: int
+    fallback: bool
+    time: float
+    position: int
+    teaches: bool
+
+    @classmethod
+    def of(cls, body: DecisionEvent, time: float, position: int) -> "Decided":
+        """Take it from the event of the decision."""
+        features = [entry.features for entry in body.slate]
+        made_by = (body.policy, body.model, body.fallback)
+        return cls(body.arms, features, *made_by, time, position, body.teaches)
+
+
+class Past(Protocol):
+    """Earlier events that a later one refers to."""
+
+    def decision(self, decision_id: str) -> Decided:
+        """Return a decision by its id."""
+
+    def model(self, position: int) -> ModelEvent:
+        """Return the model event at a position."""

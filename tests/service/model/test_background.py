@@ -1,0 +1,60 @@
+"""Snapshots are packed beside the model, not under its lock."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from nextquery.service.log.events import ArmAdded, vector_text
+from nextquery.service.log.store import Store
+from nextquery.service.model.snapshots import newest_state
+from nextquery.service.model.state import State
+from tests.service.conftest import Start
+from tests.service.model.test_learner import run_traffic
+from tests.service.worlds import TEXTS, caught_up, options, until
+
+
+def test_a_snapshot_is_packed_without_the_lock(
+    sqlite: Store, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = start(sqlite, snapshot_every=10_000)
+    run_traffic(engine)
+    caught_up(engine)
+    pack, asked = State.arrays, threading.Event()
+    answered: list[bool] = []
+
+    def pack_while_others_work(state: State) -> dict[str, np.ndarray]:
+        """Another thread must be able to take the lock, and to answer, before packing ends."""
+        if asked.is_set():
+            return pack(state)
+        asked.set()
+        worker = threading.Thread(target=lambda: engine.recommend(session_id="x", query=TEXTS[3]))
+        worker.start()
+        worker.join(30)
+        answered.append(not worker.is_alive())
+        engine.learner.catch_up()  # the model moves on, the snapshot does not
+        return pack(state)
+
+    monkeypatch.setattr(State, "arrays", pack_while_others_work)
+    position = engine.learner.position
+    engine.background.options = options(snapshot_every=1)
+    engine.background._snapshot()
+    assert until(lambda: answered == [True])
+    monkeypatch.undo()
+    assert newest_state(sqlite).position >= position
+    assert newest_state(sqlite).to_bytes() == newest_state(sqlite).copy().to_bytes()
+
+
+def test_a_copy_is_equal_and_independent(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
+    run_traffic(engine, rounds=15)
+    state = caught_up(engine).learner.state
+    copy, before = state.copy(), state.to_bytes()
+    assert copy.to_bytes() == before
+    row = vector_text(np.ones(12, np.float32))
+    copy.added.append(ArmAdded(999, "x", "x", row))
+    copy.learnt.policy._shared.b += 1.0  # type: ignore[attr-defined]
+    copy.learnt.live.add(1, [2])
+    copy.statistics.decided("p", 0.0, [1], fallback=False)
+    copy.blocked.add("x")
+    assert state.to_bytes() == before

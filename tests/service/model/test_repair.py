@@ -1,0 +1,234 @@
+"""An event that cannot be used changes nothing, and `rebuild --repair` makes it void."""
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner
+
+import nextquery as nq
+from nextquery import cli
+from nextquery.errors import Damaged, InvalidInput
+from nextquery.service.answer.engine import Engine
+from nextquery.service.log.events import (
+    ArmAdded,
+    ArmRemoved,
+    FeedbackEvent,
+    Void,
+    to_json,
+    vector_text,
+)
+from nextquery.service.log.schema import counter, decisions, events
+from nextquery.service.log.store import Store
+from nextquery.service.model.learner import Learner, rebuilt
+from nextquery.service.model.rebuild import rebuild
+from nextquery.service.model.repair import repair
+from nextquery.service.model.served_catalogue import ServedCatalogue
+from nextquery.service.model.state import State, difference
+from tests.service.conftest import Start
+from tests.service.model.test_learner import run_traffic
+from tests.service.worlds import TEXTS, caught_up, until
+
+SECRET = "zebra stripes club"
+Break = Callable[[sa.Connection, int], None]
+
+
+def append(store: Store, kind: str, body: str, decision_id: str | None = None) -> int:
+    """Append a row that no writer would write."""
+    with store.writing() as connection:
+        position = int(connection.execute(sa.select(counter.c.position)).scalar_one()) + 1
+        row = {"position": position, "kind": kind, "time": 2e9, "body": body}
+        connection.execute(sa.insert(events), [{**row, "decision_id": decision_id}])
+        connection.execute(sa.update(counter).values(position=position))
+    return position
+
+
+def arm_added(arm: int, text: str = SECRET, dim: int = 12) -> str:
+    return to_json(ArmAdded(arm, text, text, vector_text(np.ones(dim, np.float32))))
+
+
+def feedback(decision_id: str, **changes: Any) -> tuple[str, str, str]:
+    usual: dict[str, Any] = {"accepted": None, "old": [], "new": [0], "state": "failed"}
+    body = FeedbackEvent(**{**usual, "was": "open", **changes})
+    return "feedback", to_json(body), decision_id
+
+
+def test_the_same_text_added_twice_is_tolerated(
+    store: Store, start: Start, world: nq.ArmPool
+) -> None:
+    """As two services with different secrets used to write it: their hashes did not match."""
+    engine, first = start(store), world.rows_in_all
+    append(store, "arm_added", arm_added(first))
+    append(store, "arm_added", arm_added(first + 1))
+    assert caught_up(engine).recommend(session_id="s", query=SECRET).recommendations
+    engine.close()
+    for _ in range(2):  # from the log, then from a snapshot
+        again = start(store)
+        pool = again.catalogue.pool
+        assert pool.index_of(SECRET) == first
+        assert pool.rows_in_all == first + 2
+        assert pool.alive([first, first + 1]).tolist() == [first]
+        again.close()
+    assert rebuild(store, world).agrees
+    assert repair(store, world) == []
+
+
+def test_an_arm_that_was_removed_does_not_come_back(
+    sqlite: Store, start: Start, world: nq.ArmPool
+) -> None:
+    engine, first = start(sqlite), world.rows_in_all
+    append(sqlite, "arm_added", arm_added(first))
+    append(sqlite, "arm_removed", to_json(ArmRemoved(first)))
+    append(sqlite, "arm_added", arm_added(first + 1))
+    assert caught_up(engine).catalogue.pool.index_of(SECRET) is None
+    engine.close()
+    again = start(sqlite)
+    assert again.catalogue.pool.index_of(SECRET) is None
+    assert again.catalogue.pool.rows_in_all == first + 2
+
+
+def bad_events(decision: str, rows: int) -> list[tuple[str, str, str | None]]:
+    huge = {"issued": {"arm": 1, "features": [1e200] * 8, "model": 1}}
+    never_learnt = {"unissued": {"arm": 1, "features": [50.0] * 8, "model": 1}}
+    return [
+        ("feedback", "{not json", decision),
+        ("feedback", '{"accepted": 3}', decision),
+        ("sneeze", "{}", None),
+        ("arm_added", arm_added(rows + 7), None),
+        ("arm_added", arm_added(rows, dim=5), None),
+        ("arm_added", arm_added(rows, text=" "), None),
+        ("arm_added", '{"arm":' + str(rows) + ',"text":"a","shown":"a","vector":"!"}', None),
+        ("arm_removed", to_json(ArmRemoved(rows)), None),
+        ("model", '{"policy":"x","policy_class":"X","settings":{},"pool":"","arrays":""}', None),
+        (*feedback("no-such-decision")[:2], "no-such-decision"),
+        (*feedback(decision)[:2], None),
+        ("feedback", json.dumps(json.loads(feedback(decision)[1]) | never_learnt), decision),
+        ("feedback", json.dumps(json.loads(feedback(decision)[1]) | huge), decision),
+        ("decision", json.dumps({"query": SECRET, "slate": [], "arms": []}), "d-1"),
+    ]
+
+
+@pytest.mark.parametrize("number", range(14))
+def test_an_event_applies_wholly_or_not_at_all(
+    sqlite: Store, start: Start, world: nq.ArmPool, number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = start(sqlite, snapshot_every=5)
+    run_traffic(engine, rounds=6)
+    decision = engine.recommend(session_id="s", query=TEXTS[1])
+    caught_up(engine)
+    rows = engine.catalogue.pool.rows_in_all
+    kept, arms = State.from_bytes(engine.learner.state.to_bytes()), engine.catalogue.version
+    bad = append(sqlite, *bad_events(decision.decision_id, rows)[number])
+    with caplog.at_level(logging.WARNING):
+        with pytest.raises(Damaged, match=f"^event {bad} .*--repair|^event {bad} .*unknown"):
+            engine.learner.catch_up()
+        assert until(lambda: engine.background.error is not None)
+    assert difference(engine.learner.state, kept) == 0.0
+    assert (engine.catalogue.pool.rows_in_all, engine.catalogue.version) == (rows, arms)
+    assert SECRET not in caplog.text
+    with pytest.raises(Damaged):
+        rebuild(sqlite, world)  # says what a start would say
+    with pytest.raises(Damaged):
+        start(sqlite)
+    made = repair(sqlite, world)
+    assert [event.position for event in made] == [bad]
+    assert SECRET not in str(made)
+    assert repair(sqlite, world) == []  # repairing again does nothing
+    voided = sqlite.read(bad - 1, 1)[0].body
+    assert isinstance(voided, Void)
+    assert [voided.was, voided.body] == list(bad_events(decision.decision_id, rows)[number][:2])
+    assert until(lambda: engine.background.error is None)  # the running service goes on
+    answer = engine.recommend(session_id="t", query="bread zebra", user_id="a")
+    engine.recommend(session_id="u", query="bread zebra", user_id="b")  # a new arm
+    assert engine.feedback(decision_id=answer.decision_id, accepted=None).status == "recorded"
+    engine.feedback(decision_id=decision.decision_id, accepted=None)
+    assert caught_up(engine).catalogue.pool.index_of("bread zebra") == rows
+    engine.close()
+    assert rebuild(sqlite, world).agrees
+    assert difference(start(sqlite).learner.state, rebuilt(sqlite)) == 0.0
+
+
+@pytest.mark.parametrize("kind", ["decision", "feedback", "timeout", "arm_added", "model", ""])
+def test_a_damaged_log_comes_back_to_service(
+    store: Store, start: Start, world: nq.ArmPool, kind: str
+) -> None:
+    engine = start(store)
+    run_traffic(engine)
+    caught_up(engine).close()
+    with store.writing() as connection:
+        found = sa.select(events.c.position).where(events.c.kind == (kind or "blocked"))
+        position = connection.execute(found.order_by(events.c.position)).scalars().all()[0]
+        here = events.c.position == position
+        broken = sa.update(events).where(here).values(body='{"query": "' + SECRET)
+        connection.execute(broken if kind else sa.delete(events).where(here))
+    if kind:
+        with pytest.raises(Damaged, match=f"event {position} "):
+            rebuild(store, world)
+    made = repair(store, world)
+    assert made[0].position == position
+    assert made[0].kind == kind
+    assert SECRET not in str(made)
+    count = store.head().position
+    assert [event.position for event in store.read(0, 10_000)] == list(range(1, count + 1))
+    again = start(store)
+    run_traffic(again, seed=3)
+    for stored in store.decisions():
+        again.feedback(decision_id=stored.id, accepted=stored.accepted)
+    assert difference(caught_up(again).learner.state, rebuilt(store)) <= 1e-9
+    again.close()
+    assert rebuild(store, world).agrees
+    with store.reading() as connection:
+        rows = connection.execute(sa.select(decisions.c.position)).scalars().all()
+    assert (position in rows) is False
+
+
+def test_the_command_repairs_and_says_what_it_did(
+    pets_pool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool, url = nq.ArmPool.open(pets_pool), f"sqlite:///{tmp_path / 'events.db'}"
+    store = Store.open(url)
+    with Engine.start(pool, store) as engine:
+        engine.recommend(session_id="s", query="cats")
+    bad = append(store, "arm_added", arm_added(10_000, dim=pool.dim))
+
+    def run(*more: str) -> dict[str, Any]:
+        arguments = ["rebuild", str(pets_pool), "--store", url, "--json", *more]
+        result = CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
+        output: dict[str, Any] = json.loads(result.stdout)
+        return output
+
+    with pytest.raises(Damaged, match=f"event {bad} .*--repair"):
+        run()
+    [made] = run("--repair")["repaired"]
+    assert (made["position"], made["kind"]) == (bad, "arm_added")
+    assert "10000" in made["why"]
+    assert run("--repair")["repaired"] == []
+    assert run()["position"] == bad
+    plain = CliRunner().invoke(cli.app, ["rebuild", str(pets_pool), "--store", url, "--repair"])
+    assert plain.exit_code == 0
+    assert SECRET not in plain.output
+    store.close()
+    nq.ArmPool.from_vectors(["a", "b"], [[1, 0], [0, 1]]).save(tmp_path / "other")
+    with pytest.raises(InvalidInput, match="another pool"):  # it would void every event
+        CliRunner().invoke(
+            cli.app,
+            ["rebuild", str(tmp_path / "other"), "--store", url, "--repair"],
+            catch_exceptions=False,
+        )
+
+
+def test_a_void_arm_keeps_its_id_unused(sqlite: Store, start: Start, world: nq.ArmPool) -> None:
+    engine, first = start(sqlite), world.rows_in_all
+    append(sqlite, "arm_added", "{")
+    append(sqlite, "arm_added", arm_added(first + 1))
+    repair(sqlite, world)
+    pool = caught_up(engine).catalogue.pool
+    assert (pool.index_of(SECRET), pool.rows_in_all) == (first + 1, first + 2)
+    catalogue = ServedCatalogue(world)
+    Learner(sqlite, catalogue=catalogue).catch_up()
+    assert catalogue.pool.alive([first, first + 1]).tolist() == [first + 1]
