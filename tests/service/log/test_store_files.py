@@ -58,7 +58,7 @@ def test_a_file_that_goes_away_during_a_commit(sqlite: Store, tmp_path: Path) ->
 def test_a_deleted_journal_is_noticed(sqlite: Store, tmp_path: Path) -> None:
     assert sqlite.head().position == 0
     (tmp_path / "store.db-wal").unlink()
-    with pytest.raises(StoreUnavailable, match="store.db-wal was deleted"):
+    with pytest.raises(StoreUnavailable, match=r"store\.db-wal was deleted"):
         sqlite.head()
 
 
