@@ -35,7 +35,7 @@ REACHED_THROUGH = {  # module or folder: the tests that run it through the publi
     "service.http.routes.explore": "tests/service/http/test_explore.py",
     "service.http.routes.operate": "tests/service/http/test_explore.py",
     "service.log": "tests/service/log/test_feedback.py",
-    "service.log.database_errors": "tests/service/log/test_database_errors.py",
+    "service.log.database": "tests/service/log/test_database_errors.py",
     "service.log.migrations": "tests/service/log/test_store.py",
     "service.log.new_arms": "tests/service/log/test_new_arms.py",
     "service.model": "tests/service/model/test_learner.py",

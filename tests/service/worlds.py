@@ -1,7 +1,9 @@
 """A small world for the service: sixty queries on six topics; each session stays on one topic."""
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -115,3 +117,31 @@ class TwoUserRule:
         users.add(user)
         if sum(1 for group in self.groups if group & users) >= self.min_users:
             self.public.add(text)
+
+
+@contextmanager
+def stalled(store: Store) -> Iterator[threading.Event]:
+    """Make every transaction of a store wait until the end, like a database that is stopped.
+
+    Yields an event that is set as soon as one waits.
+    """
+    waits, released = threading.Event(), threading.Event()
+    usual = store.reading, store.writing
+
+    def wait_for(transaction: Any) -> Any:
+        @contextmanager
+        def waiting(**more: Any) -> Iterator[Any]:
+            waits.set()
+            assert released.wait(600)
+            with transaction(**more) as connection:
+                yield connection
+
+        return waiting
+
+    patched: Any = store
+    patched.reading, patched.writing = map(wait_for, usual)
+    try:
+        yield waits
+    finally:
+        patched.reading, patched.writing = usual
+        released.set()

@@ -35,7 +35,7 @@ from nextquery.service.settings.settings import Settings, is_loopback
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # shared by the workers; prometheus-client reads the name too
 _READY = "ready-"  # plus the process id: a file in that folder for each worker that can answer
-_DRAIN_S = 10  # how long a stop waits for open requests
+_DRAIN_S = 7  # how long a stop waits for open requests; then come the `CLOSE_S` of the engine
 _HUNG_S = 30  # a worker that does not respond for this long is replaced
 Tell = Callable[[str], None]
 OpenPool = Callable[[Settings], ArmPool]
@@ -72,7 +72,7 @@ def serve(
     """
     if settings.pool is None:
         raise InvalidInput("no pool to serve. Pass a folder created by nextquery ingest.")
-    pool, store = open_pool(settings), Store.open(settings.store)
+    pool, store = open_pool(settings), _open_store(settings)
     ring = KeyRing(store)
     keys = keys_needed(settings, ring)
     watched = ring if settings.keys == "auto" else None
@@ -154,13 +154,17 @@ def worker() -> FastAPI:
     settings = Settings(**shared["settings"])
     json_log.start(level=settings.log_level, messages=settings.log_queries)
     threading.Thread(target=_stop_with, args=(shared["parent"],), daemon=True).start()
-    pool, store = pkgutil.resolve_name(shared["open_pool"])(settings), Store.open(settings.store)
+    pool, store = pkgutil.resolve_name(shared["open_pool"])(settings), _open_store(settings)
     engine = Engine.start(pool, store, settings.engine_options())
     ring = KeyRing(store)
     keys = ring if settings.keys == "on" else None
     app = create_app(engine, settings, keys=keys, watched=ring if settings.keys == "auto" else None)
     (Path(os.environ[_FOLDER]) / f"{_READY}{os.getpid()}").touch()
     return app
+
+
+def _open_store(settings: Settings) -> Store:
+    return Store.open(settings.store, answer_s=settings.store_timeout_s)
 
 
 def keys_needed(settings: Settings, ring: KeyRing) -> KeyRing | None:

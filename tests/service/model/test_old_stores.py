@@ -198,7 +198,9 @@ def test_an_old_store_gets_owners_identities_and_the_keys_of_its_arms(tmp_path: 
         removed = {body.arm for body in events if isinstance(body, ArmRemoved)}
         with store.reading() as connection:
             rows = connection.execute(sa.select(arm_texts)).all()
-            people = dict(connection.execute(sa.select(identities)).all())  # type: ignore[arg-type]
+            people = {
+                row.user_hash: row.identity for row in connection.execute(sa.select(identities))
+            }
             assert connection.execute(sa.select(sightings)).all() == []
     keys = {keyed(secret, "text", arm.text): arm.arm for arm in added}
     assert added

@@ -35,7 +35,7 @@ class Batcher(Generic[Job]):
     def submit(self, job: Job, *, first: bool = False) -> bool:
         """Add a job; return False if closing. `first` puts it before the others."""
         with self._changed:
-            if self._closing and not first:
+            if self._stop or (self._closing and not first):
                 return False
             (self._jobs.appendleft if first else self._jobs.append)(job)
             self._changed.notify()
@@ -44,16 +44,23 @@ class Batcher(Generic[Job]):
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def close(self, *, busy: Callable[[], bool]) -> None:
-        """Accept no new jobs, answer those that are waiting or come back, then stop."""
+    def close(self, *, busy: Callable[[], bool], within_s: float = 30.0) -> list[Job]:
+        """Accept no new jobs, answer those that are waiting or come back, then stop.
+
+        Returns the jobs that nobody began to answer within `within_s` seconds.
+        """
+        end = time.monotonic() + within_s
         with self._changed:
             self._closing = True
-        while busy():
+        while busy() and time.monotonic() < end:
             time.sleep(0.002)
         with self._changed:
             self._stop = True
+            left = list(self._jobs)
+            self._jobs.clear()
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(max(0.0, end - time.monotonic()))
+        return left
 
     def _run(self) -> None:
         while True:

@@ -1,9 +1,11 @@
 """The engine: recommends, learns and forecasts. Thread-safe, and independent of HTTP."""
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Concatenate, Literal, ParamSpec, TypedDict, TypeVar
+from typing import Concatenate, Literal, ParamSpec, TypeVar
 
 from nextquery.arms import ArmPool
 from nextquery.checks import one_of
@@ -19,7 +21,7 @@ from nextquery.service.answer.requests import (
     RecommendRequest,
     Request,
 )
-from nextquery.service.answer.results import Decision, Forecast, Health, MapData
+from nextquery.service.answer.results import Decision, Forecast, Health, MapData, Stats
 from nextquery.service.answer.shards import unavailable_shards
 from nextquery.service.answer.slates import Answerer
 from nextquery.service.log.clock import Clock
@@ -32,10 +34,10 @@ from nextquery.service.model.learner import Learner
 from nextquery.service.model.prepare import Ask, loop_of, never, prepare
 from nextquery.service.model.served_catalogue import ServedCatalogue
 from nextquery.service.model.snapshots import newest_state
-from nextquery.service.model.statistics import Counts, Coverage, Row, Size
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.warm_start import Progress
 
+_log = logging.getLogger("nextquery.service")
 Self = TypeVar("Self")
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
@@ -51,19 +53,6 @@ def _waited_for(
 
     wait.__doc__ = f"Call `{submit.__name__}` and wait for the answer."
     return wait
-
-
-class Stats(TypedDict):
-    """The answer of `/v1/stats`."""
-
-    position: int
-    totals: Counts
-    not_teaching: int
-    coverage: Coverage
-    floor: float | None
-    candidates: list[Size]
-    by: str
-    rows: list[Row]
 
 
 class Engine(Operations):
@@ -253,17 +242,27 @@ class Engine(Operations):
             away=away,
         )
 
-    def close(self) -> None:
+    def close(self, *, within_s: float = 60.0) -> None:
         """Answer what is waiting, save a snapshot and stop the threads; safe to call twice.
 
-        The store stays open; close it yourself.
+        If the database does not answer, this takes at most `within_s` seconds. Whatever was not
+        confirmed by then fails with `StoreUnavailable`. The store stays open; close it yourself.
         """
         if self._closed:
             return
         self._closed = True
-        self.batcher.close(busy=lambda: self._waiting > 0)
-        self.writer.close()
-        self.background.close()
+        begin = time.monotonic()
+
+        def left(share: float) -> float:
+            return max(0.0, begin + share * within_s - time.monotonic())
+
+        abandoned = self.batcher.close(busy=lambda: self._waiting > 0, within_s=left(0.5))
+        if self._waiting:
+            _log.warning("closing: gave up %d requests that wait for the database", self._waiting)
+        for request in abandoned:
+            request.future.set_exception(_closing())
+        self.writer.close(within_s=left(0.75))
+        self.background.close(within_s=left(1.0))
 
     def __enter__(self) -> "Engine":
         return self
@@ -281,9 +280,7 @@ class Engine(Operations):
             self._waiting += 1
         request.future.add_done_callback(self._answered)
         if not self.batcher.submit(request):
-            request.future.set_exception(
-                StoreUnavailable("this worker is closing. Nothing was written. Try again.")
-            )
+            request.future.set_exception(_closing())
 
     def _answered(self, _: object) -> None:
         with self._count_lock:
@@ -291,7 +288,12 @@ class Engine(Operations):
 
     def _again(self, request: Request) -> None:
         """Pass a request to the handler once more, before the others."""
-        self.batcher.submit(request, first=True)
+        if not self.batcher.submit(request, first=True):
+            request.future.set_exception(_closing())
 
     def _user_hash(self, user_id: str | None) -> str | None:
         return None if user_id is None else self.hashes.user(check_id(user_id, "user_id"))
+
+
+def _closing() -> StoreUnavailable:
+    return StoreUnavailable("this worker is closing. Nothing was written. Try again.")

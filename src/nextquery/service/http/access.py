@@ -6,6 +6,7 @@ Otherwise any web page opened on this machine could call the service, through a 
 resolves to 127.0.0.1.
 """
 
+import asyncio
 import contextlib
 import math
 import time
@@ -14,15 +15,16 @@ from urllib.parse import urlsplit
 from limits import parse as parse_rate
 from limits.storage import MemoryStorage
 from limits.strategies import SlidingWindowCounterRateLimiter
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nextquery.errors import StoreUnavailable
 from nextquery.service.http.error_responses import problem, quoted
+from nextquery.service.http.failed_keys import FailedKeys
 from nextquery.service.http.keys import FRESH_S, KeyRing
 from nextquery.service.http.scopes import PUBLIC, allows, needed
+from nextquery.service.log.database.calls import StoreCalls
 from nextquery.service.settings.settings import Settings, is_loopback
 
 NO_OWNER = ""  #: the owner of requests without a key
@@ -35,6 +37,7 @@ class Access:
     ----------
     app : the application inside.
     settings : the allowed hosts, origins and rates.
+    calls : runs what reads the store.
     keys : the API keys; None if everyone on this machine may do everything.
     watched : without `keys`, the keys that are required as soon as one exists.
     """
@@ -44,11 +47,14 @@ class Access:
         app: ASGIApp,
         *,
         settings: Settings,
+        calls: StoreCalls,
         keys: KeyRing | None,
         watched: KeyRing | None = None,
     ) -> None:
         self._app, self._settings, self._keys = app, settings, keys
         self._watched, self._looked_at = watched, -math.inf
+        self._calls, self._failed = calls, FailedKeys()
+        self._refreshing: asyncio.Task[None] | None = None
         limited = settings.rate_limit != "none"
         self._rate = parse_rate(settings.rate_limit) if limited else None
         self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
@@ -57,7 +63,8 @@ class Access:
         """Pass a request on, or answer with an error."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        await self._watch_for_keys()
+        if needed(scope["path"]) != PUBLIC:  # those answer even if the store does not
+            await self._watch_for_keys()
         error = self._wrong_address(scope) or await self._wrong_key(scope)
         await (error or self._app)(scope, receive, send)
 
@@ -68,8 +75,15 @@ class Access:
                 return
             self._looked_at = time.monotonic()
             with contextlib.suppress(StoreUnavailable):
-                if await run_in_threadpool(self._watched.has_any):
+                if await self._calls(self._watched.has_any):
                     self._keys = self._watched
+
+    async def _refresh(self, keys: KeyRing) -> None:
+        """Read the keys again if they are stale, once for all requests that wait for it."""
+        while keys.stale():
+            if self._refreshing is None or self._refreshing.done():
+                self._refreshing = asyncio.create_task(self._calls(keys.refresh))
+            await asyncio.shield(self._refreshing)
 
     def _wrong_address(self, scope: Scope) -> Response | None:
         headers, settings = Headers(scope=scope), self._settings
@@ -108,13 +122,13 @@ class Access:
                 f"this path needs a key with scope {required}. Send Authorization: Bearer KEY. "
                 "Create a key with nextquery keys create.",
             )
-        find = self._keys.find
         try:
-            key = await run_in_threadpool(find, text) if self._keys.stale() else find(text)
+            await self._refresh(self._keys)
         except StoreUnavailable as error:
             return _error(scope, 503, str(error), {"Retry-After": "1"})
+        key = self._keys.known(text)
         if key is None:
-            return _error(scope, 401, "the API key is unknown or revoked.")
+            return self._unknown_key(scope)
         if not allows(key.scope, required):
             return _error(
                 scope, 403, f"this path needs a key with scope {required}; received {key.scope}."
@@ -130,6 +144,18 @@ class Access:
                 {"Retry-After": str(wait)},
             )
         return None
+
+    def _unknown_key(self, scope: Scope) -> Response:
+        wait = self._failed.count((scope.get("client") or ("",))[0])
+        if wait is None:
+            return _error(scope, 401, "the API key is unknown or revoked.")
+        return _error(
+            scope,
+            429,
+            "the API key is unknown or revoked, and too many others were before it. Check the key "
+            f"with nextquery keys list. Try again in {wait} s.",
+            {"Retry-After": str(wait)},
+        )
 
 
 def _name_of(url: str) -> str:

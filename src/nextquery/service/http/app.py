@@ -40,6 +40,7 @@ from nextquery.service.http.routes import (
 )
 from nextquery.service.http.scopes import NEEDED
 from nextquery.service.http.served import Served, served
+from nextquery.service.log.database.calls import StoreCalls
 from nextquery.service.settings.settings import Settings
 
 _ROUTES = (
@@ -53,6 +54,8 @@ _STATUS = {
     ClusterUnavailable: 503,
     StorageError: 503,
 }
+CLOSE_S = 6.0
+"""Seconds in which the engine must close; what the database does not take by then is given up."""
 _UNAVAILABLE = "a part of the arms is unavailable. Nothing was written. Try again."
 
 
@@ -75,10 +78,15 @@ def create_app(
     metrics = Metrics()
     metrics.watch(engine)
 
+    calls = StoreCalls(timeout_s=min(settings.store_timeout_s, settings.request_timeout_s))
+    exports = StoreCalls(threads=2, most=8, timeout_s=None)
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        engine.close()
+        calls.close()
+        exports.close()
+        engine.close(within_s=CLOSE_S)
 
     app = FastAPI(
         title="nextquery",
@@ -93,6 +101,8 @@ def create_app(
         engine,
         metrics,
         Simulator(engine),
+        calls,
+        exports,
         timeout_s=settings.request_timeout_s,
         allows_partial=settings.on_missing == "partial",
     )
@@ -102,7 +112,7 @@ def create_app(
     app.add_api_route("/openapi.json", lambda: JSONResponse(document), include_in_schema=False)
     _add_error_handlers(app)
     app.add_middleware(BodyLimits, most=settings.max_body_bytes, seconds=settings.body_timeout_s)
-    app.add_middleware(Access, settings=settings, keys=keys, watched=watched)
+    app.add_middleware(Access, settings=settings, calls=calls, keys=keys, watched=watched)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -6,8 +6,8 @@ hash is enough: slow hashes protect passwords that people choose.
 
 import hashlib
 import hmac
+import math
 import secrets
-import threading
 import time
 from typing import NamedTuple
 
@@ -22,7 +22,6 @@ from nextquery.service.log.store import Store
 
 FRESH_S = 1.0
 """Seconds until every worker knows a new key and rejects a revoked one."""
-_AGAIN_S = 0.1  # unknown keys make the store read at most this often
 
 
 class Key(NamedTuple):
@@ -42,6 +41,9 @@ class Key(NamedTuple):
 class KeyRing:
     """The keys of a store.
 
+    They are read at most once in `FRESH_S`, whatever clients send: an unknown key is answered from
+    memory like a known one.
+
     Parameters
     ----------
     store : where they are stored.
@@ -49,9 +51,8 @@ class KeyRing:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()
         self._known: dict[str, tuple[Key, str]] = {}
-        self._read_at = -1e9
+        self._read_at = -math.inf
 
     def create(self, *, name: str, scope: str, owner: str | None = None) -> tuple[Key, str]:
         """Create a key; return it and its text, which is never shown again.
@@ -82,6 +83,7 @@ class KeyRing:
         row["scopes"] = row.pop("scope")
         with self._store.writing() as connection:
             connection.execute(insert(table).values(row))
+        self._read_at = -math.inf
         return key, f"nq_{key.id}_{secret}"
 
     def list(self) -> list[Key]:
@@ -93,6 +95,7 @@ class KeyRing:
         with self._store.writing() as connection:
             wanted = (table.c.id == id) & table.c.revoked.is_(None)
             connection.execute(update(table).where(wanted).values(revoked=time.time()))
+        self._read_at = -math.inf
         known = self._read()
         if id not in known:
             raise InvalidInput(f"there is no key {id!r}. Run nextquery keys list to see the ids.")
@@ -106,17 +109,24 @@ class KeyRing:
         """Whether `find` would read the store."""
         return time.monotonic() - self._read_at > FRESH_S
 
+    def refresh(self) -> None:
+        """Read the keys from the store."""
+        began = time.monotonic()
+        self._known = self._read()
+        self._read_at = began
+
     def find(self, text: str) -> Key | None:
         """Return the key with this text, or None if it is unknown or revoked."""
+        if self.stale():
+            self.refresh()
+        return self.known(text)
+
+    def known(self, text: str) -> Key | None:
+        """Return what `find` returns, as of the last `refresh`; the store is not read."""
         parts = text.split("_", 2)
         if len(parts) != 3 or parts[0] != "nq":
             return None
         _, id, secret = parts
-        with self._lock:
-            age = time.monotonic() - self._read_at
-            if age > FRESH_S or (id not in self._known and age > _AGAIN_S):
-                self._known = self._read()
-                self._read_at = time.monotonic()
         key, hashed = self._known.get(id, (None, ""))
         salt = hashed.partition("$")[0]
         matches = hmac.compare_digest(_salted(secret, salt), hashed)

@@ -11,6 +11,7 @@ from nextquery.errors import StoreUnavailable
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.simulation import Simulator
 from nextquery.service.http.metrics import Metrics
+from nextquery.service.log.database.calls import StoreCalls
 
 Answer = TypeVar("Answer")
 
@@ -22,6 +23,8 @@ class Served:
     engine: Engine
     metrics: Metrics
     simulator: Simulator
+    calls: StoreCalls  # for all that reads the store or waits for its lock
+    exports: StoreCalls  # for downloads, which take long
     timeout_s: float
     allows_partial: bool
 

@@ -1,23 +1,15 @@
 """The store: the event log in a database, SQLite or PostgreSQL."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from nextquery.errors import StorageError
-from nextquery.service.log.database import (
-    WRITES,
-    check_durable,
-    connect,
-    without_password,
-)
-from nextquery.service.log.database_errors import database_errors
+from nextquery.service.log.database.opened import OpenDatabase
 from nextquery.service.log.events import DecisionEvent, Event, LeftOut, ModelEvent, from_json
 from nextquery.service.log.schema import counter, decisions, events, snapshots
 
-_MIGRATING = 0x6E657874  # the key of our advisory lock in PostgreSQL
+_SNAPSHOT_S = 60.0  # a snapshot may have many megabytes
 
 
 class Head(NamedTuple):
@@ -47,66 +39,8 @@ class StoredDecision(NamedTuple):
     body: DecisionEvent
 
 
-class Store:
-    """An open database. Read from any thread; write through `Writer`."""
-
-    def __init__(self, engine: sa.Engine) -> None:
-        self.engine = engine
-        self._writing = engine.execution_options(**{WRITES: True})
-
-    @classmethod
-    def open(cls, url: str, *, create: bool = True, wait_s: float = 5.0) -> "Store":
-        """Connect, check that commits are durable, and bring the tables up to date.
-
-        `url` is a path, ``sqlite:///path`` or ``postgresql://…``. With ``create=False`` a database
-        without tables is an error, and nothing is changed.
-        """
-        store = cls(connect(url, create=create, wait_s=wait_s))
-        try:
-            with store.reading() as connection:
-                check_durable(connection)
-                empty = not sa.inspect(connection).has_table("counter")
-            if create:
-                store.migrate()
-            elif empty:
-                raise StorageError(
-                    f"{store.name} has no event log. Pass the store that the service writes to, "
-                    "or start `nextquery serve` to create one."
-                )
-        except BaseException:
-            store.close()
-            raise
-        return store
-
-    @property
-    def name(self) -> str:
-        """The address of the database, without its password."""
-        return without_password(self.engine.url.render_as_string(hide_password=True))
-
-    def migrate(self) -> None:
-        """Bring the tables up to date, once, even if several workers start together."""
-        from alembic import command
-        from alembic.config import Config
-
-        config = Config()
-        config.set_main_option("script_location", "nextquery.service.log:migrations")
-        with self.writing() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
-
-    @contextmanager
-    def reading(self) -> Iterator[sa.Connection]:
-        """Open a transaction that only reads."""
-        with database_errors(), self.engine.connect() as connection, connection.begin():
-            yield connection
-
-    @contextmanager
-    def writing(self) -> Iterator[sa.Connection]:
-        """Open a transaction that writes; on SQLite it holds the lock from its start."""
-        with database_errors(), self._writing.connect() as connection, connection.begin():
-            yield connection
+class Store(OpenDatabase):
+    """The log in an open database. Read from any thread; write through `Writer`."""
 
     def head(self) -> Head:
         """Return the end of the log."""
@@ -198,16 +132,12 @@ class Store:
     def save_snapshot(self, position: int, sha256: str, blob: bytes, *, keep: int) -> None:
         """Save a snapshot, and keep only the newest `keep`."""
         older = sa.select(snapshots.c.position).order_by(snapshots.c.position.desc()).offset(keep)
-        with self.writing() as connection:
+        with self.writing(answer_s=_SNAPSHOT_S) as connection:
             connection.execute(sa.delete(snapshots).where(snapshots.c.position == position))
             row = {"position": position, "sha256": sha256, "blob": blob}
             connection.execute(sa.insert(snapshots), [row])
             for old in connection.execute(older).scalars().all():
                 connection.execute(sa.delete(snapshots).where(snapshots.c.position == old))
-
-    def close(self) -> None:
-        """Close the connections."""
-        self.engine.dispose()
 
 
 _DECISIONS = sa.select(

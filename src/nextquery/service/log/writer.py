@@ -1,10 +1,12 @@
 """Group commit: one thread writes for many callers, and confirms only what is on disk."""
 
+import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -15,10 +17,12 @@ from nextquery.service.log.schema import decisions
 from nextquery.service.log.store import Store
 from nextquery.service.log.transaction import Transaction, Write
 
+_log = logging.getLogger("nextquery.service")
 _MOST = 256  # writes in one transaction
 _WAITING = 20_000  # writes that may wait for the database
 _MARKS_S = 0.1  # how long a delivery mark may wait for the next transaction
 Result = TypeVar("Result")
+Batch = list[tuple[Write[Any], "Future[Any]"]]
 
 
 class Writer:
@@ -26,7 +30,7 @@ class Writer:
 
     A future is resolved only after the commit. If the database fails, every write of that
     transaction fails with `StoreUnavailable` and nothing of it was written. Later writes are
-    tried after a pause that grows to one second.
+    tried after a pause that grows to one second. No error ends the thread.
     """
 
     def __init__(self, store: Store, clock: Clock, *, written: Callable[[], None]) -> None:
@@ -34,6 +38,7 @@ class Writer:
         self.failures = 0  # in a row
         self._writes: deque[tuple[Write[Any], Future[Any]]] = deque()
         self._marks: dict[str, None] = {}
+        self._in_hand: Batch = []  # what the current transaction writes
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="nextquery-writer", daemon=True)
@@ -71,12 +76,42 @@ class Writer:
         """The number of writes that are waiting."""
         return len(self._writes)
 
-    def close(self) -> None:
-        """Write everything that is waiting, then stop."""
+    def close(self, *, within_s: float = 30.0) -> None:
+        """Write everything that is waiting, then stop.
+
+        What the database does not take within `within_s` seconds is given up: its callers get an
+        error, and the log says how much it was. Nothing of it had been confirmed.
+        """
         with self._changed:
             self._closing = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(within_s)
+        if not self._thread.is_alive():
+            return
+        with self._changed:
+            waiting, marks = [future for _, future in self._writes], len(self._marks)
+            in_hand = [future for _, future in self._in_hand]
+            self._writes.clear()
+            self._marks.clear()
+        closing = "this worker is closing, and the database does not answer"
+        for future in waiting:
+            _settle(future, StoreUnavailable(f"{closing}. Nothing was written. Try again."))
+        for future in in_hand:
+            _settle(
+                future,
+                StoreUnavailable(
+                    f"{closing}: whether this was written is unknown. Try again with the same "
+                    "request_id; what was written is not written twice."
+                ),
+            )
+        _log.warning(
+            "closing: the database did not answer within %g s; gave up %d waiting writes, %d that "
+            "it may or may not have written, and %d delivery marks, none of them confirmed",
+            within_s,
+            len(waiting),
+            len(in_hand),
+            marks,
+        )
 
     def _run(self) -> None:
         while True:
@@ -88,13 +123,19 @@ class Writer:
                 count = min(len(self._writes), _MOST)
                 batch = [self._writes.popleft() for _ in range(count)]
                 marks, self._marks = list(self._marks), {}
+                self._in_hand = batch
                 if not batch and not marks and self._closing:
                     return
-            self._commit(batch, marks)
+            try:
+                self._commit(batch, marks)
+            except Exception as error:  # everyone after this batch still needs the thread
+                _log.exception("the writer met an unexpected error")
+                for _, future in batch:
+                    _settle(future, error)
             if self.failures and not self._closing:
                 time.sleep(min(0.05 * 2 ** min(self.failures, 5), 1.0))
 
-    def _commit(self, batch: list[tuple[Write[Any], "Future[Any]"]], marks: list[str]) -> None:
+    def _commit(self, batch: Batch, marks: list[str]) -> None:
         """Run one transaction, then pass its results and errors to the futures."""
         try:
             results = self._transaction([write for write, _ in batch], marks)
@@ -107,18 +148,29 @@ class Writer:
                 _settle(future, error)
             return
         except Exception as error:
-            if len(batch) == 1:
-                _settle(batch[0][1], error)
-            else:  # one write that fails must not take the others with it
-                for single in batch:
-                    self._commit([single], [])
-                self._commit([], marks)
+            self._commit_apart(batch, marks, error)
             return
         self.failures = 0
         if batch:
             self._written()
         for (_, future), result in zip(batch, results, strict=True):
             _settle(future, result)
+
+    def _commit_apart(self, batch: Batch, marks: list[str], error: Exception) -> None:
+        """Find out what fails: one write or mark must not take the others with it."""
+        if marks and batch:
+            self._commit([], marks)
+            self._commit(batch, [])
+        elif len(batch) == 1:
+            _settle(batch[0][1], error)
+        elif batch:
+            for single in batch:
+                self._commit([single], [])
+        elif len(marks) == 1:  # without its mark a slate teaches nothing, which is safe
+            _log.error("could not record that decision %s was delivered", marks[0], exc_info=error)
+        else:
+            for mark in marks:
+                self._commit([], [mark])
 
     def _transaction(self, writes: list[Write[Any]], marks: list[str]) -> list[Any]:
         results: list[Any] = []
@@ -141,7 +193,8 @@ class Writer:
 
 
 def _settle(future: "Future[Any]", result: Any) -> None:
-    if isinstance(result, BaseException):
-        future.set_exception(result)
-    else:
-        future.set_result(result)
+    with suppress(InvalidStateError):  # `close` gave it up before
+        if isinstance(result, BaseException):
+            future.set_exception(result)
+        else:
+            future.set_result(result)

@@ -2,14 +2,15 @@
 
 import logging
 import threading
+import time
 
 import sqlalchemy as sa
 
-from nextquery.errors import NextqueryError, StoreUnavailable
+from nextquery.errors import StoreUnavailable
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.schema import decisions
 from nextquery.service.log.store import Store
-from nextquery.service.log.timeouts import CloseOpen
+from nextquery.service.log.timeouts import CloseOpen, OneTimeoutAgo, due
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.snapshots import save_snapshot
@@ -46,18 +47,23 @@ class Background:
         """Read the log now, because it grew."""
         self._grown.set()
 
-    def close(self) -> None:
-        """Stop the threads, read the log to its end, and keep a snapshot."""
+    def close(self, *, within_s: float = 30.0) -> None:
+        """Stop the threads; the reader reads the log to its end and keeps a snapshot.
+
+        A thread that still waits for the database after `within_s` seconds is left behind.
+        """
         self._stop.set()
         self._grown.set()
         self._stale.set()
+        end = time.monotonic() + within_s
         for thread in self._threads:
-            thread.join()
-        try:
-            self.learner.catch_up()
-            self._snapshot()
-        except NextqueryError as error:  # nothing is lost: a restart reads the log
-            _log.warning("could not save the last snapshot: %s", error)
+            thread.join(max(0.0, end - time.monotonic()))
+        if any(thread.is_alive() for thread in self._threads):
+            _log.warning(
+                "closing: the database did not answer within %g s; there is no last snapshot. "
+                "Nothing is lost: a restart reads the log",
+                within_s,
+            )
 
     def _read(self) -> None:
         while not self._stop.is_set():
@@ -75,6 +81,11 @@ class Background:
                     _log.error("cannot read the log: %s", error)
                 self.error = error
                 self._stop.wait(0.5)
+        try:
+            self.learner.catch_up()
+            self._snapshot()
+        except Exception as error:  # nothing is lost: a restart reads the log
+            _log.warning("could not save the last snapshot: %s", error)
 
     def _refresh(self) -> None:
         while self._stale.wait() and not self._stop.is_set():
@@ -101,21 +112,25 @@ class Background:
         self._snapshot_at = position
 
     def _sweep(self) -> None:
-        pause = min(1.0, self.options.timeout_s / 4)
-        close = CloseOpen(self.options.timeout_s, self.options.learning)
+        timeout_s = self.options.timeout_s
+        pause, ago = min(1.0, timeout_s / 4), OneTimeoutAgo(timeout_s)
         while not self._stop.wait(pause):
             try:
-                while self._due() and self.writer.submit(close).result() >= close.most:
-                    continue
+                self._close_expired(ago)
             except StoreUnavailable:
                 continue  # try again in the next round
             except Exception:
                 _log.exception("could not close expired slates")
 
-    def _due(self) -> bool:
-        """Whether any slate has expired; checked before the log is locked."""
-        now = self.clock.at_least(self.store.head().clock)
-        old = (decisions.c.state == "open", decisions.c.time <= now - self.options.timeout_s)
-        with self.store.reading() as connection:
-            found = sa.select(decisions.c.id).where(*old).limit(1)
-            return connection.execute(found).first() is not None
+    def _close_expired(self, ago: OneTimeoutAgo) -> None:
+        """Close what is due; checked before the log is locked."""
+        head, timeout_s = self.store.head(), self.options.timeout_s
+        now = self.clock.at_least(head.clock)
+        close = CloseOpen(timeout_s, self.options.learning, ago.position(head.position, now))
+        found = sa.select(decisions.c.id).where(due(now, timeout_s, close.waited_to)).limit(1)
+        while True:
+            with self.store.reading() as connection:
+                if connection.execute(found).first() is None:
+                    return
+            if self.writer.submit(close).result() < close.most:
+                return

@@ -91,6 +91,12 @@ class Settings(BaseSettings):
     request_timeout_s: float = Field(
         30.0, gt=0, le=600, description="Seconds in which a request must be answered, else 503."
     )
+    store_timeout_s: float = Field(
+        10.0,
+        gt=0,
+        le=600,
+        description="Seconds in which the database must answer, else 503.",
+    )
     cors_origins: Names = Field(
         [], description="Origins of web pages that may call the API, like https://shop.example."
     )

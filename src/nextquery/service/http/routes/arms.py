@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from nextquery.service.http import bodies, page_bodies
@@ -30,7 +29,7 @@ async def arms(
         texts, held = engine.arm_texts(limit)
         return {"arms": [_as_json(text) for text in texts], "held": held}
 
-    return JSONResponse(await run_in_threadpool(read))
+    return JSONResponse(await served(request).calls(read))
 
 
 @router.post(
@@ -38,7 +37,7 @@ async def arms(
 )
 async def approve(body: bodies.BlockBody, request: Request) -> Response:
     """Make an arm of a query that is held for review."""
-    return await position_of(served(request).engine.approve, body.query)
+    return await position_of(request, lambda engine: engine.approve(body.query))
 
 
 @router.post(
@@ -46,13 +45,13 @@ async def approve(body: bodies.BlockBody, request: Request) -> Response:
 )
 async def reject(body: bodies.BlockBody, request: Request) -> Response:
     """Refuse a query that is held for review. It never becomes an arm."""
-    return await position_of(served(request).engine.reject, body.query)
+    return await position_of(request, lambda engine: engine.reject(body.query))
 
 
 @router.post("/v1/arms/remove", response_model=bodies.PositionAnswer, responses=documented_errors())
 async def remove(body: bodies.BlockBody, request: Request) -> Response:
     """Remove an arm, new or original, for good. Its query never becomes an arm again."""
-    return await position_of(served(request).engine.remove, body.query)
+    return await position_of(request, lambda engine: engine.remove(body.query))
 
 
 def _as_json(text: ArmText) -> dict[str, object]:

@@ -1,38 +1,37 @@
 """Routes for operators: block and unblock queries, and the kill switch."""
 
 from collections.abc import Callable
-from typing import TypeVar
 
 from fastapi import APIRouter, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
+from nextquery.service.answer.engine import Engine
 from nextquery.service.http import bodies
 from nextquery.service.http.error_responses import documented_errors
 from nextquery.service.http.served import served
 
-Argument = TypeVar("Argument")
 router = APIRouter()
 
 
 @router.post("/v1/block", response_model=bodies.PositionAnswer, responses=documented_errors())
 async def block(body: bodies.BlockBody, request: Request) -> Response:
     """Stop recommending this query, from the next answer of every worker."""
-    return await position_of(served(request).engine.block, body.query)
+    return await position_of(request, lambda engine: engine.block(body.query))
 
 
 @router.post("/v1/unblock", response_model=bodies.PositionAnswer, responses=documented_errors())
 async def unblock(body: bodies.BlockBody, request: Request) -> Response:
     """Remove a block."""
-    return await position_of(served(request).engine.unblock, body.query)
+    return await position_of(request, lambda engine: engine.unblock(body.query))
 
 
 @router.post("/v1/switch", response_model=bodies.PositionAnswer, responses=documented_errors())
 async def switch(body: bodies.SwitchBody, request: Request) -> Response:
     """Set the kill switch. While it is off, every slate is empty (and still recorded)."""
-    return await position_of(served(request).engine.switch, body.on)
+    return await position_of(request, lambda engine: engine.switch(body.on))
 
 
-async def position_of(change: Callable[[Argument], int], argument: Argument) -> Response:
+async def position_of(request: Request, change: Callable[[Engine], int]) -> Response:
     """Make a change and answer with its position in the log."""
-    return JSONResponse({"position": await run_in_threadpool(change, argument)})
+    here = served(request)
+    return JSONResponse({"position": await here.calls(lambda: change(here.engine))})

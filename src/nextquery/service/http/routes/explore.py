@@ -32,14 +32,15 @@ async def examples(
     limit: Annotated[int, Query(ge=1, le=50, description="How many.")] = 6,
 ) -> Response:
     """Return common queries of the pool, each about something else."""
-    engine = served(request).engine
+    here = served(request)
+    engine = here.engine
 
     def find() -> dict[str, object]:
         with engine.learner.lock:
             examples = example_queries(engine.catalogue, limit)
             return {"examples": examples, "arms": len(engine.catalogue.pool)}
 
-    return JSONResponse(await run_in_threadpool(find))
+    return JSONResponse(await here.calls(find))
 
 
 @router.post("/v1/map", response_model=page_bodies.MapAnswer, responses=documented_errors())

@@ -1,9 +1,9 @@
 """Routes for monitoring: liveness, readiness, Prometheus."""
 
 from fastapi import APIRouter, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
+from nextquery.errors import StoreUnavailable
 from nextquery.service.http import bodies
 from nextquery.service.http.error_responses import Responses
 from nextquery.service.http.served import served
@@ -23,7 +23,10 @@ async def healthz() -> Response:
 async def readyz(request: Request) -> Response:
     """Check that requests can be answered: by the store, the model and all shards it needs."""
     here = served(request)
-    health = await run_in_threadpool(here.engine.health)
+    try:
+        health = await here.calls(here.engine.health)
+    except StoreUnavailable:
+        return JSONResponse({"status": "the store does not answer"}, status_code=503)
     failures = {
         "the store is unavailable": not health.store_ok,
         "the model cannot read the log": not health.learning,
@@ -38,5 +41,6 @@ async def readyz(request: Request) -> Response:
 @router.get("/metrics", response_class=Response, responses=_METRICS)
 async def metrics(request: Request) -> Response:
     """Return metrics for Prometheus."""
-    text = await run_in_threadpool(served(request).metrics.text)
+    here = served(request)
+    text = await here.calls(here.metrics.text)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -3,7 +3,6 @@
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from nextquery.service.http.error_responses import Responses, documented_errors
@@ -28,5 +27,5 @@ async def stats(
     by: Annotated[Literal["hour", "day"], Query(description="Width of a row in time.")] = "hour",
 ) -> Response:
     """Return acceptance, per-round regret and coverage, by policy and time."""
-    engine = served(request).engine
-    return JSONResponse(await run_in_threadpool(lambda: engine.stats(by=by)))
+    here = served(request)
+    return JSONResponse(await here.calls(lambda: here.engine.stats(by=by)))

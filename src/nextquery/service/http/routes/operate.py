@@ -6,7 +6,6 @@ from tempfile import TemporaryFile
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from nextquery.service.http import page_bodies
@@ -72,7 +71,7 @@ async def operate(request: Request) -> Response:
             **here.metrics.summary(),
         }
 
-    return JSONResponse(await run_in_threadpool(read))
+    return JSONResponse(await here.calls(read))
 
 
 @router.get(
@@ -85,7 +84,8 @@ async def decisions(
     limit: Annotated[int, Query(ge=1, le=200, description="How many.")] = 30,
 ) -> Response:
     """Return the newest decisions and their outcomes."""
-    newest = await run_in_threadpool(served(request).engine.store.newest, limit)
+    here = served(request)
+    newest = await here.calls(lambda: here.engine.store.newest(limit))
     return JSONResponse({"decisions": [_outcome(decision) for decision in newest]})
 
 
@@ -99,12 +99,13 @@ async def export(
     format: Annotated[Literal["ubi", "parquet"], Query(description="File format.")] = "ubi",
 ) -> Response:
     """Download the log: UBI records as JSON Lines, or Parquet with one row per entry."""
-    store = served(request).engine.store
+    here = served(request)
+    store = here.engine.store
     name = {"ubi": "nextquery.ubi.jsonl", "parquet": "nextquery.parquet"}[format]
     media_type = list(_EXPORT[200]["content"])[format == "parquet"]
     chunks = ubi_lines(store) if format == "ubi" else _parquet(store)
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(chunks, media_type=media_type, headers=headers)
+    return StreamingResponse(here.exports.each(chunks), media_type=media_type, headers=headers)
 
 
 def _parquet(store: Store) -> Iterator[bytes]:

@@ -1,7 +1,5 @@
 """Durable connections to SQLite and PostgreSQL through one SQLAlchemy engine."""
 
-import contextlib
-import os
 import re
 import sqlite3
 from pathlib import Path
@@ -16,15 +14,14 @@ from nextquery.errors import InvalidInput, StorageError
 WRITES = "nextquery_writes"
 
 
-def connect(url: str, *, create: bool = True, wait_s: float = 5.0) -> sa.Engine:
+def connect(url: str, *, wait_s: float = 5.0, answer_s: float = 10.0) -> sa.Engine:
     """Return an engine for a path, ``sqlite:///path`` or ``postgresql://user@host/name``.
 
-    `wait_s` is how long to wait for a locked or unreachable database. A missing SQLite file is
-    created, readable only by its owner; with ``create=False`` it is an error.
+    `wait_s` is how long to wait for a locked or unreachable database, `answer_s` for the answer to
+    one statement on PostgreSQL.
     """
     parsed = _parsed(url)
     if parsed.get_backend_name() == "sqlite":
-        _check_file(Path(str(parsed.database)), create=create)
         engine = sa.create_engine(
             parsed,
             pool_size=8,
@@ -36,17 +33,28 @@ def connect(url: str, *, create: bool = True, wait_s: float = 5.0) -> sa.Engine:
         event.listen(engine, "begin", _begin)
         return engine
     installed("postgres", "psycopg")
-    return sa.create_engine(
+    from nextquery.service.log.database.postgres import bounded, connect_arguments
+
+    engine = sa.create_engine(
         parsed,
         pool_size=8,
         max_overflow=24,
         pool_pre_ping=True,
         pool_timeout=wait_s,
-        connect_args={
-            "connect_timeout": max(2, int(wait_s)),
-            "options": f"-c lock_timeout={int(wait_s * 1000)}",
-        },
+        connect_args=connect_arguments(wait_s=wait_s, answer_s=answer_s),
     )
+
+    def open_bounded(dialect: Any, record: Any, cargs: Any, cparams: Any) -> Any:
+        return bounded(cargs, cparams, answer_s=answer_s)
+
+    event.listen(engine, "do_connect", open_bounded)
+    return engine
+
+
+def file_of(url: str) -> Path | None:
+    """Return the file of an SQLite store, or None for PostgreSQL."""
+    parsed = _parsed(url)
+    return Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" else None
 
 
 def without_password(url: str) -> str:
@@ -77,33 +85,6 @@ def _parsed(url: str) -> sa.URL:
 def check_url(url: str) -> None:
     """Raise an error if a store cannot have this address."""
     _parsed(url)
-
-
-def _check_file(path: Path, *, create: bool) -> None:
-    if path.is_file():
-        begin = b""
-        with contextlib.suppress(OSError), path.open("rb") as file:
-            begin = file.read(16)
-        if begin not in (b"", b"SQLite format 3\0"):
-            raise StorageError(f"{path} is not an SQLite database. Pass another file.")
-        return
-    if path.is_dir() or not path.parent.is_dir():
-        why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise StorageError(
-            f"cannot store the event log in {path}: {why}. Pass a file in an existing folder."
-        )
-    if not create:
-        raise StorageError(
-            f"there is no event log {path}. Pass the store that the service writes to, or start "
-            "`nextquery serve` to create one."
-        )
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # it will contain people's queries
-    except OSError as error:
-        raise StorageError(
-            f"cannot create the event log {path}: {error.strerror}. Pass a file in a folder that "
-            "you can write to."
-        ) from None
 
 
 def _bad_url(received: str) -> InvalidInput:

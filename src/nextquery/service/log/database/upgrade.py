@@ -1,0 +1,41 @@
+"""Bringing the tables of a store to the version of this program."""
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from nextquery.errors import StorageError
+
+_MIGRATING = 0x6E657874  # the key of our advisory lock in PostgreSQL
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", "nextquery.service.log:migrations")
+    return config
+
+
+def is_current(connection: sa.Connection, name: str) -> bool:
+    """Whether the tables have the version of this program; a newer version is an error."""
+    script = ScriptDirectory.from_config(_config())
+    known = [revision.revision for revision in script.walk_revisions()]  # the newest first
+    found = MigrationContext.configure(connection).get_current_revision()
+    if found is not None and found not in known:
+        raise StorageError(
+            f"{name} was written by a newer version of nextquery: its tables have version {found}, "
+            f"and this program knows versions up to {known[0]}. Install the newer version, or pass "
+            "another store."
+        )
+    return found == known[0]
+
+
+def upgrade(connection: sa.Connection, name: str) -> None:
+    """Bring the tables up to date, once, even if several processes start together."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
+    if not is_current(connection, name):
+        config = _config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
