@@ -1,6 +1,7 @@
 """The store: its tables, its durability, and the databases it rejects."""
 
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -19,6 +20,23 @@ def test_the_migrations_make_the_tables_of_the_schema(store: Store) -> None:
     before = store.head()
     store.migrate()
     assert store.head() == before
+
+
+def test_sessions_are_looked_up_and_not_scanned_for(sqlite: Store) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def remember(*call: Any) -> None:
+        asked.append((call[2], call[3]))
+
+    sa.event.listen(sqlite.engine, "before_cursor_execute", remember)
+    assert sqlite.last_of_sessions([("", "s"), ("shop", "s"), ("shop", "t")]) == {}
+    sa.event.remove(sqlite.engine, "before_cursor_execute", remember)
+    statement, values = asked[-1]
+    with sqlite.reading() as connection:
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values).all()
+    steps = [row[3] for row in plan]
+    assert [step for step in steps if step.startswith("SCAN")] == []
+    assert sum("(owner=? AND session_id=?)" in step for step in steps) == 2  # one per owner
 
 
 def test_every_sqlite_connection_waits_for_the_disk(sqlite: Store) -> None:

@@ -24,7 +24,7 @@ function cells({ time, text, state, owner }, act) {
   return [
     el("td", { class: "text" }, el("div", { class: "decide" }, words(text), ...decide)),
     el("td", {}, el("span", { class: `state ${state}`, text: state })),
-    el("td", {}, words(owner || "–")),
+    el("td", { class: "when" }, words(owner || "–")),
     el("td", { class: "when", text: new Date(time).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" }), title: time }),
   ];
 }
