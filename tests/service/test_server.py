@@ -22,7 +22,8 @@ from typer.testing import CliRunner
 
 import nextquery as nq
 from nextquery import cli
-from nextquery.errors import InvalidInput
+from nextquery.errors import InvalidInput, StorageError
+from nextquery.service.answer.engine import Engine
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess
@@ -228,6 +229,33 @@ def test_what_cannot_be_served_is_refused(
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 3
     assert "Traceback" not in done.stderr
+
+
+def test_a_store_of_a_newer_version_is_refused_in_one_sentence(
+    pets_pool: Path, tmp_path: Path
+) -> None:
+    url, pool = f"sqlite:///{tmp_path / 'events.db'}", str(pets_pool)
+    changes = {
+        "UPDATE events SET kind = 'teleported' WHERE position = 2": "unknown kind 'teleported'",
+        "UPDATE alembic_version SET version_num = '9999'": "newer version of nextquery",
+    }
+    with closing(Store.open(url)) as store:
+        with Engine.start(nq.ArmPool.open(pool), store) as engine:
+            engine.switch(True)
+        for change, words in changes.items():
+            with store.writing() as connection:
+                connection.exec_driver_sql("DELETE FROM snapshots")
+                connection.exec_driver_sql(change)
+            with pytest.raises(StorageError, match=words):
+                CliRunner().invoke(
+                    cli.app, ["rebuild", pool, "--store", url], catch_exceptions=False
+                )
+            command = [sys.executable, "-m", "nextquery", "serve", pool, "--port", "0"]
+            command += ["--workers", "2", "--store", url]
+            done = subprocess.run(command, capture_output=True, text=True)
+            assert done.returncode == 4
+            assert words in done.stderr.splitlines()[-1]
+            assert "Traceback" not in done.stderr
 
 
 def test_the_greeting_says_whether_keys_are_off(pets_pool: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import os
 import pkgutil
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -23,7 +24,7 @@ from fastapi import FastAPI
 from uvicorn.supervisors import Multiprocess
 
 from nextquery.arms import ArmPool
-from nextquery.errors import InvalidInput
+from nextquery.errors import InvalidInput, NextqueryError, StorageError
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.shards import leave
 from nextquery.service.http import json_log
@@ -35,6 +36,7 @@ from nextquery.service.settings.settings import Settings, is_loopback
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # shared by the workers; prometheus-client reads the name too
 _READY = "ready-"  # plus the process id: a file in that folder for each worker that can answer
+_FAILED = "failed"  # a file there with the error of a worker that could not start
 _DRAIN_S = 7  # how long a stop waits for open requests; then come the `CLOSE_S` of the engine
 _HUNG_S = 30  # a worker that does not respond for this long is replaced
 Tell = Callable[[str], None]
@@ -131,8 +133,12 @@ def _run_workers(
         _on_stop_signal(supervisor.should_exit.set)
         json_log.start(level=settings.log_level, messages=settings.log_queries)
 
+        failed = Path(folder) / _FAILED
+
         def greet() -> None:
             while not any(Path(folder).glob(f"{_READY}*")):
+                if failed.exists():  # the others would fail in the same way, again and again
+                    supervisor.should_exit.set()
                 if supervisor.should_exit.wait(0.05):
                     return
             for line in lines:
@@ -140,6 +146,8 @@ def _run_workers(
 
         threading.Thread(target=greet, daemon=True).start()
         supervisor.run()
+        if failed.exists() and not any(Path(folder).glob(f"{_READY}*")):
+            raise StorageError(failed.read_text(encoding="utf-8"))
 
 
 def _on_stop_signal(stop: Callable[[], None]) -> None:
@@ -154,13 +162,25 @@ def worker() -> FastAPI:
     settings = Settings(**shared["settings"])
     json_log.start(level=settings.log_level, messages=settings.log_queries)
     threading.Thread(target=_stop_with, args=(shared["parent"],), daemon=True).start()
-    pool, store = pkgutil.resolve_name(shared["open_pool"])(settings), _open_store(settings)
+    try:
+        app = _worker_app(settings, shared["open_pool"])
+    except NextqueryError as error:  # one sentence, no traceback
+        json_log.LOGGER.error("this worker cannot start: %s", error)
+        part = Path(os.environ[_FOLDER]) / f"{_FAILED}-{os.getpid()}"
+        part.write_text(str(error), encoding="utf-8")
+        part.replace(part.with_name(_FAILED))
+        sys.exit(1)
+    (Path(os.environ[_FOLDER]) / f"{_READY}{os.getpid()}").touch()
+    return app
+
+
+def _worker_app(settings: Settings, opener: str) -> FastAPI:
+    pool, store = pkgutil.resolve_name(opener)(settings), _open_store(settings)
     engine = Engine.start(pool, store, settings.engine_options())
     ring = KeyRing(store)
     keys = ring if settings.keys == "on" else None
-    app = create_app(engine, settings, keys=keys, watched=ring if settings.keys == "auto" else None)
-    (Path(os.environ[_FOLDER]) / f"{_READY}{os.getpid()}").touch()
-    return app
+    watched = ring if settings.keys == "auto" else None
+    return create_app(engine, settings, keys=keys, watched=watched)
 
 
 def _open_store(settings: Settings) -> Store:
