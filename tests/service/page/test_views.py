@@ -40,7 +40,7 @@ def test_simulated_users_play(service: ServiceProcess, open_page: Open) -> None:
 
 
 def test_operate_blocks_switches_and_exports(service: ServiceProcess, open_page: Open) -> None:
-    page = open_page(service.url)
+    page = open_page(service.page)
     page.locator("#box").fill("rabbit food")
     page.locator("#box").press("Enter")
     unwanted = page.locator(".card .title").first.inner_text()
@@ -123,7 +123,7 @@ def test_a_key_that_asks_too_often_waits(locked: tuple[str, str], open_page: Ope
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(service: ServiceProcess, open_page: Open, scheme: str) -> None:
-    page = open_page(service.url, color_scheme=scheme)
+    page = open_page(service.page, color_scheme=scheme)
     expect(page.locator(".chip").first).to_be_visible()
     assert serious(page) == []
     page.locator(".chip").first.click()

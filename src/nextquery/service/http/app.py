@@ -58,6 +58,7 @@ def create_app(
     *,
     keys: KeyRing | None = None,
     watched: KeyRing | None = None,
+    token: str | None = None,
 ) -> FastAPI:
     """Return the application for an engine, which is closed when the application stops.
 
@@ -65,8 +66,10 @@ def create_app(
     ----------
     engine : answers the requests.
     settings : limits and allowed origins.
-    keys : the API keys; None if no key is needed (only on localhost).
-    watched : without `keys`, the keys that are required as soon as one exists.
+    keys : the API keys; None if paths below admin need none (only on localhost).
+    watched : without `keys`, the keys that open admin paths; with ``keys=auto``, all paths need
+        one as soon as one exists.
+    token : without `keys`, opens admin paths too; without a token, only a key does.
     """
     metrics = Metrics()
     metrics.watch(engine)
@@ -94,11 +97,14 @@ def create_app(
     )
     for room in _ROUTES:
         app.include_router(room.router)
-    document = openapi_document(app)
+    document = openapi_document(app, m_max=engine.options.m_max)
     app.add_api_route("/openapi.json", lambda: JSONResponse(document), include_in_schema=False)
     _add_error_handlers(app)
-    app.add_middleware(BodyLimits, most=settings.max_body_bytes, seconds=settings.body_timeout_s)
-    app.add_middleware(Access, settings=settings, keys=keys, watched=watched)
+    posts = {path for path, methods in document["paths"].items() if "post" in methods}
+    app.add_middleware(
+        BodyLimits, posts=posts, most=settings.max_body_bytes, seconds=settings.body_timeout_s
+    )
+    app.add_middleware(Access, settings=settings, keys=keys, watched=watched, token=token)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -14,7 +14,11 @@ router = APIRouter()
 async def forecast(body: bodies.ForecastBody, request: Request) -> Response:
     """Return the most probable next queries with calibrated probabilities. Records nothing."""
     here = served(request)
-    future = here.engine.submit_forecast(session_id=body.session_id, query=body.query, m=body.m)
+    future = here.engine.submit_forecast(
+        session_id=body.session_id,
+        query=body.query,
+        m=body.count(here.engine.options.m_max),
+    )
     answer = await here.answer(future)
     return JSONResponse(
         {
