@@ -1,16 +1,22 @@
 """The engine: recommends, learns and forecasts. Thread-safe, and independent of HTTP."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Concatenate, Literal, ParamSpec, TypedDict, TypeVar
+from typing import Literal
 
 from nextquery.arms import ArmPool
 from nextquery.checks import one_of
 from nextquery.errors import InvalidInput, StoreUnavailable
 from nextquery.service.answer.batching import Batcher
 from nextquery.service.answer.hashes import keyed, request_hash, request_key
-from nextquery.service.answer.inputs import check_id, check_query, check_slate_length
+from nextquery.service.answer.inputs import (
+    check_id,
+    check_query,
+    check_slate_length,
+    check_trail,
+)
+from nextquery.service.answer.lane import Lane
 from nextquery.service.answer.request_handler import RequestHandler
 from nextquery.service.answer.requests import (
     FeedbackRequest,
@@ -19,9 +25,11 @@ from nextquery.service.answer.requests import (
     RecommendRequest,
     Request,
 )
-from nextquery.service.answer.results import Decision, Forecast, Health, MapData
+from nextquery.service.answer.results import Decision, Forecast, Health, MapData, Stats
 from nextquery.service.answer.shards import unavailable_shards
 from nextquery.service.answer.slates import Answerer
+from nextquery.service.answer.trail import place_trail
+from nextquery.service.answer.waited_for import waited_for
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.controls import Control
 from nextquery.service.log.events import ArmRemoved, Blocked, Switched, Unblocked
@@ -33,37 +41,8 @@ from nextquery.service.model.learner import Learner
 from nextquery.service.model.prepare import loop_of, prepare
 from nextquery.service.model.served_catalogue import ServedCatalogue
 from nextquery.service.model.snapshots import newest_state
-from nextquery.service.model.statistics import Counts, Coverage, Row, Size
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.warm_start import Progress
-
-Self = TypeVar("Self")
-Arguments = ParamSpec("Arguments")
-Answer = TypeVar("Answer")
-
-
-def _waited_for(
-    submit: Callable[Concatenate[Self, Arguments], "Future[Answer]"],
-) -> Callable[Concatenate[Self, Arguments], Answer]:
-    """Return a method that calls `submit` and waits for its answer."""
-
-    def wait(self: Self, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-        return submit(self, *args, **kwargs).result()
-
-    wait.__doc__ = f"Call `{submit.__name__}` and wait for the answer."
-    return wait
-
-
-class Stats(TypedDict):
-    """The answer of `/v1/stats`."""
-
-    position: int
-    totals: Counts
-    coverage: Coverage
-    floor: float | None
-    candidates: list[Size]
-    by: str
-    rows: list[Row]
 
 
 class Engine:
@@ -99,6 +78,7 @@ class Engine:
             gather_s=options.gather_ms / 1000,
             in_flight=lambda: self._waiting,
         )
+        self.lane = Lane(self.batcher.idle)
         self.background.start(self.writer)
 
     @classmethod
@@ -144,7 +124,7 @@ class Engine:
         self._submit(request)
         return request.future
 
-    recommend = _waited_for(submit_recommend)
+    recommend = waited_for(submit_recommend)
 
     def delivered(self, decision_id: str) -> None:
         """Record that the answer was sent; returns at once."""
@@ -174,7 +154,7 @@ class Engine:
         self._submit(request)
         return request.future
 
-    feedback = _waited_for(submit_feedback)
+    feedback = waited_for(submit_feedback)
 
     def submit_forecast(self, *, session_id: str, query: str, m: int = 5) -> "Future[Forecast]":
         """Ask for the most probable next queries; nothing is recorded."""
@@ -183,15 +163,22 @@ class Engine:
         self._submit(request)
         return request.future
 
-    forecast = _waited_for(submit_forecast)
+    forecast = waited_for(submit_forecast)
 
     def submit_map(
         self, *, session_id: str, query: str, trail: Sequence[str] = ()
     ) -> "Future[MapData]":
-        """Ask for the data of a session's map (`session_map.draw`); nothing is recorded."""
-        earlier = [check_query(text, "trail") for text in trail]
-        request = MapRequest(check_id(session_id, "session_id"), check_query(query), earlier)
-        self._submit(request)
+        """Ask for the data of a session's map (`session_map.draw`); nothing is recorded.
+
+        The `trail` is placed one query at a time in the lane of expensive requests. What is left
+        for the batch then costs as much as a forecast.
+        """
+        request = MapRequest(check_id(session_id, "session_id"), check_query(query))
+        earlier = check_trail(trail)
+        if earlier:
+            place_trail(self.lane, self.catalogue.place, earlier, request, then=self._submit)
+        else:
+            self._submit(request)
         return request.future
 
     def block(self, query: str) -> int:
@@ -264,6 +251,7 @@ class Engine:
         if self._closed:
             return
         self._closed = True
+        self.lane.close()
         self.batcher.close(busy=lambda: self._waiting > 0)
         self.writer.close()
         self.background.close()

@@ -1,7 +1,7 @@
 """What the engine returns."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from nextquery.catalogue import Place
 from nextquery.loop import Likely
 from nextquery.select import Candidates
 from nextquery.service.log.events import DecisionEvent, SlateEntry
+from nextquery.service.model.statistics import Counts, Coverage, Row, Size
 
 
 @dataclass(frozen=True)
@@ -89,3 +90,15 @@ class Health:
     shards: int
     shards_away: int
     away: list[int]
+
+
+class Stats(TypedDict):
+    """The answer of `/v1/stats`."""
+
+    position: int
+    totals: Counts
+    coverage: Coverage
+    floor: float | None
+    candidates: list[Size]
+    by: str
+    rows: list[Row]

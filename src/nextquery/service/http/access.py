@@ -25,7 +25,7 @@ from nextquery.errors import StoreUnavailable
 from nextquery.service.http.error_responses import problem, quoted
 from nextquery.service.http.keyless import CREATE_A_KEY, forwarding_header, same_origin
 from nextquery.service.http.keys import FRESH_S, KeyRing
-from nextquery.service.http.scopes import ADMIN, PUBLIC, allows, needed
+from nextquery.service.http.scopes import ADMIN, PUBLIC, allows, cost, needed
 from nextquery.service.settings.settings import Settings, is_loopback
 
 NO_OWNER = ""  #: the owner of requests without a key
@@ -138,13 +138,17 @@ class Access:
                 scope, 403, f"this path needs a key with scope {required}; received {key.scope}."
             )
         scope["state"]["owner"] = key.id
-        if self._rate is not None and not self._limiter.hit(self._rate, key.id):
+        if self._rate is None:
+            return None
+        times = cost(scope["path"], self._rate.amount)
+        if not self._limiter.hit(self._rate, key.id, cost=times):
             reset = self._limiter.get_window_stats(self._rate, key.id).reset_time
             wait = max(1, math.ceil(reset - time.time()))
             return _error(
                 scope,
                 429,
-                f"this key is limited to {self._settings.rate_limit}. Try again in {wait} s.",
+                f"this key is limited to {self._settings.rate_limit}, and this path counts as "
+                f"{times}. Try again in {wait} s.",
                 {"Retry-After": str(wait)},
             )
         return None

@@ -1,6 +1,7 @@
 """What the routes work with: the engine and its surroundings, typed."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
@@ -34,6 +35,10 @@ class Served:
             raise StoreUnavailable(
                 f"no answer within {self.timeout_s:g} s. Try again with the same request_id."
             ) from None
+
+    async def in_lane(self, step: Callable[[], Answer]) -> Answer:
+        """Run a step of an expensive request after the recommendations that wait."""
+        return await self.answer(self.engine.lane.submit(step))
 
     def partial(self, not_searched: int) -> dict[str, bool | int]:
         """Return the fields about arms on unavailable shards, and count such answers."""
