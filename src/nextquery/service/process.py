@@ -58,15 +58,19 @@ class ServiceProcess:
         """The link to the page that the start printed."""
         return f"{self.url}/" if self.token is None else f"{self.url}/#token={self.token}"
 
-    def start(self) -> "ServiceProcess":
-        """Start the service and wait until it answers."""
+    def command(self) -> list[str]:
+        """Return the command that starts the service."""
         command = [sys.executable, "-m", "nextquery", "serve", str(self.pool)]
         command += ["--store", self.store, "--port", str(self.port), "--host", "127.0.0.1"]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
+        return command
+
+    def start(self) -> "ServiceProcess":
+        """Start the service and wait until it answers."""
         errors: IO[bytes] | int = subprocess.DEVNULL if self.log is None else self.log.open("ab")
         self.process = subprocess.Popen(
-            command,
+            self.command(),
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

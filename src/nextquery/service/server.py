@@ -31,6 +31,11 @@ from nextquery.service.http import json_log
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keyless import new_token
 from nextquery.service.http.keys import KeyRing
+from nextquery.service.http.limits.connections import (
+    ConnectionLimits,
+    LimitedConfig,
+    most_connections,
+)
 from nextquery.service.log.store import Store
 from nextquery.service.model.prepare import prepare
 from nextquery.service.settings.settings import Settings, is_loopback
@@ -91,7 +96,7 @@ def serve(
 def _run_here(
     app: FastAPI, settings: Settings, listening: socket.socket, tell: Tell, lines: list[str]
 ) -> None:
-    server = uvicorn.Server(_config(app))
+    server = uvicorn.Server(_config(app, settings))
     _on_stop_signal(lambda: setattr(server, "should_exit", True))
     json_log.start(level=settings.log_level, messages=settings.log_queries)
     for line in lines:
@@ -116,7 +121,9 @@ def _run_workers(
         shared = {"settings": chosen, "token": token, "parent": os.getpid(), "open_pool": opener}
         (Path(folder) / "worker.json").write_text(json.dumps(shared))
         os.environ[_FOLDER] = folder
-        config = _config("nextquery.service.server:worker", workers=settings.workers, factory=True)
+        config = _config(
+            "nextquery.service.server:worker", settings, workers=settings.workers, factory=True
+        )
         supervisor = Multiprocess(config, sockets=[listening])
         _on_stop_signal(supervisor.should_exit.set)
         json_log.start(level=settings.log_level, messages=settings.log_queries)
@@ -189,9 +196,11 @@ def _listen(settings: Settings) -> socket.socket:
     return listening
 
 
-def _config(app: Any, **more: Any) -> uvicorn.Config:
-    return uvicorn.Config(
+def _config(app: Any, settings: Settings, **more: Any) -> LimitedConfig:
+    most = most_connections(settings.max_connections)
+    return LimitedConfig(
         app,
+        limits=ConnectionLimits(most, settings.header_timeout_s, settings.idle_timeout_s),
         log_config=None,
         access_log=False,  # our request log has request ids and no queries
         server_header=False,

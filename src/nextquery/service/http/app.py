@@ -19,10 +19,10 @@ from nextquery.errors import (
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.simulation import Simulator
 from nextquery.service.http.access import Access
-from nextquery.service.http.body_limits import BodyLimits
 from nextquery.service.http.error_responses import mistakes, problem
 from nextquery.service.http.json_log import LOGGER
 from nextquery.service.http.keys import KeyRing
+from nextquery.service.http.limits.body_limits import BodyLimits
 from nextquery.service.http.metrics import Metrics
 from nextquery.service.http.openapi import openapi_document
 from nextquery.service.http.request_log import RequestLog
