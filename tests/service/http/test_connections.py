@@ -1,6 +1,7 @@
 """Slow, idle and too many connections, against a real socket."""
 
 import asyncio
+import os
 import resource
 import socket
 import threading
@@ -12,7 +13,6 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from nextquery.errors import InvalidInput
-from nextquery.service.http.limits import connections
 from nextquery.service.http.limits.connections import (
     ConnectionLimits,
     LimitedConfig,
@@ -187,7 +187,7 @@ def files(soft: int) -> Iterator[None]:
     """Pretend that the process may open so many files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resource, "getrlimit", lambda _: (soft, soft))
-        patch.setattr(connections.os, "listdir", lambda _: ["0"] * 44)
+        patch.setattr(os, "listdir", lambda _: ["0"] * 44)
         yield
 
 

@@ -74,10 +74,13 @@ class Settings(BaseSettings):
     keys: Literal["auto", "on", "off"] = Field(
         "auto",
         description="Whether requests need an API key. auto: yes, unless the service listens on "
-        "localhost and the store has no key. off: only allowed on localhost.",
+        "localhost and the store has no key. off: only allowed on localhost. Admin paths always "
+        "need a key, or the token printed at the start.",
     )
     rate_limit: str = Field(
-        "1000/second", description="Rate limit per key and worker, like 1000/second; or none."
+        "1000/second",
+        description="Rate limit per key and worker, like 1000/second; or none. Maps, simulations "
+        "and exports count as several requests.",
     )
     max_body_bytes: int = Field(
         65_536,
