@@ -31,7 +31,7 @@ REACHED_THROUGH = {  # module or folder: the tests that run it through the publi
     "select.base": "tests/select/test_base.py",
     "service.answer": "tests/service/answer/test_slates.py",
     "service.http": "tests/service/http/test_routes.py",
-    "service.http.body_limits": "tests/service/http/test_bad_input.py",
+    "service.http.limits.body_limits": "tests/service/http/test_bad_input.py",
     "service.http.routes.explore": "tests/service/http/test_explore.py",
     "service.http.routes.operate": "tests/service/http/test_explore.py",
     "service.log": "tests/service/log/test_feedback.py",

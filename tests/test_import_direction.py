@@ -43,6 +43,7 @@ ORDER = {
         {"model"},
         {"answer"},
         {"http"},
+        {"greeting"},
         {"server", "process"},
     ],
     "nextquery.logs": [

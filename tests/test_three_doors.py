@@ -152,8 +152,9 @@ class Service:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             store = stack.enter_context(closing(Store.open(f"sqlite:///{folder}/events.db")))
             engine = stack.enter_context(Engine.start(pool, store, options, clock=clock))
-            app = create_app(engine, Settings())
+            app = create_app(engine, Settings(), token="t")
             client = stack.enter_context(TestClient(app, base_url="http://127.0.0.1:8000"))
+            client.headers["Authorization"] = "Bearer t"
             yield cls(client, engine, clock)
 
     def post(self, path: str, **body: Any) -> Any:

@@ -13,6 +13,7 @@ from nextquery.logs.rules.one_query import Cleaned, QueryCleaner
 from nextquery.vectors import unit_rows
 
 _CLEANED = 16_384  # cleaned queries kept in the cache
+_ENCODED = 4096  # encoded queries kept in the cache
 
 
 class EncodesTexts(Protocol):
@@ -50,6 +51,7 @@ class Catalogue:
         self._shown: dict[int, str] = {}
         self._blocked_arms: list[int] = []
         self.clean = lru_cache(_CLEANED)(self._clean)
+        self.encode = lru_cache(_ENCODED)(self._encode)
 
     def find(self, query: str) -> int | None:
         """Return the arm of a query, or None."""
@@ -65,8 +67,7 @@ class Catalogue:
         if self.encoder is None or not cleaned.text:
             vector = np.zeros(self.pool.dim, np.float32)
         else:
-            rows = self.encoder.encode([cleaned.text])
-            vector = unit_rows(rows, what="encoded query", dim=self.pool.dim, allow_zero=True)[0]
+            vector = self.encode(cleaned.text)
         usable = cleaned.dropped is None and cleaned.private is None and bool(vector.any())
         usable = usable and bool(cleaned.text) and cleaned.text not in self.blocked
         may_become_arm = usable and not self._was_arm(query) and not self._was_arm(cleaned.text)
@@ -75,6 +76,14 @@ class Catalogue:
     def _was_arm(self, text: str) -> bool:
         """Whether a text that is not an arm was one: a removed arm stays removed."""
         return bool(self.pool.texts.ids_of(text))
+
+    def _encode(self, text: str) -> NDArray[np.float32]:
+        assert self.encoder is not None
+        rows = self.encoder.encode([text])
+        matrix = unit_rows(rows, what="encoded query", dim=self.pool.dim, allow_zero=True)
+        vector: NDArray[np.float32] = matrix[0]
+        vector.flags.writeable = False  # it is cached
+        return vector
 
     def place_of(self, arm: int) -> Place:
         """Return the place of an arm."""

@@ -176,7 +176,7 @@ def test_two_workers_answer_from_one_log_and_end_with_their_parent(
                 arm = slate.recommendations[0].arm_id
                 assert client.feedback(slate.decision_id, accepted=arm) == "recorded"
         blocked = slate.recommendations[0].text
-        with nq.Client(service.url, retries=20) as client:
+        with nq.Client(service.url, key=service.token, retries=20) as client:
             position = client._ask("POST", "/v1/block", {"query": blocked})["position"]
         assert position > 60
         for number in range(20):

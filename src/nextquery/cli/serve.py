@@ -63,6 +63,9 @@ def serve(
 
     Every event is stored before its response is sent, so you can kill the service at any time
     without losing data.
+
+    Without API keys it only serves this machine, and administration needs the token that it prints.
+    Before you put a proxy in front, make a key first: nextquery keys create NAME --scope write
     """
     options = {
         "pool": pool,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from nextquery.errors import StoreUnavailable
+from nextquery.service.greeting import LAST
 
 _STOP_S = 120  # time to answer open requests and save a snapshot, before it is killed
 
@@ -45,21 +46,31 @@ class ServiceProcess:
         self.pool, self.store, self.port, self.log = Path(pool), store, port, log
         self.settings = dict(settings or {})
         self.process: subprocess.Popen[str] | None = None
+        self.token: str | None = None  #: without API keys, what opens admin paths
 
     @property
     def url(self) -> str:
         """The address, once it is started."""
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self) -> "ServiceProcess":
-        """Start the service and wait until it answers."""
+    @property
+    def page(self) -> str:
+        """The link to the page that the start printed."""
+        return f"{self.url}/" if self.token is None else f"{self.url}/#token={self.token}"
+
+    def command(self) -> list[str]:
+        """Return the command that starts the service."""
         command = [sys.executable, "-m", "nextquery", "serve", str(self.pool)]
         command += ["--store", self.store, "--port", str(self.port), "--host", "127.0.0.1"]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
+        return command
+
+    def start(self) -> "ServiceProcess":
+        """Start the service and wait until it answers."""
         errors: IO[bytes] | int = subprocess.DEVNULL if self.log is None else self.log.open("ab")
         self.process = subprocess.Popen(
-            command,
+            self.command(),
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
@@ -84,7 +95,9 @@ class ServiceProcess:
         for line in process.stdout:
             if line.startswith("serving "):
                 self.port = int(line.split("http://127.0.0.1:")[1].split()[0])
-            if line.startswith("then: "):  # the last line of the greeting
+            if line.startswith("page: "):
+                self.token = line.strip().partition("#token=")[2] or None
+            if line.startswith(LAST):
                 return True
         return False
 

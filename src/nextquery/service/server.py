@@ -27,9 +27,16 @@ from nextquery.arms import ArmPool
 from nextquery.errors import InvalidInput, NextqueryError, StorageError
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.shards import leave
+from nextquery.service.greeting import greeting
 from nextquery.service.http import json_log
 from nextquery.service.http.app import create_app
+from nextquery.service.http.keyless import new_token
 from nextquery.service.http.keys import KeyRing
+from nextquery.service.http.limits.connections import (
+    ConnectionLimits,
+    LimitedConfig,
+    most_connections,
+)
 from nextquery.service.log.store import Store
 from nextquery.service.model.prepare import Ask, never, prepare
 from nextquery.service.settings.settings import Settings, is_loopback
@@ -77,7 +84,7 @@ def serve(
     pool, store = open_pool(settings), _open_store(settings)
     ring = KeyRing(store)
     keys = keys_needed(settings, ring)
-    watched = ring if settings.keys == "auto" else None
+    token = new_token() if keys is None else None
     listening = _listen(settings)
     try:
         prepare(pool, store, settings.engine_options(), progress=progress, forget=forget)
@@ -87,22 +94,22 @@ def serve(
         raise
     listening.listen(2048)  # from here on connections wait instead of failing
     port = listening.getsockname()[1]
-    lines = greeting(settings, port, arms=len(pool), keyless=keys is None)
+    lines = greeting(settings, port, arms=len(pool), token=token)
     if settings.workers == 1:
         engine = Engine.start(pool, store, settings.engine_options())
-        app = create_app(engine, settings, keys=keys, watched=watched)
+        app = create_app(engine, settings, keys=keys, watched=ring, token=token)
         _run_here(app, settings, listening, tell, lines)
         engine.close()
     else:
         store.close()
         leave(pool)
-        _run_workers(settings, listening, tell, lines, open_pool, keyless=keys is None)
+        _run_workers(settings, listening, tell, lines, open_pool, token)
 
 
 def _run_here(
     app: FastAPI, settings: Settings, listening: socket.socket, tell: Tell, lines: list[str]
 ) -> None:
-    server = uvicorn.Server(_config(app))
+    server = uvicorn.Server(_config(app, settings))
     _on_stop_signal(lambda: setattr(server, "should_exit", True))
     json_log.start(level=settings.log_level, messages=settings.log_queries)
     for line in lines:
@@ -116,19 +123,20 @@ def _run_workers(
     tell: Tell,
     lines: list[str],
     open_pool: OpenPool,
-    *,
-    keyless: bool,
+    token: str | None,
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="nextquery-workers-") as folder:
         chosen = settings.model_dump() | {
             "user_hash_secret": settings.user_hash_secret.get_secret_value(),
-            "keys": settings.keys if keyless else "on",
+            "keys": "on" if token is None else settings.keys,
         }
         opener = f"{open_pool.__module__}:{open_pool.__qualname__}"
-        shared = {"settings": chosen, "parent": os.getpid(), "open_pool": opener}
+        shared = {"settings": chosen, "token": token, "parent": os.getpid(), "open_pool": opener}
         (Path(folder) / "worker.json").write_text(json.dumps(shared))
         os.environ[_FOLDER] = folder
-        config = _config("nextquery.service.server:worker", workers=settings.workers, factory=True)
+        config = _config(
+            "nextquery.service.server:worker", settings, workers=settings.workers, factory=True
+        )
         supervisor = Multiprocess(config, sockets=[listening])
         _on_stop_signal(supervisor.should_exit.set)
         json_log.start(level=settings.log_level, messages=settings.log_queries)
@@ -163,7 +171,7 @@ def worker() -> FastAPI:
     json_log.start(level=settings.log_level, messages=settings.log_queries)
     threading.Thread(target=_stop_with, args=(shared["parent"],), daemon=True).start()
     try:
-        app = _worker_app(settings, shared["open_pool"])
+        app = _worker_app(settings, shared["open_pool"], shared["token"])
     except NextqueryError as error:  # one sentence, no traceback
         json_log.LOGGER.error("this worker cannot start: %s", error)
         part = Path(os.environ[_FOLDER]) / f"{_FAILED}-{os.getpid()}"
@@ -174,13 +182,12 @@ def worker() -> FastAPI:
     return app
 
 
-def _worker_app(settings: Settings, opener: str) -> FastAPI:
+def _worker_app(settings: Settings, opener: str, token: str | None) -> FastAPI:
     pool, store = pkgutil.resolve_name(opener)(settings), _open_store(settings)
     engine = Engine.start(pool, store, settings.engine_options())
     ring = KeyRing(store)
     keys = ring if settings.keys == "on" else None
-    watched = ring if settings.keys == "auto" else None
-    return create_app(engine, settings, keys=keys, watched=watched)
+    return create_app(engine, settings, keys=keys, watched=ring, token=token)
 
 
 def _open_store(settings: Settings) -> Store:
@@ -188,7 +195,7 @@ def _open_store(settings: Settings) -> Store:
 
 
 def keys_needed(settings: Settings, ring: KeyRing) -> KeyRing | None:
-    """Return the keys that requests need, or None if everyone on this machine may call."""
+    """Return the keys that requests need, or None if paths below admin need none."""
     here = is_loopback(settings.host)
     if settings.keys == "off" and not here:
         raise InvalidInput(
@@ -203,29 +210,6 @@ def keys_needed(settings: Settings, ring: KeyRing) -> KeyRing | None:
             "nextquery keys create NAME --scope write --store URL"
         )
     return ring
-
-
-def greeting(settings: Settings, port: int, *, arms: int, keyless: bool) -> list[str]:
-    """Return the lines printed at the start: the address, who may call, and how to try it."""
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    url = f"http://{host}:{port}"
-    key = "" if keyless else " -H 'Authorization: Bearer KEY'"
-    curl = f"curl {url}/v1/recommend{key} -H 'Content-Type: application/json'"
-    asked = '\'{"session_id": "s1", "query": "graph neural networks"}\''
-    taken = '\'{"decision_id": "FROM THE ANSWER", "accepted": ARM_ID}\''
-    who = (
-        "API keys are OFF: everyone on this machine may call the service."
-        + (" Creating the first key turns them on." if settings.keys == "auto" else "")
-        if keyless
-        else "API keys are on. Create one with nextquery keys create."
-    )
-    return [
-        f"serving {arms:,} arms at {url} (ctrl-c stops)",
-        f"page: {url}/",
-        who,
-        f"try:  {curl} -d {asked}",
-        f"then: {curl.replace('recommend', 'feedback')} -d {taken}",
-    ]
 
 
 def _listen(settings: Settings) -> socket.socket:
@@ -246,9 +230,11 @@ def _listen(settings: Settings) -> socket.socket:
     return listening
 
 
-def _config(app: Any, **more: Any) -> uvicorn.Config:
-    return uvicorn.Config(
+def _config(app: Any, settings: Settings, **more: Any) -> LimitedConfig:
+    most = most_connections(settings.max_connections)
+    return LimitedConfig(
         app,
+        limits=ConnectionLimits(most, settings.header_timeout_s, settings.idle_timeout_s),
         log_config=None,
         access_log=False,  # our request log has request ids and no queries
         server_header=False,

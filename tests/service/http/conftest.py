@@ -14,6 +14,8 @@ from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.service.settings.settings import Settings
 
 LOCAL = "http://127.0.0.1:8000"
+TOKEN = "the-token-of-this-start"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
 @pytest.fixture
@@ -32,6 +34,7 @@ def engine(pets_pool: Path, store: Store) -> Iterator[Engine]:
 
 @pytest.fixture
 def client(engine: Engine) -> Iterator[TestClient]:
-    """A client of the application without API keys."""
-    with TestClient(create_app(engine, Settings()), base_url=LOCAL) as opened:
+    """A client of the application without API keys, which sends the token of the start."""
+    app = create_app(engine, Settings(), token=TOKEN)
+    with TestClient(app, base_url=LOCAL, headers=BEARER) as opened:
         yield opened

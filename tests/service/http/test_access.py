@@ -149,3 +149,13 @@ def test_defects_show_no_trace_and_the_log_no_query(
 def test_answers_are_sent_without_delay() -> None:
     with _listen(Settings(port=0)) as listening:
         assert listening.proto == socket.IPPROTO_TCP  # else no TCP_NODELAY in asyncio: 40 ms
+
+
+def test_expensive_paths_use_up_the_rate_sooner(engine: Engine, store: Store) -> None:
+    ring = KeyRing(store)
+    headers = {"Authorization": f"Bearer {ring.create(name='a', scope='read')[1]}"}
+    settings = Settings(keys="on", rate_limit="40/hour")
+    with TestClient(create_app(engine, settings, keys=ring), base_url=LOCAL) as client:
+        answers = [client.post("/v1/map", json=REQUEST, headers=headers) for _ in range(11)]
+        assert [answer.status_code for answer in answers] == [200] * 10 + [429]
+        assert "counts as 4" in answers[-1].json()["detail"]

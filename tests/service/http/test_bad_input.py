@@ -45,6 +45,8 @@ def body(**changed: Any) -> bytes:
         (body(m=float("inf")), 422, "inf"),
         (body(m=10**400), 422, "m"),
         (body(m=None), 422, "m"),
+        (body(explain=0), 422, "explain"),
+        (body(explain="yes"), 422, "explain"),
         (body(qery="x"), 422, "qery"),
         (b'{"query": "cat"}', 422, "session_id"),
     ],
@@ -92,6 +94,9 @@ def test_wrong_paths_and_methods(client: TestClient) -> None:
     assert "/v1/recommend" in client.get("/v2/recommend").json()["detail"]
     assert client.get("/v1/recommend").status_code == 405
     assert client.delete("/v1/stats").status_code == 405
+    for path in ("/v1/stats", "/healthz", "/", "/page/app.js"):
+        assert client.post(path).status_code == 405, path  # whatever the body is
+    assert client.post("/v2/recommend").status_code == 404
 
 
 @pytest.mark.parametrize("accepted", [-1, 2**63, 1.5, "1", float("nan"), [], True])

@@ -1,13 +1,20 @@
 """The routes that a search box and an operator call, with their responses."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+import nextquery as nq
+from nextquery.service.answer.engine import Engine
 from nextquery.service.http import bodies as b
+from nextquery.service.http.app import create_app
 from nextquery.service.http.request_log import HEADERS
 from nextquery.service.log.store import Store
+from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings.settings import Settings
+from tests.service.http.conftest import LOCAL
 
 
 def recommend(client: TestClient, **more: Any) -> dict[str, Any]:
@@ -140,3 +147,22 @@ def test_openapi_has_an_example_for_every_route(client: TestClient) -> None:
 def test_nothing_is_loaded_from_elsewhere(client: TestClient) -> None:
     for path in ("/docs", "/redoc", "/docs/oauth2-redirect"):
         assert client.get(path).status_code == 404
+
+
+def test_the_schema_allows_as_many_as_the_setting(client: TestClient) -> None:
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    for path, name in (("/v1/recommend", "RecommendBody"), ("/v1/forecast", "ForecastBody")):
+        most = schemas[name]["properties"]["m"]["maximum"]
+        body = {"session_id": "s", "query": "cat food"}
+        assert client.post(path, json={**body, "m": most}).status_code == 200
+        assert client.post(path, json={**body, "m": most + 1}).status_code == 422
+
+
+def test_without_m_a_small_setting_is_respected(pets_pool: Path, store: Store) -> None:
+    with (
+        Engine.start(nq.ArmPool.open(pets_pool), store, EngineOptions(m_max=2)) as engine,
+        TestClient(create_app(engine, Settings()), base_url=LOCAL) as client,
+    ):
+        body = {"session_id": "s", "query": "cat food"}
+        assert len(client.post("/v1/recommend", json=body).json()["recommendations"]) == 2
+        assert len(client.post("/v1/forecast", json=body).json()["forecast"]) == 2

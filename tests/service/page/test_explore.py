@@ -101,7 +101,7 @@ def test_a_point_of_the_map_is_asked(service: ServiceProcess, open_page: Open) -
 
 def test_a_phone(service: ServiceProcess, open_page: Open) -> None:
     size = {"width": 390, "height": 844}
-    page = open_page(service.url, viewport=size, has_touch=True, is_mobile=True)
+    page = open_page(service.page, viewport=size, has_touch=True, is_mobile=True)
     page.locator(".chip").nth(1).tap()
     expect(page.locator(".card")).to_have_count(5)
     page.locator(".card").nth(2).tap()
@@ -132,7 +132,7 @@ def test_a_phone(service: ServiceProcess, open_page: Open) -> None:
 
 
 def test_others_text_is_only_text(service: ServiceProcess, open_page: Open) -> None:
-    page = open_page(service.url)
+    page = open_page(service.page)
     for query in (SCRIPT, "<img src=x onerror=alert(1)>", HEBREW, "cat " + "x" * 1500):
         ask(page, query)
         assert page.evaluate("document.querySelectorAll('main script, main img').length") == 0

@@ -42,7 +42,7 @@ def test_simulated_users_play(service: ServiceProcess, open_page: Open) -> None:
 
 
 def test_operate_blocks_switches_and_exports(service: ServiceProcess, open_page: Open) -> None:
-    page = open_page(service.url)
+    page = open_page(service.page)
     page.locator("#box").fill("rabbit food")
     page.locator("#box").press("Enter")
     unwanted = page.locator(".card .title").first.inner_text()
@@ -90,6 +90,23 @@ def test_keys_wrong_small_and_right(locked: tuple[str, str], open_page: Open) ->
     expect(page.locator("[data-state=key]")).to_contain_text("needs an API key")
 
 
+def test_the_token_of_the_link_opens_operate_and_leaves_the_address(
+    service: ServiceProcess, open_page: Open
+) -> None:
+    page = open_page(f"{service.url}/#operate", strict=False)
+    expect(page.locator("[data-state=key]")).to_contain_text("nextquery serve printed")
+    page.goto(service.page)  # pasted into the open tab
+    expect(page.locator(".chip").first).to_be_visible()
+    assert service.token
+    assert service.token not in page.url
+    assert page.evaluate("sessionStorage.getItem('nextquery.key')") == service.token
+    page.locator("[data-view=operate]").click()
+    expect(page.locator("#operating")).to_contain_text("Newest decisions")
+    page.go_back()
+    assert service.token not in page.url
+    assert service.token not in page.evaluate("JSON.stringify(localStorage) + document.cookie")
+
+
 def test_a_key_that_asks_too_often_waits(locked: tuple[str, str], open_page: Open) -> None:
     url, small = locked[0].split()
     page = open_page(url, strict=False)
@@ -125,7 +142,7 @@ def test_a_key_that_asks_too_often_waits(locked: tuple[str, str], open_page: Ope
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(service: ServiceProcess, open_page: Open, scheme: str) -> None:
-    page = open_page(service.url, color_scheme=scheme)
+    page = open_page(service.page, color_scheme=scheme)
     expect(page.locator(".chip").first).to_be_visible()
     assert serious(page) == []
     page.locator(".chip").first.click()

@@ -13,7 +13,7 @@ class Batcher(Generic[Job]):
     """Collects jobs for a moment and answers them as one batch, in its own thread.
 
     A single job is answered at once. It waits, for at most `gather_s`, only while more requests
-    are in flight than the batch contains.
+    are in flight than the batch contains. `idle` is set while nothing waits or is being answered.
     """
 
     def __init__(
@@ -29,6 +29,7 @@ class Batcher(Generic[Job]):
         self._jobs: deque[Job] = deque()
         self._changed = threading.Condition()
         self._closing, self._stop = False, False
+        self.idle = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nextquery-batcher", daemon=True)
         self._thread.start()
 
@@ -38,6 +39,7 @@ class Batcher(Generic[Job]):
             if self._stop or (self._closing and not first):
                 return False
             (self._jobs.appendleft if first else self._jobs.append)(job)
+            self.idle.clear()
             self._changed.notify()
         return True
 
@@ -66,6 +68,7 @@ class Batcher(Generic[Job]):
         while True:
             with self._changed:
                 while not self._jobs and not self._stop:
+                    self.idle.set()
                     self._changed.wait()
                 if not self._jobs:
                     return

@@ -3,15 +3,21 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Concatenate, Literal, ParamSpec, TypeVar
+from typing import Literal
 
 from nextquery.arms import ArmPool
 from nextquery.checks import one_of
 from nextquery.errors import InvalidInput, StoreUnavailable
 from nextquery.service.answer.batching import Batcher
-from nextquery.service.answer.inputs import check_id, check_query, check_slate_length
+from nextquery.service.answer.inputs import (
+    check_id,
+    check_query,
+    check_slate_length,
+    check_trail,
+)
+from nextquery.service.answer.lane import Lane
 from nextquery.service.answer.operations import Operations
 from nextquery.service.answer.request_handler import RequestHandler
 from nextquery.service.answer.requests import (
@@ -24,6 +30,8 @@ from nextquery.service.answer.requests import (
 from nextquery.service.answer.results import Decision, Forecast, Health, MapData, Stats
 from nextquery.service.answer.shards import unavailable_shards
 from nextquery.service.answer.slates import Answerer
+from nextquery.service.answer.trail import place_trail
+from nextquery.service.answer.waited_for import waited_for
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.feedback import FeedbackResult, NewFeedback
 from nextquery.service.log.hashes import Hashes, request_hash, request_key
@@ -38,21 +46,6 @@ from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.warm_start import Progress
 
 _log = logging.getLogger("nextquery.service")
-Self = TypeVar("Self")
-Arguments = ParamSpec("Arguments")
-Answer = TypeVar("Answer")
-
-
-def _waited_for(
-    submit: Callable[Concatenate[Self, Arguments], "Future[Answer]"],
-) -> Callable[Concatenate[Self, Arguments], Answer]:
-    """Return a method that calls `submit` and waits for its answer."""
-
-    def wait(self: Self, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-        return submit(self, *args, **kwargs).result()
-
-    wait.__doc__ = f"Call `{submit.__name__}` and wait for the answer."
-    return wait
 
 
 class Engine(Operations):
@@ -90,6 +83,7 @@ class Engine(Operations):
             gather_s=options.gather_ms / 1000,
             in_flight=lambda: self._waiting,
         )
+        self.lane = Lane(self.batcher.idle)
         self.background.start(self.writer)
 
     @classmethod
@@ -138,7 +132,7 @@ class Engine(Operations):
         self._submit(request)
         return request.future
 
-    recommend = _waited_for(submit_recommend)
+    recommend = waited_for(submit_recommend)
 
     def delivered(self, decision_id: str) -> None:
         """Record that the answer was sent; returns at once."""
@@ -172,7 +166,7 @@ class Engine(Operations):
         self._submit(request)
         return request.future
 
-    feedback = _waited_for(submit_feedback)
+    feedback = waited_for(submit_feedback)
 
     def submit_forecast(
         self, *, session_id: str, query: str, m: int = 5, owner: str = ""
@@ -184,16 +178,22 @@ class Engine(Operations):
         self._submit(request)
         return request.future
 
-    forecast = _waited_for(submit_forecast)
+    forecast = waited_for(submit_forecast)
 
     def submit_map(
         self, *, session_id: str, query: str, trail: Sequence[str] = (), owner: str = ""
     ) -> "Future[MapData]":
-        """Ask for the data of a session's map (`session_map.draw`); nothing is recorded."""
-        earlier = [check_query(text, "trail") for text in trail]
-        session_id = check_id(session_id, "session_id")
-        request = MapRequest(session_id, check_query(query), earlier, owner)
-        self._submit(request)
+        """Ask for the data of a session's map (`session_map.draw`); nothing is recorded.
+
+        The `trail` is placed one query at a time in the lane of expensive requests. What is left
+        for the batch then costs as much as a forecast.
+        """
+        request = MapRequest(check_id(session_id, "session_id"), check_query(query), owner=owner)
+        earlier = check_trail(trail)
+        if earlier:
+            place_trail(self.lane, self.catalogue.place, earlier, request, then=self._submit)
+        else:
+            self._submit(request)
         return request.future
 
     def stats(self, *, by: Literal["hour", "day"] = "hour") -> Stats:
@@ -256,6 +256,7 @@ class Engine(Operations):
         def left(share: float) -> float:
             return max(0.0, begin + share * within_s - time.monotonic())
 
+        self.lane.close(within_s=left(0.25))
         abandoned = self.batcher.close(busy=lambda: self._waiting > 0, within_s=left(0.5))
         if self._waiting:
             _log.warning("closing: gave up %d requests that wait for the database", self._waiting)

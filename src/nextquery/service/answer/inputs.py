@@ -1,11 +1,12 @@
 """Checks on what callers send: the same for the library and the HTTP routes."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from nextquery.checks import whole_number
 from nextquery.errors import InvalidInput
-from nextquery.service.log.limits import LONGEST_ID, LONGEST_QUERY
+from nextquery.service.log.limits import LONGEST_ID, LONGEST_QUERY, LONGEST_TRAIL, MOST_TRAIL
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _NEW_LINE = re.compile(r"[\t\n\r\u2028\u2029]")
@@ -37,6 +38,17 @@ def check_query(value: Any, name: str = "query") -> str:
             f"control characters; received {_quoted(value)}."
         )
     return text
+
+
+def check_trail(texts: Sequence[str]) -> list[str]:
+    """Return the earlier queries of a map; placing each one takes milliseconds."""
+    size = sum(map(len, texts))
+    if len(texts) > MOST_TRAIL or size > LONGEST_TRAIL:
+        raise InvalidInput(
+            f"trail may have at most {MOST_TRAIL} queries with {LONGEST_TRAIL} characters "
+            f"together; received {len(texts)} with {size}. Leave out the oldest."
+        )
+    return [check_query(text, "trail") for text in texts]
 
 
 def check_slate_length(m: Any, most: int) -> int:

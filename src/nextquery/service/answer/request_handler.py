@@ -89,9 +89,8 @@ class RequestHandler:
                 forecast = self.answerer.forecast(place, selected, visit, request.m)
                 request.future.set_result(forecast)
             else:
-                trail = [self.answerer.catalogue.place(text) for text in request.trail]
                 considered = self.answerer.considered(place, selected, visit)
-                request.future.set_result(MapData(place, trail, considered))
+                request.future.set_result(MapData(place, request.trail, considered))
             if len(slates) == _TOGETHER:
                 self._record(slates)
                 slates = []

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from uuid import uuid4
 
+from nextquery.catalogue import Place
 from nextquery.service.answer.results import Decision, Forecast, MapData
 from nextquery.service.log.feedback import FeedbackResult
 
@@ -48,11 +49,11 @@ class ForecastRequest(Waiting[Forecast]):
 
 @dataclass(eq=False)
 class MapRequest(Waiting[MapData]):
-    """A map is asked for, with earlier queries to place on it; nothing is recorded."""
+    """A map is asked for, with the places of earlier queries; nothing is recorded."""
 
     session_id: str
     query: str
-    trail: list[str] = field(default_factory=list)
+    trail: list[Place] = field(default_factory=list)
     owner: str = ""
 
 

@@ -9,7 +9,7 @@ import json
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -52,18 +52,51 @@ class Simulator:
         self._engine = engine
         self._running = threading.Lock()
 
-    def start(self, *, users: int, seed: int) -> Iterator[SimulatedRound]:
+    def start(self, *, users: int, seed: int) -> "Simulation":
         """Start a simulation; raises at once without past sessions, or if one is running."""
         paths = interests(self._engine.pool, users=users, seed=seed)
         if not self._running.acquire(blocking=False):
             raise Conflict("a simulation is already running. Wait until it has finished.")
-        return self._run(paths, users, seed)
+        rounds = simulate(self._engine, paths, users=users, seed=seed)
+        return Simulation(rounds, ended=self._running.release)
 
-    def _run(self, paths: list[list[int]], users: int, seed: int) -> Iterator[SimulatedRound]:
+
+class Simulation:
+    """The rounds of one simulation, which runs until they end or until it is closed.
+
+    A generator that was never started runs no code when it is closed, so this is a class: whoever
+    leaves before the first round must end the simulation too.
+    """
+
+    def __init__(
+        self, rounds: Generator[SimulatedRound, None, None], *, ended: Callable[[], None]
+    ) -> None:
+        self._rounds, self._ended = rounds, ended
+        self._open = True
+
+    def __iter__(self) -> Iterator[SimulatedRound]:
+        return self
+
+    def __next__(self) -> SimulatedRound:
         try:
-            yield from simulate(self._engine, paths, users=users, seed=seed)
-        finally:
-            self._running.release()
+            return next(self._rounds)
+        except BaseException:  # the last round, or a failure
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the simulation; safe to call twice."""
+        if self._open:
+            self._open = False
+            try:
+                self._rounds.close()
+            finally:
+                self._ended()
+
+    def lines(self) -> Iterator[bytes]:
+        """Encode the rounds as JSON Lines."""
+        for row in self:
+            yield json.dumps(row).encode() + b"\n"
 
 
 def interests(pool: ArmPool, *, users: int, seed: int) -> list[list[int]]:
@@ -83,7 +116,7 @@ def interests(pool: ArmPool, *, users: int, seed: int) -> list[list[int]]:
 
 def simulate(
     service: Engine, paths: list[list[int]], *, users: int, seed: int
-) -> Iterator[SimulatedRound]:
+) -> Generator[SimulatedRound, None, None]:
     """Yield one row per round: whether our slate, and whether the most similar arms, hit.
 
     A user wants the later queries of a session, accepts the first wanted query of a slate, and
@@ -175,9 +208,3 @@ def similar_rounds(pool: ArmPool, path: list[int]) -> list[bool]:
         past.append(at)
         wanted = [arm for arm in wanted if arm != at]
     return hits
-
-
-def as_lines(rows: Iterator[SimulatedRound]) -> Iterator[bytes]:
-    """Encode rows as JSON Lines."""
-    for row in rows:
-        yield json.dumps(row).encode() + b"\n"

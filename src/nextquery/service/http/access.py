@@ -3,11 +3,13 @@
 With keys, every path except the public ones needs a key with the right scope, and each key has a
 rate limit. Without keys (only on localhost) the Host and Origin headers must name this machine.
 Otherwise any web page opened on this machine could call the service, through a host name that
-resolves to 127.0.0.1.
+resolves to 127.0.0.1. No proxy may have passed the request on, and paths with scope admin need the
+token of this start, or a key.
 """
 
 import asyncio
 import contextlib
+import hmac
 import math
 import time
 from urllib.parse import urlsplit
@@ -22,8 +24,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from nextquery.errors import StoreUnavailable
 from nextquery.service.http.error_responses import problem, quoted
 from nextquery.service.http.failed_keys import FailedKeys
+from nextquery.service.http.keyless import CREATE_A_KEY, forwarding_header, same_origin
 from nextquery.service.http.keys import FRESH_S, KeyRing
-from nextquery.service.http.scopes import PUBLIC, allows, needed
+from nextquery.service.http.scopes import ADMIN, PUBLIC, allows, cost, needed
 from nextquery.service.log.database.calls import StoreCalls
 from nextquery.service.settings.settings import Settings, is_loopback
 
@@ -38,8 +41,10 @@ class Access:
     app : the application inside.
     settings : the allowed hosts, origins and rates.
     calls : runs what reads the store.
-    keys : the API keys; None if everyone on this machine may do everything.
-    watched : without `keys`, the keys that are required as soon as one exists.
+    keys : the API keys; None if paths below admin need none.
+    watched : without `keys`, the keys that open admin paths; with ``keys=auto``, all paths need
+        one as soon as one exists.
+    token : without `keys`, opens admin paths too.
     """
 
     def __init__(
@@ -50,8 +55,9 @@ class Access:
         calls: StoreCalls,
         keys: KeyRing | None,
         watched: KeyRing | None = None,
+        token: str | None = None,
     ) -> None:
-        self._app, self._settings, self._keys = app, settings, keys
+        self._app, self._settings, self._keys, self._token = app, settings, keys, token
         self._watched, self._looked_at = watched, -math.inf
         self._calls, self._failed = calls, FailedKeys()
         self._refreshing: asyncio.Task[None] | None = None
@@ -70,7 +76,8 @@ class Access:
 
     async def _watch_for_keys(self) -> None:
         """Require keys from the moment the first one is created."""
-        if self._keys is None and self._watched is not None:
+        automatic = self._settings.keys == "auto"
+        if self._keys is None and self._watched is not None and automatic:
             if time.monotonic() - self._looked_at < FRESH_S:
                 return
             self._looked_at = time.monotonic()
@@ -98,63 +105,94 @@ class Access:
                 "Add hosts with the setting allowed_hosts.",
             )
         origin = headers.get("origin")
-        if self._keys is None and origin is not None and origin not in settings.cors_origins:
-            same = urlsplit(origin).netloc == host and origin.startswith(("http://", "https://"))
-            if not same:
-                return _error(
-                    scope,
-                    403,
-                    f"Origin: received {quoted(origin)}; without API keys only pages of this "
-                    "service are allowed. Add origins with the setting cors_origins.",
-                )
+        if self._keys is not None:
+            return None
+        foreign = origin is not None and not same_origin(origin, host)
+        if foreign and origin not in settings.cors_origins:
+            return _error(
+                scope,
+                403,
+                f"Origin: received {quoted(origin)}; without API keys only pages of this "
+                "service are allowed. Add origins with the setting cors_origins.",
+            )
+        proxied = forwarding_header(headers)
+        if proxied is not None:
+            return _error(
+                scope,
+                403,
+                f"received the header {proxied}, so a proxy passed this request on. Without API "
+                "keys only direct requests from this machine are allowed, because the proxy may "
+                f"let everyone in. Create a key first: {CREATE_A_KEY}",
+            )
         return None
 
     async def _wrong_key(self, scope: Scope) -> Response | None:
         required = needed(scope["path"])
         scope["state"]["owner"] = scope["state"]["key"] = NO_OWNER
-        if self._keys is None or required == PUBLIC:
+        if required == PUBLIC or (self._keys is None and required != ADMIN):
             return None
         kind, _, text = Headers(scope=scope).get("authorization", "").partition(" ")
-        if kind.lower() != "bearer" or not text:
-            return _error(
-                scope,
-                401,
-                f"this path needs a key with scope {required}. Send Authorization: Bearer KEY. "
-                "Create a key with nextquery keys create.",
-            )
+        bearer = kind.lower() == "bearer" and text != ""
+        if self._keys is None and bearer and self._is_token(text):
+            return None
+        ring = self._keys or self._watched
+        if not bearer or ring is None:
+            return _error(scope, 401, self._how_to_enter(required))
         try:
-            await self._refresh(self._keys)
+            await self._refresh(ring)
         except StoreUnavailable as error:
             return _error(scope, 503, str(error), {"Retry-After": "1"})
-        key = self._keys.known(text)
+        key = ring.known(text)
         if key is None:
-            return self._unknown_key(scope)
+            return self._unknown_key(scope, required)
         if not allows(key.scope, required):
             return _error(
                 scope, 403, f"this path needs a key with scope {required}; received {key.scope}."
             )
         scope["state"]["owner"], scope["state"]["key"] = key.owner, key.id
-        if self._rate is not None and not self._limiter.hit(self._rate, key.id):
+        if self._rate is None:
+            return None
+        times = cost(scope["path"], self._rate.amount)
+        if not self._limiter.hit(self._rate, key.id, cost=times):
             reset = self._limiter.get_window_stats(self._rate, key.id).reset_time
             wait = max(1, math.ceil(reset - time.time()))
             return _error(
                 scope,
                 429,
-                f"this key is limited to {self._settings.rate_limit}. Try again in {wait} s.",
+                f"this key is limited to {self._settings.rate_limit}, and this path counts as "
+                f"{times}. Try again in {wait} s.",
                 {"Retry-After": str(wait)},
             )
         return None
 
-    def _unknown_key(self, scope: Scope) -> Response:
+    def _unknown_key(self, scope: Scope, required: str) -> Response:
         wait = self._failed.count((scope.get("client") or ("",))[0])
         if wait is None:
-            return _error(scope, 401, "the API key is unknown or revoked.")
+            unknown = "the API key is unknown or revoked."
+            return _error(
+                scope, 401, unknown if self._keys else f"{unknown} {self._how_to_enter(required)}"
+            )
         return _error(
             scope,
             429,
             "the API key is unknown or revoked, and too many others were before it. Check the key "
             f"with nextquery keys list. Try again in {wait} s.",
             {"Retry-After": str(wait)},
+        )
+
+    def _is_token(self, text: str) -> bool:
+        return self._token is not None and hmac.compare_digest(
+            text.encode("utf-8", "replace"), self._token.encode()
+        )
+
+    def _how_to_enter(self, required: str) -> str:
+        key = f"a key with scope {required}. Send Authorization: Bearer KEY. Create a key with "
+        if self._keys is not None:
+            return f"this path needs {key}nextquery keys create."
+        return (
+            "this path needs the token that nextquery serve printed when it started, also without "
+            "API keys. Open the page with the link that it printed, or send Authorization: Bearer "
+            f"TOKEN. Or use {key}nextquery keys create."
         )
 
 

@@ -19,10 +19,10 @@ from nextquery.errors import (
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.simulation import Simulator
 from nextquery.service.http.access import Access
-from nextquery.service.http.body_limits import BodyLimits
 from nextquery.service.http.error_responses import mistakes, problem
 from nextquery.service.http.json_log import LOGGER
 from nextquery.service.http.keys import KeyRing
+from nextquery.service.http.limits.body_limits import BodyLimits
 from nextquery.service.http.metrics import Metrics
 from nextquery.service.http.openapi import openapi_document
 from nextquery.service.http.request_log import RequestLog
@@ -65,6 +65,7 @@ def create_app(
     *,
     keys: KeyRing | None = None,
     watched: KeyRing | None = None,
+    token: str | None = None,
 ) -> FastAPI:
     """Return the application for an engine, which is closed when the application stops.
 
@@ -72,20 +73,20 @@ def create_app(
     ----------
     engine : answers the requests.
     settings : limits and allowed origins.
-    keys : the API keys; None if no key is needed (only on localhost).
-    watched : without `keys`, the keys that are required as soon as one exists.
+    keys : the API keys; None if paths below admin need none (only on localhost).
+    watched : without `keys`, the keys that open admin paths; with ``keys=auto``, all paths need
+        one as soon as one exists.
+    token : without `keys`, opens admin paths too; without a token, only a key does.
     """
     metrics = Metrics()
     metrics.watch(engine)
 
     calls = StoreCalls(timeout_s=min(settings.store_timeout_s, settings.request_timeout_s))
-    exports = StoreCalls(threads=2, most=8, timeout_s=None)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         calls.close()
-        exports.close()
         engine.close(within_s=CLOSE_S)
 
     app = FastAPI(
@@ -102,17 +103,21 @@ def create_app(
         metrics,
         Simulator(engine),
         calls,
-        exports,
         timeout_s=settings.request_timeout_s,
         allows_partial=settings.on_missing == "partial",
     )
     for room in _ROUTES:
         app.include_router(room.router)
-    document = openapi_document(app)
+    document = openapi_document(app, m_max=engine.options.m_max)
     app.add_api_route("/openapi.json", lambda: JSONResponse(document), include_in_schema=False)
     _add_error_handlers(app)
-    app.add_middleware(BodyLimits, most=settings.max_body_bytes, seconds=settings.body_timeout_s)
-    app.add_middleware(Access, settings=settings, calls=calls, keys=keys, watched=watched)
+    posts = {path for path, methods in document["paths"].items() if "post" in methods}
+    app.add_middleware(
+        BodyLimits, posts=posts, most=settings.max_body_bytes, seconds=settings.body_timeout_s
+    )
+    app.add_middleware(
+        Access, settings=settings, calls=calls, keys=keys, watched=watched, token=token
+    )
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -35,7 +35,17 @@ PARTIAL = Field(description="Whether some arms were unavailable (only with on_mi
 NOT_SEARCHED = Field(description="Number of arms that were unavailable.")
 
 
-class RecommendBody(BaseModel):
+class AsksForSome(BaseModel):
+    """A request for `m` queries; without `m`, for 5 or for as many as are allowed."""
+
+    m: Count
+
+    def count(self, most: int) -> int:
+        """Return how many to answer with; the engine checks a number that was sent."""
+        return self.m if "m" in self.model_fields_set else min(self.m, most)
+
+
+class RecommendBody(AsksForSome):
     """The query that a person has just typed."""
 
     model_config = example(
@@ -49,7 +59,7 @@ class RecommendBody(BaseModel):
     request_id: Id | None = Field(
         None, description="Makes the request idempotent: the same id gets the same decision."
     )
-    explain: bool = Field(False, description="Whether to explain each recommendation.")
+    explain: bool = Field(False, strict=True, description="Whether to explain each recommendation.")
 
 
 class Why(BaseModel):
@@ -128,14 +138,14 @@ class FeedbackAnswer(BaseModel):
     )
 
 
-class ForecastBody(BaseModel):
+class ForecastBody(AsksForSome):
     """The query to forecast from. Records nothing."""
 
     model_config = example(session_id="s-17", query="graph neural networks", m=3)
 
     session_id: Id
     query: Text
-    m: Count = 5
+    m: Count = Field(5, description="Number of queries.")
 
 
 class Likely(BaseModel):

@@ -1,15 +1,19 @@
-"""The OpenAPI document: the scope of every route, and errors with their media type."""
+"""The OpenAPI document: scopes of routes, limits set by settings, errors with their media type."""
 
 from typing import Any
 
 from fastapi import FastAPI
 
+from nextquery.service.http.bodies import ForecastBody, RecommendBody
 from nextquery.service.http.scopes import NEEDED, PUBLIC
 
 
-def openapi_document(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document of an application."""
+def openapi_document(app: FastAPI, *, m_max: int) -> dict[str, Any]:
+    """Return the OpenAPI document of an application that answers with at most `m_max` queries."""
     schema = app.openapi()
+    for body in (RecommendBody, ForecastBody):
+        m = schema["components"]["schemas"][body.__name__]["properties"]["m"]
+        m |= {"maximum": m_max, "default": min(m["default"], m_max)}
     bearer = {"type": "http", "scheme": "bearer", "description": "nextquery keys create"}
     schema["components"]["securitySchemes"] = {"key": bearer}
     for path, methods in schema["paths"].items():

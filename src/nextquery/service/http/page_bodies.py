@@ -3,8 +3,9 @@
 from pydantic import BaseModel, Field
 
 from nextquery.service.http.bodies import NOT_SEARCHED, PARTIAL, Id, Text, example
+from nextquery.service.log.limits import LONGEST_TRAIL, MOST_TRAIL
 
-MOST_TRAIL, MOST_USERS = 20, 100
+MOST_USERS = 100
 
 
 class ExamplesAnswer(BaseModel):
@@ -26,7 +27,8 @@ class MapBody(BaseModel):
     trail: list[Text] = Field(
         default_factory=list,
         max_length=MOST_TRAIL,
-        description="Earlier queries to place on the map, oldest first.",
+        description="Earlier queries to place on the map, oldest first; together at most "
+        f"{LONGEST_TRAIL} characters.",
     )
 
 

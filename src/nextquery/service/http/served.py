@@ -1,6 +1,7 @@
 """What the routes work with: the engine and its surroundings, typed."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
@@ -24,7 +25,6 @@ class Served:
     metrics: Metrics
     simulator: Simulator
     calls: StoreCalls  # for all that reads the store or waits for its lock
-    exports: StoreCalls  # for downloads, which take long
     timeout_s: float
     allows_partial: bool
 
@@ -37,6 +37,10 @@ class Served:
             raise StoreUnavailable(
                 f"no answer within {self.timeout_s:g} s. Try again with the same request_id."
             ) from None
+
+    async def in_lane(self, step: Callable[[], Answer]) -> Answer:
+        """Run a step of an expensive request after the recommendations that wait."""
+        return await self.answer(self.engine.lane.submit(step))
 
     def partial(self, not_searched: int) -> dict[str, bool | int]:
         """Return the fields about arms on unavailable shards, and count such answers."""

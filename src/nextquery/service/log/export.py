@@ -5,6 +5,7 @@ never delivered has no impressions.
 """
 
 import json
+from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
@@ -88,6 +89,11 @@ def ubi_records(exported: Exported) -> Iterator[dict[str, object]]:
 
 def write_parquet(store: Store, sink: BinaryIO) -> None:
     """Write one row per entry of every decision, for off-policy estimates."""
+    deque(parquet_pages(store, sink), maxlen=0)
+
+
+def parquet_pages(store: Store, sink: BinaryIO) -> Iterator[None]:
+    """Write that file page by page, so that a caller can do other things in between."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -117,6 +123,7 @@ def write_parquet(store: Store, sink: BinaryIO) -> None:
         for page in _pages(store):
             rows = [row for exported in page for row in entry_rows(exported)]
             writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+            yield
 
 
 def entry_rows(exported: Exported) -> Iterator[dict[str, object]]:

@@ -8,6 +8,14 @@ export const key = {
   set: (text) => (text ? sessionStorage.setItem(KEY, text) : sessionStorage.removeItem(KEY)),
 };
 
+/** Take the token out of a link like #token=… and keep it as the key; the address bar loses it. */
+export function takeToken() {
+  const token = /^#token=([\w-]+)$/.exec(location.hash)?.[1];
+  if (!token) return;
+  key.set(token);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
 /** kind: "key" (missing or wrong), "scope" (the key is not allowed this), "rate", "down", "error". */
 export class ApiError extends Error {
   constructor(kind, detail, { wait = 0, status = 0, id = "" } = {}) {

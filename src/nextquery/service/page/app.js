@@ -1,6 +1,6 @@
 // The frame: the current view, the colour theme, and the button that forgets the key.
 
-import { key } from "./api.js";
+import { key, takeToken } from "./api.js";
 import { $ } from "./dom.js";
 import * as explore from "./explore.js";
 
@@ -13,6 +13,8 @@ const THEME = "nextquery.theme";
 let leave = () => {};
 
 async function show() {
+  takeToken(); // the link may also be pasted into a tab that is open
+  updateForget();
   const hash = location.hash.slice(1);
   if (hash === "main") return; // the skip link
   const name = hash in VIEWS ? hash : "explore";
@@ -53,6 +55,5 @@ $("forget").addEventListener("click", () => {
 });
 
 applyTheme(preferred());
-updateForget();
 addEventListener("hashchange", show);
 show();

@@ -5,6 +5,7 @@ import { $, el, newId, number, percent, words } from "./dom.js";
 import { attempt, panel } from "./states.js";
 
 const SHOWN = 5;
+const TRAIL = 4000; // characters of earlier queries on a map
 const REJECTED = new Set([404, 409, 422]); // rejected feedback must not stop the user
 
 let session = newId();
@@ -207,13 +208,21 @@ function confidence(share) {
   return el("span", { class: "fact sure", title: "How sure the model is of this score." }, el("span", { class: "fact-name", text: "Confidence" }), el("span", { class: "bar", role: "img", "aria-label": `Confidence ${percent(share)}` }, fill));
 }
 
+/** The newest queries that the service accepts on one map. */
+function newest(queries) {
+  let room = TRAIL;
+  let first = queries.length;
+  while (first > 0 && queries[first - 1].length <= room) room -= queries[--first].length;
+  return queries.slice(first);
+}
+
 async function draw() {
   const step = steps.at(-1);
   if (!step) return;
   const { MapView } = await import("./map.js");
   map ??= new MapView($("map"), issue);
   if (steps.at(-1) !== step) return;
-  const past = steps.slice(-20, -1).map((earlier) => earlier.query);
+  const past = newest(steps.slice(-20, -1).map((earlier) => earlier.query));
   map.load({ session_id: session, query: step.query, trail: past }, step.cards.map((card) => card.arm_id));
 }
 

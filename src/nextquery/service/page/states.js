@@ -106,7 +106,7 @@ function unlock(host, error) {
   const form = el(
     "form",
     { class: "unlock" },
-    el("label", { for: input.id, text: "API key" }),
+    el("label", { for: input.id, text: "API key or token" }),
     input,
     el("button", { type: "submit", class: "main", text: "Use this key" }),
   );

@@ -74,16 +74,41 @@ class Settings(BaseSettings):
     keys: Literal["auto", "on", "off"] = Field(
         "auto",
         description="Whether requests need an API key. auto: yes, unless the service listens on "
-        "localhost and the store has no key. off: only allowed on localhost.",
+        "localhost and the store has no key. off: only allowed on localhost. Admin paths always "
+        "need a key, or the token printed at the start.",
     )
     rate_limit: str = Field(
-        "1000/second", description="Rate limit per key and worker, like 1000/second; or none."
+        "1000/second",
+        description="Rate limit per key and worker, like 1000/second; or none. Maps, simulations "
+        "and exports count as several requests.",
     )
     max_body_bytes: int = Field(
         65_536,
         ge=1024,
         le=10_485_760,
         description="Largest request body in bytes; a larger one gets 413.",
+    )
+    max_connections: int | None = Field(
+        None,
+        ge=8,
+        le=1_000_000,
+        description="Largest number of open connections per worker; by default as many as the "
+        "limit of open files allows, at most 4096. If all are in use, the oldest without a "
+        "request is closed.",
+    )
+    header_timeout_s: float = Field(
+        10.0,
+        gt=0,
+        le=600,
+        description="Seconds in which the head of a request must arrive, else the connection is "
+        "closed.",
+    )
+    idle_timeout_s: float = Field(
+        30.0,
+        gt=0,
+        le=3600,
+        description="Seconds after which a connection without a request, or a client that does "
+        "not read its answer, is disconnected.",
     )
     body_timeout_s: float = Field(
         10.0, gt=0, le=600, description="Seconds in which a request body must arrive, else 408."

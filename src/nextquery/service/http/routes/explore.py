@@ -3,14 +3,13 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from nextquery.service.answer.example_queries import example_queries
 from nextquery.service.answer.session_map import draw
-from nextquery.service.answer.simulation import as_lines
 from nextquery.service.http import page_bodies
 from nextquery.service.http.error_responses import Responses, documented_errors
+from nextquery.service.http.lane_response import LaneResponse
 from nextquery.service.http.served import served
 
 router = APIRouter()
@@ -56,7 +55,7 @@ async def map_of(body: page_bodies.MapBody, request: Request) -> Response:
         )
     )
     catalogue = here.engine.catalogue
-    drawn = await run_in_threadpool(draw, data, catalogue.pool.rows, catalogue.shown)
+    drawn = await here.in_lane(lambda: draw(data, catalogue.pool.rows, catalogue.shown))
     return JSONResponse({**drawn, **here.partial(data.considered.selected.missing)})
 
 
@@ -65,6 +64,6 @@ async def map_of(body: page_bodies.MapBody, request: Request) -> Response:
 )
 async def simulate(body: page_bodies.SimulateBody, request: Request) -> Response:
     """Replay past sessions against a model of their own; streams one line per round."""
-    simulator = served(request).simulator
-    rows = await run_in_threadpool(lambda: simulator.start(users=body.users, seed=body.seed))
-    return StreamingResponse(as_lines(rows), media_type=_LINES)
+    here = served(request)
+    rounds = await here.in_lane(lambda: here.simulator.start(users=body.users, seed=body.seed))
+    return LaneResponse(here.engine.lane, rounds.lines(), ended=rounds.close, media_type=_LINES)

@@ -15,7 +15,10 @@ async def forecast(body: bodies.ForecastBody, request: Request) -> Response:
     """Return the most probable next queries with calibrated probabilities. Records nothing."""
     here = served(request)
     future = here.engine.submit_forecast(
-        session_id=body.session_id, query=body.query, m=body.m, owner=request.state.owner
+        session_id=body.session_id,
+        query=body.query,
+        m=body.count(here.engine.options.m_max),
+        owner=request.state.owner,
     )
     answer = await here.answer(future)
     return JSONResponse(

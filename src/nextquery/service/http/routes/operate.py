@@ -1,7 +1,8 @@
 """Routes of the page under Operate: health, the newest decisions, the export of the log."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict
+from itertools import islice
 from tempfile import TemporaryFile
 from typing import Annotated, Literal
 
@@ -10,13 +11,15 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from nextquery.service.http import page_bodies
 from nextquery.service.http.error_responses import Responses, documented_errors
+from nextquery.service.http.lane_response import LaneResponse
 from nextquery.service.http.served import served
-from nextquery.service.log.export import iso, ubi_lines, write_parquet
+from nextquery.service.log.export import iso, parquet_pages, ubi_lines
 from nextquery.service.log.store import Store, StoredDecision
 
 router = APIRouter()
 _MOST_BLOCKED = 200  # blocked queries in the answer
 _CHUNK = 1 << 16
+_LINES = 64  # lines of an export sent together
 _NOW = {
     "position": 3120,
     "lag": 0,
@@ -99,18 +102,27 @@ async def export(
     format: Annotated[Literal["ubi", "parquet"], Query(description="File format.")] = "ubi",
 ) -> Response:
     """Download the log: UBI records as JSON Lines, or Parquet with one row per entry."""
-    here = served(request)
-    store = here.engine.store
+    engine = served(request).engine
+    store = engine.store
     name = {"ubi": "nextquery.ubi.jsonl", "parquet": "nextquery.parquet"}[format]
     media_type = list(_EXPORT[200]["content"])[format == "parquet"]
-    chunks = ubi_lines(store) if format == "ubi" else _parquet(store)
+    chunks = _grouped(ubi_lines(store)) if format == "ubi" else _parquet(store)
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(here.exports.each(chunks), media_type=media_type, headers=headers)
+    return LaneResponse(
+        engine.lane, chunks, ended=chunks.close, media_type=media_type, headers=headers
+    )
 
 
-def _parquet(store: Store) -> Iterator[bytes]:
+def _grouped(lines: Iterator[bytes]) -> Generator[bytes, None, None]:
+    """Yield lines together, some kilobytes at a time."""
+    while group := b"".join(islice(lines, _LINES)):
+        yield group
+
+
+def _parquet(store: Store) -> Generator[bytes, None, None]:
     with TemporaryFile() as file:
-        write_parquet(store, file)
+        for _ in parquet_pages(store, file):
+            yield b""  # a step of work that sends nothing yet
         file.seek(0)
         while chunk := file.read(_CHUNK):
             yield chunk

@@ -21,7 +21,7 @@ async def recommend(body: bodies.RecommendBody, request: Request) -> Response:
     future = here.engine.submit_recommend(
         session_id=body.session_id,
         query=body.query,
-        m=body.m,
+        m=body.count(here.engine.options.m_max),
         user_id=body.user_id,
         request_id=body.request_id,
         owner=request.state.owner,

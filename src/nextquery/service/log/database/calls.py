@@ -7,7 +7,7 @@ returns does not keep the process from ending.
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -59,12 +59,6 @@ class StoreCalls:
             ) from None
         finally:
             self._open -= 1
-
-    async def each(self, values: Iterator[Result]) -> AsyncIterator[Result]:
-        """Yield what an iterator yields that reads the database."""
-        end = object()
-        while (value := await self(lambda: next(values, end))) is not end:
-            yield value  # type: ignore[misc]
 
     def close(self) -> None:
         """Stop the threads that are idle or come back."""

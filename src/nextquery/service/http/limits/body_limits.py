@@ -1,6 +1,7 @@
 """Limits on request bodies: their type, their size, and the time they take to arrive."""
 
 import asyncio
+from collections.abc import Collection
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -15,16 +16,18 @@ class BodyLimits:
     Parameters
     ----------
     app : the application inside.
+    posts : the paths that take a body; others pass, and answer 404 or 405.
     most : largest body in bytes.
     seconds : time in which the body must arrive.
     """
 
-    def __init__(self, app: ASGIApp, *, most: int, seconds: float) -> None:
-        self._app, self._most, self._seconds = app, most, seconds
+    def __init__(self, app: ASGIApp, *, posts: Collection[str], most: int, seconds: float) -> None:
+        self._app, self._posts, self._most, self._seconds = app, posts, most, seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer with an error; do nothing if the client left."""
-        if scope["type"] != "http" or scope["method"] != "POST":
+        takes_body = scope["type"] == "http" and scope["method"] == "POST"
+        if not takes_body or scope["path"] not in self._posts:
             return await self._app(scope, receive, send)
         headers = Headers(scope=scope)
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()

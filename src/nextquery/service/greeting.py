@@ -1,0 +1,43 @@
+"""The lines printed at the start: the address, who may call, and how to try it."""
+
+from nextquery.service.http.keyless import CREATE_A_KEY
+from nextquery.service.settings.settings import Settings
+
+LAST = "then: "  #: how the last line begins
+
+
+def greeting(settings: Settings, port: int, *, arms: int, token: str | None) -> list[str]:
+    """Return the lines to print.
+
+    Parameters
+    ----------
+    settings : where the service listens.
+    port : the port that it got.
+    arms : number of arms.
+    token : what opens admin paths without API keys; None if requests need keys.
+    """
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    url = f"http://{host}:{port}"
+    key = " -H 'Authorization: Bearer KEY'" if token is None else ""
+    curl = f"curl {url}/v1/recommend{key} -H 'Content-Type: application/json'"
+    asked = '\'{"session_id": "s1", "query": "graph neural networks"}\''
+    taken = '\'{"decision_id": "FROM THE ANSWER", "accepted": ARM_ID}\''
+    return [
+        f"serving {arms:,} arms at {url} (ctrl-c stops)",
+        f"page: {url}/" if token is None else f"page: {url}/#token={token}",
+        *_who_may_call(settings, token),
+        f"try:  {curl} -d {asked}",
+        f"{LAST}{curl.replace('recommend', 'feedback')} -d {taken}",
+    ]
+
+
+def _who_may_call(settings: Settings, token: str | None) -> list[str]:
+    if token is None:
+        return ["API keys are on. Create one with nextquery keys create."]
+    off = "API keys are OFF: everyone on this machine may ask for recommendations. "
+    on = "Creating the first key turns them on." if settings.keys == "auto" else ""
+    return [
+        (off + on).rstrip(),
+        "Administration needs the token in the link above; it is new at every start.",
+        f"Before you put a proxy in front, create a key: {CREATE_A_KEY}",
+    ]
