@@ -99,7 +99,11 @@ class Calls:
 
 
 def known(record: type[_T], answer: Mapping[str, Any]) -> _T:
-    """Make a record of a response. A newer service may send fields that we do not know."""
+    """Make a record of a response. A newer service may send fields that we do not know.
+
+    >>> known(Next, {"arm_id": 3, "text": "dogs", "probability": 0.5, "since": "2031"})
+    Next(arm_id=3, text='dogs', probability=0.5)
+    """
     names = {field.name for field in fields(record)}  # type: ignore[arg-type]
     return record(**{name: value for name, value in answer.items() if name in names})
 

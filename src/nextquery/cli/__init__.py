@@ -25,6 +25,7 @@ from nextquery.cli.reproduce import reproduce
 from nextquery.cli.serve import serve
 from nextquery.cli.stats import stats
 from nextquery.cli.train import train
+from nextquery.cli.verify import verify
 from nextquery.errors import NextqueryError
 
 app = typer.Typer(
@@ -34,7 +35,19 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-commands = (ingest, stats, recommend, train, replay, report, reproduce, serve, export, rebuild)
+commands = (
+    ingest,
+    stats,
+    verify,
+    recommend,
+    train,
+    replay,
+    report,
+    reproduce,
+    serve,
+    export,
+    rebuild,
+)
 for command in commands:
     app.command()(command)
 for group in (keys, config):
