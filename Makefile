@@ -45,9 +45,10 @@ bench: .venv/bench-ready  ## speed, beside the peers and the physical floor
 	$(BIN)/python -m benchmarks.policies
 	$(BIN)/python -m benchmarks.replay_rounds
 
-soak: pools/sample/manifest.json  ## kill the service again and again; then many more examples of the property tests
+soak: pools/sample/manifest.json  ## kill the service again and again, attack it; then many more examples of the property tests
 	$(BIN)/python -m benchmarks.soak_service pools/sample --store sqlite --seconds 180
 	$(BIN)/python -m benchmarks.soak_service pools/sample --store postgres --seconds 180
+	$(BIN)/python -m benchmarks.attackers pools/sample
 	$(BIN)/pytest tests --hypothesis-profile=soak --timeout 0
 
 screenshots: pools/sample/manifest.json chromium  ## remake the pictures in docs/screenshots
