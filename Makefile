@@ -57,13 +57,19 @@ screenshots: pools/sample/manifest.json chromium  ## remake the pictures in docs
 clean:
 	rm -rf .venv
 
-.venv/ready: pyproject.toml constraints.txt
+.venv/ready: pyproject.toml constraints.txt pins/hashes.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "nextquery needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(call install,.[dev])
 	@touch $@
 
 .venv/bench-ready: .venv/ready
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
+	$(call install,.[dev,bench])
 	@touch $@
+
+# Install, and compare every file with its recorded hash before anything of it runs.
+define install
+	$(BIN)/pip install --quiet --constraint constraints.txt --report .venv/installed.json --editable '$(1)'
+	@$(PYTHON) -I pins/check_hashes.py .venv/installed.json || { rm -rf .venv; echo ".venv was deleted."; exit 1; }
+endef

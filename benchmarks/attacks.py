@@ -143,8 +143,10 @@ async def unknown_keys(target: Target, end: float) -> str:
 async def unknown_keys_and_a_stalled_database(target: Target, end: float) -> str:
     """The same while PostgreSQL does not respond (SIGSTOP)."""
     assert target.postgres is not None
+    guessing = asyncio.ensure_future(unknown_keys(target, end))
+    await asyncio.sleep(0.3)  # while the keys are being read
     target.postgres.stall()
-    return "database stalled; " + await unknown_keys(target, end)
+    return "database stalled; " + await guessing
 
 
 def stop_while_stalled(target: Target) -> str:
