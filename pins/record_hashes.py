@@ -1,7 +1,7 @@
 """Record the SHA-256 of every file of the versions in constraints.txt.
 
 Wheels for CPython 3.11 to 3.14 on the usual platforms, and source archives. INDEX is the address of
-a simple package index.
+a simple package index. Lines of the same versions that were added by hand stay.
 
     python -m pins.record_hashes INDEX
 """
@@ -47,11 +47,11 @@ def wanted(file: str, name: str, version: Version) -> bool:
     return usable and normal(project) == name and Version(built.public) == version
 
 
-def files(index: str, pin: str) -> list[str]:
-    """Return the lines of one pin, like ``h11==0.16.0``."""
+def files(index: str, pin: str, before: list[tuple[str, str]]) -> list[str]:
+    """Return the lines of one pin, like ``h11==0.16.0``; `before` has the recorded files."""
     name, _, version = pin.partition("==")
     with urlopen(f"{index.rstrip('/')}/{normal(name)}/", timeout=60) as page:
-        links = _LINK.findall(page.read().decode())
+        links = _LINK.findall(page.read().decode()) + before
     lines = {
         f"{sha256}  {unquote(file)}"
         for file, sha256 in links
@@ -64,9 +64,11 @@ def files(index: str, pin: str) -> list[str]:
 
 def main() -> None:
     """Write the record of all pins."""
+    lines = HASHES.read_text(encoding="utf-8").splitlines() if HASHES.exists() else []
+    before = [(line.split()[1], line.split()[0]) for line in lines if line[:1] != "#"]
     pins = Path("constraints.txt").read_text(encoding="utf-8").split()
     with ThreadPoolExecutor(8) as threads:
-        blocks = list(threads.map(lambda pin: files(sys.argv[1], pin), pins))
+        blocks = list(threads.map(lambda pin: files(sys.argv[1], pin, before), pins))
     text = "\n".join(line for block in blocks for line in block) + "\n"
     HASHES.write_text(text, encoding="utf-8")
 
