@@ -45,9 +45,10 @@ bench: .venv/bench-ready  ## speed, beside the peers and the physical floor
 	$(BIN)/python -m benchmarks.policies
 	$(BIN)/python -m benchmarks.replay_rounds
 
-soak: pools/sample/manifest.json  ## kill the service again and again, put proxies before it; then many more examples of the property tests
+soak: pools/sample/manifest.json  ## kill the service again and again, attack it, put proxies before it; then many more examples of the property tests
 	$(BIN)/python -m benchmarks.soak_service pools/sample --store sqlite --seconds 180
 	$(BIN)/python -m benchmarks.soak_service pools/sample --store postgres --seconds 180
+	$(BIN)/python -m benchmarks.attackers pools/sample
 	$(BIN)/python -m benchmarks.proxies pools/sample
 	$(BIN)/pytest tests --hypothesis-profile=soak --timeout 0
 
@@ -57,13 +58,19 @@ screenshots: pools/sample/manifest.json chromium  ## remake the pictures in docs
 clean:
 	rm -rf .venv
 
-.venv/ready: pyproject.toml constraints.txt
+.venv/ready: pyproject.toml constraints.txt pins/hashes.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "nextquery needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(call install,.[dev])
 	@touch $@
 
 .venv/bench-ready: .venv/ready
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
+	$(call install,.[dev,bench])
 	@touch $@
+
+# Install, and compare every file with its recorded hash before anything of it runs.
+define install
+	$(BIN)/pip install --quiet --constraint constraints.txt --report .venv/installed.json --editable '$(1)'
+	@$(PYTHON) -I pins/check_hashes.py .venv/installed.json || { rm -rf .venv; echo ".venv was deleted."; exit 1; }
+endef

@@ -46,6 +46,14 @@ class Postgres:
                     process.kill()
             psutil.wait_procs([main], timeout=600)
 
+    def stall(self) -> None:
+        """Send SIGSTOP to the server and all its children: connections stay open, unanswered."""
+        main = self._main()
+        if main is not None:
+            for process in [main, *main.children(recursive=True)]:
+                with suppress(psutil.NoSuchProcess):
+                    process.suspend()
+
     def stop(self) -> None:
         """Stop the server."""
         main = self._main()

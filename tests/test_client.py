@@ -35,6 +35,7 @@ class Scripted(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers: list[tuple[int, Any]] = []
+        self.retry_after: str | None = None
         self.requests: list[tuple[str, Any, str | None]] = []
 
     @property
@@ -55,6 +56,8 @@ class Handler(BaseHTTPRequestHandler):
         sent = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(sent)))
+        if self.server.retry_after is not None and status == 503:
+            self.send_header("Retry-After", self.server.retry_after)
         self.end_headers()
         self.wfile.write(sent)
 
@@ -128,3 +131,52 @@ def test_a_service_that_stays_away(server: Scripted) -> None:
         client.stats()
     with pytest.raises(InvalidInput, match="retries"):
         nq.Client(retries=-1)
+
+
+def test_a_long_retry_after_is_not_waited_for(server: Scripted) -> None:
+    """The service asks for an hour; the client reports it within its deadline of seconds."""
+    server.retry_after = "3600"
+    server.answers = [(503, {"detail": "busy"})] * 2
+
+    async def ask() -> None:
+        async with nq.AsyncClient(server.url, deadline=5) as client:
+            await client.recommend("cats", session_id="s")
+
+    with (
+        nq.Client(server.url, deadline=5) as client,
+        pytest.raises(StoreUnavailable, match=r"busy Try again in 3600 s\."),
+    ):
+        client.recommend("cats", session_id="s")
+    with pytest.raises(StoreUnavailable, match=r"busy Try again in 3600 s\."):
+        asyncio.run(ask())
+    assert server.answers == []
+
+
+@pytest.mark.parametrize("asked", ["0", "Wed, 21 Oct 2037 07:28:00 GMT", "soon", "-1"])
+def test_retry_after_is_followed_if_it_is_short_or_unreadable(server: Scripted, asked: str) -> None:
+    server.retry_after = asked
+    server.answers = [(503, {}), (200, SLATE)]
+    with nq.Client(server.url) as client:
+        assert client.recommend("cats", session_id="s").decision_id == "d"
+
+
+def test_the_deadline_covers_all_attempts(server: Scripted) -> None:
+    server.answers = [(503, {})] * 10_000
+    with (
+        nq.Client(server.url, retries=10_000, deadline=0.3) as client,
+        pytest.raises(StoreUnavailable),
+    ):
+        client.feedback("d", accepted=None)
+    assert 0 < len(server.requests) < 10
+    with pytest.raises(InvalidInput, match="deadline"):
+        nq.Client(deadline=0)
+
+
+def test_fields_of_a_newer_service_are_left_out(server: Scripted) -> None:
+    entry = {**SLATE["recommendations"][0], "colour": "red"}  # type: ignore[index]
+    newer = {**SLATE, "recommendations": [entry], "since": "2031"}
+    forecast = {"forecast": [{"arm_id": 1, "text": "x", "probability": 0.5, "lift": 2.0}]}
+    server.answers = [(200, SLATE), (200, newer), (200, {**forecast, "since": "2031"})]
+    with nq.Client(server.url) as client:
+        assert client.recommend("cats", session_id="s") == client.recommend("cats", session_id="s")
+        assert client.forecast("cats", session_id="s")[0].text == "x"

@@ -12,7 +12,7 @@ ORDER = {
     "nextquery": [
         {"errors"},
         {"checks"},
-        {"locks", "disk"},
+        {"locks", "disk", "file_checks", "client_calls"},
         {"params", "folders", "vectors", "compiled", "utility_loops", "client"},
         {"working"},
         {"sessions"},

@@ -9,7 +9,6 @@ Pickle is never used: parts are ``.npy``, ``.npz``, ``.json`` or plain bytes.
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -23,9 +22,20 @@ import numpy as np
 
 from nextquery.disk import Part, make, sync, unmake, write_part, write_whole
 from nextquery.errors import Damaged, InvalidInput, NotAFolder, StorageError
+from nextquery.file_checks import content_problem, size_problem
 from nextquery.locks import LOCK, only_writer
 
-__all__ = ["MANIFEST", "Folder", "Part", "newest", "read", "refuse_foreign", "write", "writing"]
+__all__ = [
+    "MANIFEST",
+    "Folder",
+    "Part",
+    "newest",
+    "read",
+    "read_any",
+    "refuse_foreign",
+    "write",
+    "writing",
+]
 
 MANIFEST = "manifest.json"
 _OURS = re.compile(r"\.[\w.]+\.tmp|[\w]+-[0-9a-f]{16}\.\w+")
@@ -62,15 +72,22 @@ class Folder:
             return dict(arrays)
 
     def verify(self) -> None:
-        """Compare every file's SHA-256 with the manifest; raises `Damaged`."""
+        """Read every byte and compare it with the manifest; raises `Damaged` with all problems."""
+        if problems := self.problems():
+            listed = "; ".join(f"{file}: {problem}" for file, problem in problems.items())
+            raise Damaged(
+                f"{self.path} is damaged: {listed}. Restore the folder from a backup or build it "
+                "again."
+            )
+
+    def problems(self) -> dict[str, str]:
+        """Return what is wrong with each damaged file, by file name; this reads every byte."""
+        found = {}
         for name, entry in self.files.items():
-            with open(self.file(name), "rb") as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            if digest != entry["sha256"]:
-                raise Damaged(
-                    f"{self.file(name)} is damaged: its SHA-256 is {digest}, the manifest has "
-                    f"{entry['sha256']}. Restore the folder from a backup or build it again."
-                )
+            file = self.file(name)
+            if problem := size_problem(file, entry) or content_problem(file, entry):
+                found[file.name] = problem
+        return found
 
 
 def write(
@@ -168,6 +185,15 @@ def read(path: str | os.PathLike[str], *, kind: str, version: int) -> Folder:
     )
 
 
+def read_any(path: str | os.PathLike[str]) -> tuple[str, Folder]:
+    """Read the manifest of a folder, whatever it contains, and return its kind and the folder.
+
+    Sizes and versions are not checked, so that `Folder.problems` can list everything.
+    """
+    manifest = _manifest(Path(path), None)
+    return str(manifest["kind"]), Folder(Path(path), manifest["meta"], manifest["files"])
+
+
 def newest(folder: Folder) -> Folder:
     """Reread the manifest of a folder, in case it was saved again since it was opened."""
     manifest = _manifest(folder.path, None)
@@ -188,7 +214,11 @@ def _manifest(root: Path, kind: str | None) -> dict[str, Any]:
     try:
         manifest = json.loads(text)
         actual = manifest["kind"]
-        manifest["version"], manifest["meta"], manifest["files"].items()
+        manifest["version"], manifest["meta"]
+        for entry in manifest["files"].values():
+            entry["bytes"], entry["sha256"]
+            if Path(entry["file"]).name != entry["file"]:  # a manifest must not reach outside
+                raise ValueError(f"{entry['file']!r} is not the name of a file in the folder")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotAFolder(
             f"{root} is not a {expected}: its {MANIFEST} is invalid ({error!r}). "
@@ -201,11 +231,8 @@ def _manifest(root: Path, kind: str | None) -> dict[str, Any]:
 
 def _first_wrong_size(folder: Folder) -> str | None:
     for name, entry in folder.files.items():
-        file = folder.file(name)
-        if not file.is_file():
-            return f"{file.name} is missing"
-        if (size := file.stat().st_size) != entry["bytes"]:
-            return f"{file.name} has {size} bytes instead of {entry['bytes']}"
+        if problem := size_problem(folder.file(name), entry):
+            return f"{folder.file(name).name}: {problem}"
     return None
 
 

@@ -27,6 +27,7 @@ from nextquery.cli.serve import serve
 from nextquery.cli.stats import stats
 from nextquery.cli.take_over import take_over
 from nextquery.cli.train import train
+from nextquery.cli.verify import verify
 from nextquery.errors import NextqueryError
 
 app = typer.Typer(
@@ -36,7 +37,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-commands = (ingest, stats, recommend, train, replay, report, reproduce, serve, export)
+commands = (ingest, stats, verify, recommend, train, replay, report, reproduce, serve, export)
 of_a_store = (rebuild, leave_out, take_over)
 for command in (*commands, *of_a_store):
     app.command()(command)

@@ -78,6 +78,9 @@ def serve(
         "keys": keys,
         "policy": policy,
     }
+    from nextquery.service.http import json_log
+
+    json_log.start(level="info", messages=False)  # so that warnings about settings are JSON too
     settings = s.load_settings(options, more=set, config=config).settings
     from nextquery.service.server import serve as run
 

@@ -7,7 +7,8 @@ from nextquery.logs.prepare import STAGES, prepare, stats_of
 from nextquery.logs.report import Report
 from nextquery.logs.rules.cleaning import PROFILES, Rule, rules_of
 from nextquery.logs.rules.one_query import Cleaned, QueryCleaner
-from nextquery.logs.rules.private_patterns import PATTERNS, Pattern
+from nextquery.logs.rules.pattern import Pattern
+from nextquery.logs.rules.private_patterns import PATTERNS
 
 __all__ = [
     "FORMATS",

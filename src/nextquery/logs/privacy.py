@@ -18,7 +18,14 @@ from nextquery.errors import InvalidInput
 from nextquery.logs.database import Engine
 from nextquery.logs.options import LogOptions
 from nextquery.logs.rules.cleaning import cleaning
-from nextquery.logs.rules.private_patterns import KEPT, PATTERNS, RAW, seen_in, suspicious, verdict
+from nextquery.logs.rules.private_patterns import (
+    KEPT,
+    LOG_PATTERNS,
+    RAW,
+    seen_in,
+    suspicious,
+    verdict,
+)
 from nextquery.logs.sessions import NO_USER, without_repeats
 
 BLOCKLIST, MIN_USERS = "blocklist", "min-users"
@@ -150,7 +157,7 @@ def counted(engine: Engine, min_users: int, *, by_user: bool) -> list[Gate]:
     }
     people = "users" if by_user else "sessions"
     known: Sequence[tuple[str, str, str]] = [
-        *((p.name, p.does, p.changed_by) for p in PATTERNS),
+        *((p.name, p.does, p.changed_by) for p in LOG_PATTERNS),
         (BLOCKLIST, "queries of the blocklist", "--blocklist FILE"),
         (MIN_USERS, f"queries of fewer than {min_users} {people}", "--min-users N"),
     ]

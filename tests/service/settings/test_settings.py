@@ -81,9 +81,12 @@ def test_mistakes_of_file_and_environment_say_so(monkeypatch: pytest.MonkeyPatch
     Path("nextquery.toml").write_text("workers = ")
     with pytest.raises(InvalidInput, match="not a TOML file"):
         load()
+    Path("nextquery.toml").write_text("prot = 1\n")
+    with pytest.raises(InvalidInput, match=r"prot \(nextquery\.toml\) is not a setting"):
+        load()
     Path("nextquery.toml").unlink()
-    monkeypatch.setenv("NEXTQUERY_PROT", "1")
-    with pytest.raises(InvalidInput, match="Did you mean NEXTQUERY_PORT"):
+    monkeypatch.setenv("NEXTQUERY_PORT", "many")
+    with pytest.raises(InvalidInput, match=r"port \(environment NEXTQUERY_PORT\): .*'many'"):
         load()
 
 

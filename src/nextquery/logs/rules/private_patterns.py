@@ -9,13 +9,20 @@ that cleaning removes (a token inside a link) removes only those rows: a query
 Patterns see the raw query, the query decoded twice, and the displayed spelling, with typographic
 dashes and spaces made plain, so they find an escaped ``%40``. They do not see the cleaned text:
 without its commas and brackets "Nature 435, 207 (2005)" would look like a phone number.
+
+A pattern that is too broad for a log is `live_only`: it keeps a query typed into the running
+service from becoming an arm, and changes nothing in a log or in the arms that a pool has.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable
 
 from nextquery.logs.quoting import matches, replaced, text
 from nextquery.logs.rules.cleaning import DECODED, INVISIBLE, SPACES
+from nextquery.logs.rules.pattern import DIGITS as _DIGITS
+from nextquery.logs.rules.pattern import Pattern
+from nextquery.logs.rules.private_addresses import ADDRESSES
+from nextquery.logs.rules.private_words import SECRET, WORDS
 
 _S = "[ ._,:/-]{0,2}"  # what people put between groups of digits
 _TLD = "com|net|org|edu|gov|mil|info|biz|io|co|ai|de|fr|uk|it|es|nl|ru|br|in|jp|cn|au|ca|ch|eu|us"
@@ -26,22 +33,6 @@ _SECRET_NAMES = (
 )
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """One kind of private text."""
-
-    name: str
-    does: str
-    regexes: tuple[str, ...]  #: case-insensitive; a match is a candidate
-    check: str = ""  #: SQL over the match m that confirms it
-
-    @property
-    def changed_by(self) -> str:
-        """The option that switches this pattern off."""
-        return f"--skip {self.name}"
-
-
-_DIGITS = "regexp_replace(m, '[^0-9]', '', 'g')"
 _LUHN = (
     f"list_sum(list_transform(string_split(reverse({_DIGITS}), ''), lambda c, i: "
     "CASE WHEN i % 2 = 1 THEN c::INT ELSE (c::INT * 2) // 10 + (c::INT * 2) % 10 END)) % 10 = 0"
@@ -64,7 +55,7 @@ _NIR = f"(97 - left({_DIGITS}, 13)::BIGINT % 97) = right({_DIGITS}, 2)::BIGINT"
 
 _NAMED = r"\b(?:api[_-]?key|secret|token|session(?:_?id)?)['\"]?"
 
-PATTERNS: tuple[Pattern, ...] = (
+NUMBERS: tuple[Pattern, ...] = (
     Pattern(
         "url-secret",
         "links with passwords, tokens or keys",
@@ -181,6 +172,10 @@ PATTERNS: tuple[Pattern, ...] = (
         ),
     ),
 )
+PATTERNS: tuple[Pattern, ...] = (*NUMBERS, *ADDRESSES, *WORDS)
+LOG_PATTERNS = tuple(pattern for pattern in PATTERNS if not pattern.live_only)
+#: a query without any of these matches no pattern of ADDRESSES and WORDS
+ADDRESS_OR_WORD = re.compile(rf"[0-9%]|[^\x00-\x7f]|::|{SECRET}|pass|pw", re.IGNORECASE)
 
 
 _TWICE = f"list_transform(list_transform([raw], lambda x: {DECODED}), lambda x: {DECODED})[1]"
@@ -199,21 +194,20 @@ def seen_in(forms: str) -> str:
 
 
 def suspicious(column: str, skip: Collection[str]) -> str:
-    """SQL condition: some pattern has a candidate. This filters most texts in one pass."""
-    regexes = [regex for pattern in _on(skip) for regex in pattern.regexes]
+    """SQL condition: some pattern has a candidate. This filters most texts of a log in one pass."""
+    regexes = [
+        regex for pattern in LOG_PATTERNS if pattern.name not in skip for regex in pattern.regexes
+    ]
     return (
         matches(column, "|".join(f"(?:{regex})" for regex in regexes), "i") if regexes else "false"
     )
 
 
-def verdict(column: str, skip: Collection[str]) -> str:
-    """SQL expression: the name of the pattern found in a suspicious text, or NULL."""
-    cases = " ".join(f"WHEN {_found(column, p)} THEN {text(p.name)}" for p in _on(skip))
+def verdict(column: str, skip: Collection[str], patterns: Iterable[Pattern] = LOG_PATTERNS) -> str:
+    """SQL expression: the name of the pattern found in a text, or NULL."""
+    found = [(_found(column, p), p.name) for p in patterns if p.name not in skip]
+    cases = " ".join(f"WHEN {condition} THEN {text(name)}" for condition, name in found)
     return f"CASE {cases} END" if cases else "NULL"
-
-
-def _on(skip: Collection[str]) -> list[Pattern]:
-    return [pattern for pattern in PATTERNS if pattern.name not in skip]
 
 
 def _found(column: str, pattern: Pattern) -> str:

@@ -4,6 +4,7 @@ Options of the command come first, then the environment (``NEXTQUERY_PORT``), th
 defaults. `load` also returns where each value came from.
 """
 
+import logging
 import os
 import tomllib
 from collections.abc import Callable, Mapping
@@ -12,14 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
-from pydantic_settings import EnvSettingsSource
 
 from nextquery.errors import InvalidInput, NotAFolder
 from nextquery.service.log.database import without_password
+from nextquery.service.settings.environment import from_environment, unknown_variables
 from nextquery.service.settings.settings import PREFIX, Settings
 
 FILE = "nextquery.toml"
-_NOT_SETTINGS = {"NEXTQUERY_CONFIG", "NEXTQUERY_URL", "NEXTQUERY_API_KEY"}  # read elsewhere
+LOGGER = logging.getLogger("nextquery.service")
 
 
 class Loaded(NamedTuple):
@@ -34,6 +35,8 @@ def load(
 ) -> Loaded:
     """Merge options, environment and file; an error names the setting, its value and the range.
 
+    An environment variable with our prefix that is not a setting is logged and ignored.
+
     Parameters
     ----------
     options : values by name; None means not set.
@@ -45,8 +48,8 @@ def load(
     """
     path = _config_file(config)
     given = {name: value for name, value in (options or {}).items() if value is not None}
-    from_environment: Callable[[], dict[str, Any]] = EnvSettingsSource(Settings)
-    _check_variables()
+    for problem in unknown_variables(os.environ):
+        LOGGER.warning(problem)
     places: list[tuple[dict[str, Any], Callable[[str], str]]] = [
         (_read(path), lambda name: f"{path}"),
         (from_environment(), lambda name: f"environment {PREFIX}{name.upper()}"),
@@ -83,15 +86,6 @@ def _read(path: Path | None) -> dict[str, Any]:
         raise InvalidInput(
             f"{path} is not a TOML file: {error}. Write lines like port = 8000"
         ) from None
-
-
-def _check_variables() -> None:
-    known = {PREFIX + name.upper() for name in Settings.model_fields} | _NOT_SETTINGS
-    for name in os.environ:
-        if name.startswith(PREFIX) and name not in known:
-            raise InvalidInput(
-                f"the environment variable {name} is not a setting. {_nearest(name, known)}"
-            )
 
 
 def _nearest(name: str, known: set[str]) -> str:

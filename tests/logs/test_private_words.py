@@ -1,0 +1,152 @@
+"""Addresses, numbers, dates and passwords that a key word gives away; both in logs and live."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from nextquery.logs import PATTERNS, LogOptions, QueryCleaner, prepare
+from nextquery.logs.rules.private_addresses import ADDRESSES
+from nextquery.logs.rules.private_patterns import RAW, seen_in, suspicious, verdict
+from nextquery.logs.rules.private_words import WORDS
+
+from .conftest import Write
+
+CONNECTION = duckdb.connect()
+CLEAN = QueryCleaner()
+
+
+def in_a_log(raw: str) -> str | None:
+    """Return the pattern that removes a query from a log."""
+    seen = f"(SELECT {seen_in(RAW)} AS h FROM (SELECT ? AS raw, raw AS shown))"
+    sql = f"SELECT {suspicious('h', ())}, {verdict('h', ())} FROM {seen}"
+    candidate, why = CONNECTION.execute(sql, [raw]).fetchall()[0]
+    return why if candidate else None
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        ("who is 85.214.132.117", "ipv4"),
+        ("ping 203.0.113.9:8080", "ipv4"),
+        ("2001:db8:85a3:8d3:1319:8a2e:370:7348", "ipv6"),
+        ("block 2001:db8::ff00:42:8329 firewall", "ipv6"),
+        ("00:1a:2b:3c:4d:5e", "mac-address"),
+        ("passport number C01X00T47", "personal-number"),
+        ("passport 123456789", "personal-number"),
+        ("reisepass nr. C3JHT5KL9 verloren", "personal-number"),
+        ("driver's license D1234567", "personal-number"),
+        ("medical record number 00412345", "personal-number"),
+        ("mrn: 12345678", "personal-number"),
+        ("patient id 4471234 results", "personal-number"),
+        ("insurance policy number HX-1234567", "personal-number"),
+        ("versichertennummer A123456789", "personal-number"),
+        ("jane roe date of birth 12/03/1985", "birth-date"),
+        ("dob 1985-03-12 john", "birth-date"),
+        ("dob: 12th of march 1985", "birth-date"),
+        ("geburtsdatum 12.03.1985", "birth-date"),
+        ("fecha de nacimiento 12 de marzo de 1985", "birth-date"),
+        ("date de naissance 3 mars 1971", "birth-date"),
+        ("data di nascita 3 maggio 1971", "birth-date"),
+        ("password is hunter2", "spoken-credential"),
+        ("the password for jane is hunter2", "spoken-credential"),
+        ("hunter2 is my password", "spoken-credential"),
+        ("mein passwort lautet geheim", "spoken-credential"),
+        ("mi contraseña es gato123", "spoken-credential"),
+        ("mon mot de passe est chien99", "spoken-credential"),
+        ("pin is 4711", "spoken-credential"),
+        ("my pin is 1234", "credential"),
+        ("login jane pass hunter2", "spoken-credential"),
+        ("wifi key 12345678abcd", "wifi-key"),
+        ("wlan schlüssel 9988776655443322", "wifi-key"),
+        ("password%20is%20hunter2", "spoken-credential"),
+        ("pass\u00adword is hunter2", "spoken-credential"),  # a soft hyphen
+    ],
+)
+def test_kept_out_of_logs_and_live_arms(raw: str, why: str) -> None:
+    assert in_a_log(raw) == why
+    assert CLEAN(raw).private == why
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        ("192.168.0.1", "ipv4-any"),
+        ("router login 10.0.0.138", "ipv4-any"),
+        ("version 1.2.3.4 release notes", "ipv4-any"),
+        ("version 12.4.1.20 release notes", "ipv4-any"),
+        ("case number 1234567", "file-number"),
+        ("aktenzeichen 4711/2023", "file-number"),
+        ("order 1122334455 status", "file-number"),
+        ("my daughter 12 march 2015 vaccine", "personal-date"),
+        ("jan mayer geboren 12.3.1985", "personal-date"),
+        ("born july 4, 1976", "personal-date"),
+        ("2015-03-12 biopsy of my son", "personal-date"),
+        ("the password is swordfish", "maybe-credential"),
+        ("swordfish is the password", "maybe-credential"),
+        ("my password swordfish", "maybe-credential"),
+        ("pin 4711", "maybe-credential"),
+        ("login jane pass tiger", "maybe-credential"),
+        ("wifi password correcthorse", "maybe-credential"),
+    ],
+)
+def test_too_broad_for_logs_but_kept_out_of_live_arms(raw: str, why: str) -> None:
+    assert in_a_log(raw) is None
+    assert CLEAN(raw).private == why
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "999.300.1.1",
+        "std::vector insert",
+        "12:30:45 timer",
+        "passport renewal",
+        "us passport renewal 2024 2025",
+        "passport photo 35x45mm",
+        "health insurance 2023 2024 comparison",
+        "patient outcomes 2019 2020",
+        "nhs 111 online",
+        "date of birth of einstein",
+        "who was born on march 14 1879",
+        "born to run",
+        "d day 6 june 1944",
+        "news 12 march 2015",
+        "covid 19",
+        "password manager",
+        "password managers compared 2024",
+        "password is incorrect",
+        "username and password generator",
+        "login page password reset",
+        "wifi password hack 2024",
+        "pin number security",
+        "arduino pin 13 led",
+        "mysql user password hash sha256",
+        "case study method",
+        "order of operations 2020",
+        "account based marketing 2021",
+    ],
+)
+def test_harmless_queries_pass_everywhere(raw: str) -> None:
+    assert in_a_log(raw) is None
+    assert CLEAN(raw).private is None
+
+
+def test_a_live_only_pattern_changes_no_log_and_can_be_switched_off(write: Write) -> None:
+    rows = [(1, i, q) for i, q in enumerate(["192.168.0.1 login", "tea", "cup", "pot"])]
+    path: Path = write(rows)
+    prepared = prepare(path)
+    assert "192 168 0 1 login" in prepared.texts
+    gates = {gate["name"] for gate in prepared.report.gates()}
+    assert "ipv4" in gates
+    assert not gates & {pattern.name for pattern in PATTERNS if pattern.live_only}
+    assert LogOptions(skip=("ipv4-any",)).skip == ("ipv4-any",)
+    assert QueryCleaner(skip=("ipv4-any",))("192.168.0.1 login").private is None
+
+
+def test_the_short_way_of_the_cleaner_misses_no_pattern() -> None:
+    """A query that skips the patterns of addresses and words would not have matched them."""
+    for query in ("graph neural networks", "weather in rome", "is my baby ill", "user and login"):
+        seen = f"(SELECT {seen_in(RAW)} AS h FROM (SELECT ? AS raw, raw AS shown))"
+        sql = f"SELECT {verdict('h', (), (*ADDRESSES, *WORDS))} FROM {seen}"
+        assert CONNECTION.execute(sql, [query]).fetchall()[0][0] is None
