@@ -173,8 +173,9 @@ def test_an_old_store_gets_owners_identities_and_the_keys_of_its_arms(tmp_path: 
         removed = {body.arm for body in events if isinstance(body, ArmRemoved)}
         with store.reading() as connection:
             rows = connection.execute(sa.select(arm_texts)).all()
-            people = dict(connection.execute(sa.select(identities)).all())  # type: ignore[arg-type]
+            named = connection.execute(sa.select(identities)).all()
             assert connection.execute(sa.select(sightings)).all() == []
+    people: dict[str, str] = {row.name: row.identity for row in named}
     keys = {keyed(secret, "text", arm.text): arm.arm for arm in added}
     assert added
     assert {row.text_key: row.arm for row in rows} == keys
