@@ -90,7 +90,7 @@ def day(engine: Engine) -> Iterator[Any]:
     """Yield the service's answers to clicks, typed queries, and new and removed arms."""
     for step in range(12):
         query = TEXTS[(7 * step) % len(TEXTS)]
-        slate = engine.recommend(session_id=f"s{step % 3}", query=query, user_id=f"u{step}")
+        slate = engine.recommend(session_id=f"s{step % 4}", query=query, user_id=f"u{step}")
         shown = [(choice.arm, choice.text) for choice in slate.recommendations]
         yield shown, [choice.score for choice in slate.recommendations]
         accepted = shown[step % 5][0] if step % 3 else None

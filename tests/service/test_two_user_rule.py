@@ -28,9 +28,9 @@ from tests.service.worlds import TEXTS, TwoUserRule, caught_up, options
 
 SECRETS = ("cats club food", "cats care price", "stocks history kids")
 PEOPLE: dict[str | None, str | None] = {
-    **{"u1": "u1", " U1": "u1", "\uff551": "u1", "u\u200b1 ": "u1"},
-    **{"u2": "u2", "u3": "u3", "null": None, "-": None, "Anonymous": None, " ": None},
-    None: None,
+    **dict.fromkeys(["u1", " U1", "\uff551", "u\u200b1 "], "u1"),
+    **{"u2": "u2", "u3": "u3"},
+    **dict.fromkeys(["null", "-", "Anonymous", " ", None]),
 }
 BODY = {"session_id": "s", "query": TEXTS[0]}
 LOOKS = {  # every endpoint below admin, as a stranger would ask it
