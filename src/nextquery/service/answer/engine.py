@@ -3,9 +3,9 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Concatenate, Literal, ParamSpec, TypeVar
+from typing import Literal
 
 from nextquery.arms import ArmPool
 from nextquery.checks import one_of
@@ -24,6 +24,7 @@ from nextquery.service.answer.requests import (
 from nextquery.service.answer.results import Decision, Forecast, Health, MapData, Stats
 from nextquery.service.answer.shards import unavailable_shards
 from nextquery.service.answer.slates import Answerer
+from nextquery.service.answer.waited_for import waited_for
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.controls import Control
 from nextquery.service.log.events import ArmRemoved, Blocked, Switched, Unblocked
@@ -39,21 +40,6 @@ from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.warm_start import Progress
 
 _log = logging.getLogger("nextquery.service")
-Self = TypeVar("Self")
-Arguments = ParamSpec("Arguments")
-Answer = TypeVar("Answer")
-
-
-def _waited_for(
-    submit: Callable[Concatenate[Self, Arguments], "Future[Answer]"],
-) -> Callable[Concatenate[Self, Arguments], Answer]:
-    """Return a method that calls `submit` and waits for its answer."""
-
-    def wait(self: Self, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-        return submit(self, *args, **kwargs).result()
-
-    wait.__doc__ = f"Call `{submit.__name__}` and wait for the answer."
-    return wait
 
 
 class Engine:
@@ -134,7 +120,7 @@ class Engine:
         self._submit(request)
         return request.future
 
-    recommend = _waited_for(submit_recommend)
+    recommend = waited_for(submit_recommend)
 
     def delivered(self, decision_id: str) -> None:
         """Record that the answer was sent; returns at once."""
@@ -164,7 +150,7 @@ class Engine:
         self._submit(request)
         return request.future
 
-    feedback = _waited_for(submit_feedback)
+    feedback = waited_for(submit_feedback)
 
     def submit_forecast(self, *, session_id: str, query: str, m: int = 5) -> "Future[Forecast]":
         """Ask for the most probable next queries; nothing is recorded."""
@@ -173,7 +159,7 @@ class Engine:
         self._submit(request)
         return request.future
 
-    forecast = _waited_for(submit_forecast)
+    forecast = waited_for(submit_forecast)
 
     def submit_map(
         self, *, session_id: str, query: str, trail: Sequence[str] = ()
