@@ -85,6 +85,13 @@ def test_the_store_is_read_once_a_second_for_unknown_keys(
     assert len(reads) == 1
 
 
+def test_keys_that_are_stale_as_soon_as_they_are_read(
+    keyed: TestClient, key: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nextquery.service.http.keys.FRESH_S", 0.0)  # like a very slow store
+    assert keyed.get("/v1/stats", headers=key).status_code == 200
+
+
 def test_requests_get_503_in_time_and_health_answers(
     keyed: TestClient,
     key: dict[str, str],

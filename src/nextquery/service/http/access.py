@@ -87,10 +87,12 @@ class Access:
 
     async def _refresh(self, keys: KeyRing) -> None:
         """Read the keys again if they are stale, once for all requests that wait for it."""
-        while keys.stale():
-            if self._refreshing is None or self._refreshing.done():
-                self._refreshing = asyncio.create_task(self._calls(keys.refresh))
-            await asyncio.shield(self._refreshing)
+        if not keys.stale():
+            return
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._calls(keys.refresh))
+            self._refreshing.add_done_callback(_seen)  # even if every waiting client has left
+        await asyncio.shield(self._refreshing)
 
     def _wrong_address(self, scope: Scope) -> Response | None:
         headers, settings = Headers(scope=scope), self._settings
@@ -194,6 +196,11 @@ class Access:
             "API keys. Open the page with the link that it printed, or send Authorization: Bearer "
             f"TOKEN. Or use {key}nextquery keys create."
         )
+
+
+def _seen(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled():
+        task.exception()
 
 
 def _name_of(url: str) -> str:
