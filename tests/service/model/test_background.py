@@ -39,7 +39,8 @@ def test_a_snapshot_is_packed_without_the_lock(
     position = engine.learner.position
     engine.background.options = options(snapshot_every=1)
     engine.background._snapshot()
-    assert until(lambda: answered == [True])
+    assert until(lambda: len(answered) == 1)
+    assert answered == [True]
     monkeypatch.undo()
     assert newest_state(sqlite).position >= position
     assert newest_state(sqlite).to_bytes() == newest_state(sqlite).copy().to_bytes()

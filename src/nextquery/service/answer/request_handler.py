@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any
 
 from nextquery.catalogue import Place
@@ -135,8 +134,9 @@ class RequestHandler:
                 return
             written = future.result()
             if written.position is not None:
-                body = replace(decision.body, teaches=written.teaches)
-                request.future.set_result(Decision.of(decision.id, body, list(body.slate)))
+                body = decision.body
+                made = Decision.of(decision.id, body, list(body.slate), teaches=written.teaches)
+                request.future.set_result(made)
             elif request.tries >= _TRIES:
                 request.future.set_exception(
                     StoreUnavailable("the log cannot be read up to its last block. Try again.")

@@ -34,11 +34,17 @@ class Decision:
 
     @classmethod
     def of(
-        cls, id: str, body: DecisionEvent, slate: list[SlateEntry], *, repeated: bool = False
+        cls,
+        id: str,
+        body: DecisionEvent,
+        slate: list[SlateEntry],
+        *,
+        repeated: bool = False,
+        teaches: bool = True,
     ) -> "Decision":
         """Return the answer to a decision event, with the entries that may be shown."""
         made_by = (body.policy, body.model_version, body.fallback)
-        return cls(id, slate, *made_by, repeated, body.not_searched, body.teaches)
+        return cls(id, slate, *made_by, repeated, body.not_searched, teaches)
 
 
 @dataclass(frozen=True)

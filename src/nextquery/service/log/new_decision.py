@@ -61,7 +61,8 @@ class NewDecision:
         if self.body.model_version < transaction.barrier:
             return Written()
         teaches = transaction.teaching.allows(self._caps())
-        position = transaction.append(replace(self.body, teaches=teaches), self.id)
+        body = self.body if teaches else replace(self.body, teaches=False)
+        position = transaction.append(body, self.id)
         transaction.add_decision(
             self.id,
             self.body.arms,
