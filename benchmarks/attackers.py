@@ -107,7 +107,7 @@ def played(attack: Attack, pool: Path, texts: list[str], seconds: float, folder:
     rate = len(under.seconds) / seconds
     cells = [quiet.percentile(50), quiet.percentile(99), under.percentile(50)]
     cells += [under.percentile(99), f"{rate:.0f}", str(under.errors), str(under.empty)]
-    return " | ".join([*cells, f"{under.silent_s:.2f} s", got])
+    return " | ".join([*cells, under.silence, got])
 
 
 async def _measured(

@@ -72,6 +72,11 @@ class Seen:
         """Return a percentile of the recommendations, in ms."""
         return f"{1000 * np.percentile(self.seconds, share):.0f}" if self.seconds else "—"
 
+    @property
+    def silence(self) -> str:
+        """The longest silence of /healthz, in words."""
+        return f"{self.silent_s:.2f} s" if self.silent_s < ANSWER_S else f"over {ANSWER_S:g} s"
+
 
 async def work(
     port: int,
