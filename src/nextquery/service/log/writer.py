@@ -167,7 +167,7 @@ class Writer:
             for single in batch:
                 self._commit([single], [])
         elif len(marks) == 1:  # without its mark a slate teaches nothing, which is safe
-            _log.error("could not record that decision %s was delivered", marks[0], exc_info=error)
+            _log.error("could not record that decision %a was delivered", marks[0], exc_info=error)
         else:
             for mark in marks:
                 self._commit([], [mark])
