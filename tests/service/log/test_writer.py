@@ -49,12 +49,13 @@ def test_errors_outside_the_transaction(sqlite: Store, start: Start) -> None:
 def test_closing_while_the_database_does_not_answer(
     sqlite: Store, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
+    before = set(threading.enumerate())
     engine = start(sqlite)
     confirmed = engine.recommend(session_id="s", query=TEXTS[0])
     with stalled(sqlite) as waits:
         one = engine.writer.submit(_Nothing())
         assert waits.wait(60)
-        assert until(lambda: bool(engine.writer._in_hand))
+        assert until(lambda: one in [future for _, future in engine.writer._in_hand])
         two = engine.writer.submit(_Nothing())
         asked = engine.submit_recommend(session_id="s", query=TEXTS[0])
         began = time.monotonic()
@@ -67,7 +68,7 @@ def test_closing_while_the_database_does_not_answer(
     assert asked.exception(60) is not None  # answered, too late, by the thread that was left behind
     for words in ("gave up 1 requests", "gave up 1 waiting writes, 1 that", "no last snapshot"):
         assert words in caplog.text
-    assert until(lambda: not [t for t in threading.enumerate() if t.name.startswith("nextquery")])
+    assert until(lambda: set(threading.enumerate()) <= before)
     assert [stored.id for stored in sqlite.decisions()] == [confirmed.decision_id]
 
 
