@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 import nextquery as nq
 from nextquery.arms.origin import Origin
 from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.session_map import flat
-from nextquery.service.answer.simulation import Simulator
+from nextquery.service.answer.expensive.session_map import flat
+from nextquery.service.answer.expensive.simulation import Simulator
 from nextquery.service.http import page_bodies as p
 from nextquery.service.http.percentiles import percentile
 from nextquery.service.http.routes.page import page_files

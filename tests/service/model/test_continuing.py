@@ -15,7 +15,7 @@ from nextquery.errors import InvalidInput
 from nextquery.params import from_text_array
 from nextquery.policies.ridge import Ridge
 from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.simulation import Simulator
+from nextquery.service.answer.expensive.simulation import Simulator
 from nextquery.service.log.controls import NewModel
 from nextquery.service.log.store import Store
 from nextquery.service.model.arrays import from_text, packed, to_text, unpacked

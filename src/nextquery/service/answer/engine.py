@@ -5,20 +5,20 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Literal
 
 from nextquery.arms import ArmPool
-from nextquery.checks import one_of
 from nextquery.errors import InvalidInput, StoreUnavailable
 from nextquery.service.answer.batching import Batcher
+from nextquery.service.answer.expensive.lane import Lane
+from nextquery.service.answer.expensive.trail import place_trail
 from nextquery.service.answer.inputs import (
     check_id,
     check_query,
     check_slate_length,
     check_trail,
 )
-from nextquery.service.answer.lane import Lane
 from nextquery.service.answer.operations import Operations
+from nextquery.service.answer.reports import Reports
 from nextquery.service.answer.request_handler import RequestHandler
 from nextquery.service.answer.requests import (
     FeedbackRequest,
@@ -27,10 +27,8 @@ from nextquery.service.answer.requests import (
     RecommendRequest,
     Request,
 )
-from nextquery.service.answer.results import Decision, Forecast, Health, MapData, Stats
-from nextquery.service.answer.shards import unavailable_shards
+from nextquery.service.answer.results import Decision, Forecast, MapData
 from nextquery.service.answer.slates import Answerer
-from nextquery.service.answer.trail import place_trail
 from nextquery.service.answer.waited_for import waited_for
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.feedback import FeedbackResult, NewFeedback
@@ -48,7 +46,7 @@ from nextquery.warm_start import Progress
 _log = logging.getLogger("nextquery.service")
 
 
-class Engine(Operations):
+class Engine(Operations, Reports):
     """Answers requests from one event log.
 
     The *batcher* collects requests, the *request handler* answers them from the state of the
@@ -195,52 +193,6 @@ class Engine(Operations):
         else:
             self._submit(request)
         return request.future
-
-    def stats(self, *, by: Literal["hour", "day"] = "hour") -> Stats:
-        """Return acceptance, regret and coverage, by policy and time."""
-        one_of(by, "by", ("hour", "day"))
-        with self.learner.lock:
-            statistics, model = self.learner.state.statistics, self.learner.state.model_event
-            return {
-                "position": self.learner.position,
-                "totals": statistics.totals(),
-                "not_teaching": statistics.not_teaching,
-                "coverage": statistics.coverage(len(self.catalogue.pool)),
-                "floor": None if model is None else model.floor,
-                "candidates": statistics.sizes(),
-                "by": by,
-                "rows": statistics.table(by),
-            }
-
-    def health(self) -> Health:
-        """Return the state of the engine."""
-        try:
-            head, ok = self.store.head().position, self.writer.failures == 0
-            snapshots = self.store.snapshot_positions()
-        except StoreUnavailable:
-            head, ok, snapshots = self.learner.position, False, []
-        state, cache = self.learner.state, self.answerer.cache
-        shards, away = unavailable_shards(self.pool)
-        return Health(
-            position=self.learner.position,
-            lag=max(0, head - self.learner.position),
-            store_ok=ok,
-            learning=self.background.error is None,
-            on=state.on,
-            policy=self.answerer.policy,
-            arms=len(self.catalogue.pool),
-            blocked=len(state.blocked),
-            held=len(state.held),
-            capped=self.handler.rules.capped,
-            snapshots=snapshots,
-            waiting=self._waiting,
-            writing=self.writer.waiting,
-            cache_hits=cache.hits,
-            cache_misses=cache.misses,
-            shards=shards,
-            shards_away=len(away),
-            away=away,
-        )
 
     def close(self, *, within_s: float = 60.0) -> None:
         """Answer what is waiting, save a snapshot and stop the threads; safe to call twice.

@@ -17,7 +17,7 @@ from nextquery.errors import (
     UnknownDecision,
 )
 from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.simulation import Simulator
+from nextquery.service.answer.expensive.simulation import Simulator
 from nextquery.service.http.access import Access
 from nextquery.service.http.error_responses import mistakes, problem
 from nextquery.service.http.json_log import LOGGER

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from nextquery.errors import StoreUnavailable
 from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.simulation import Simulator
+from nextquery.service.answer.expensive.simulation import Simulator
 from nextquery.service.http.metrics import Metrics
 from nextquery.service.log.database.calls import StoreCalls
 

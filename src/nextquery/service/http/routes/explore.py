@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from nextquery.service.answer.example_queries import example_queries
-from nextquery.service.answer.session_map import draw
+from nextquery.service.answer.expensive.session_map import draw
 from nextquery.service.http import page_bodies
 from nextquery.service.http.error_responses import Responses, documented_errors
 from nextquery.service.http.lane_response import LaneResponse

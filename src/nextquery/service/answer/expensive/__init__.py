@@ -1,0 +1,1 @@
+"""Expensive requests: maps, simulated users and exports, which let recommendations go first."""
