@@ -3,7 +3,10 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import duckdb
 import pytest
+
+from nextquery.logs.rules.private_patterns import RAW, seen_in, suspicious, verdict
 
 Write = Callable[..., Path]
 
@@ -23,3 +26,14 @@ def write(tmp_path: Path) -> Write:
         return path
 
     return _write
+
+
+CONNECTION = duckdb.connect()
+
+
+def pattern_of(raw: str) -> str | None:
+    """Return the pattern of private text that removes a raw query from a log."""
+    seen = f"(SELECT {seen_in(RAW)} AS h FROM (SELECT ? AS raw, raw AS shown))"
+    sql = f"SELECT {suspicious('h', ())}, {verdict('h', ())} FROM {seen}"
+    candidate, why = CONNECTION.execute(sql, [raw]).fetchall()[0]
+    return why if candidate else None

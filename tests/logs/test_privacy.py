@@ -3,24 +3,12 @@
 import json
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from nextquery.errors import InvalidInput
 from nextquery.logs import LogOptions, Prepared, prepare
-from nextquery.logs.rules.private_patterns import RAW, seen_in, suspicious, verdict
 
-from .conftest import Write
-
-CONNECTION = duckdb.connect()
-
-
-def pattern_of(raw: str) -> str | None:
-    """Return the pattern that a raw query matches."""
-    seen = f"(SELECT {seen_in(RAW)} AS h FROM (SELECT ? AS raw, raw AS shown))"
-    sql = f"SELECT {suspicious('h', ())}, {verdict('h', ())} FROM {seen}"
-    candidate, why = CONNECTION.execute(sql, [raw]).fetchall()[0]
-    return why if candidate else None
+from .conftest import Write, pattern_of
 
 
 @pytest.mark.parametrize(
