@@ -12,6 +12,7 @@ from nextquery.errors import InvalidInput
 from nextquery.logs.rules.one_query import Cleaned, QueryCleaner
 from nextquery.vectors import unit_rows
 
+_COMMON = 1_000  # arms in `most_common`
 _CLEANED = 16_384  # cleaned queries kept in the cache
 _ENCODED = 4096  # encoded queries kept in the cache
 
@@ -146,6 +147,18 @@ class Catalogue:
         self._blocked_arms = [blocked for blocked in self._blocked_arms if blocked != arm]
         self.blocked.discard(text)
         self.version += 1
+
+    @cached_property
+    def most_common(self) -> NDArray[np.int64]:
+        """The arms of the most sessions of the log, at most 1,000; computed once.
+
+        Without a log, the first arms. Some may have been removed since.
+        """
+        origin = self.pool.origin
+        if origin is None:
+            return np.arange(min(self.pool.rows_in_all, _COMMON), dtype=np.int64)
+        order: NDArray[np.int64] = np.argsort(-origin.session_counts, kind="stable")[:_COMMON]
+        return order
 
     def blocked_arms(self) -> list[int]:
         """Return the blocked arms. Thread-safe: the list is replaced, never changed in place."""

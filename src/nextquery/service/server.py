@@ -82,6 +82,7 @@ def serve(
     if settings.pool is None:
         raise InvalidInput("no pool to serve. Pass a folder created by nextquery ingest.")
     pool, store = open_pool(settings), _open_store(settings)
+    most_connections(settings.max_connections)  # an error now, not after the warm start
     ring = KeyRing(store)
     keys = keys_needed(settings, ring)
     token = new_token() if keys is None else None

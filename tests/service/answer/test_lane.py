@@ -14,6 +14,7 @@ from nextquery.service.answer.requests import MapRequest
 from nextquery.service.log.limits import LONGEST_TRAIL, MOST_TRAIL
 from nextquery.service.log.store import Store
 from tests.service.conftest import Start
+from tests.service.worlds import TEXTS, until
 
 LONG = 600  # a wait that only a failing test needs
 
@@ -125,3 +126,19 @@ def test_a_repeated_query_is_encoded_once(
     for _ in range(3):
         engine.recommend(session_id="s", query="never seen cats")
     assert encoded == ["never seen cats"]
+
+
+def test_a_map_cannot_be_cancelled(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
+    asked = engine.submit_map(session_id="s", query=TEXTS[0], trail=[TEXTS[1]])
+    assert not asked.cancel()  # or the batch that it joins would fail
+    assert asked.result(60).trail[0].text == TEXTS[1]
+
+
+def test_closing_answers_the_batch_in_hand(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
+    with engine.learner.lock:  # whoever answers waits for it
+        asked = engine.submit_recommend(session_id="s", query=TEXTS[0])
+        assert until(lambda: bool(engine.batcher._in_hand))
+        engine.close(within_s=0.5)
+        assert isinstance(asked.exception(0), StoreUnavailable)

@@ -74,6 +74,18 @@ def test_examples_are_arms_that_are_not_blocked(client: TestClient, engine: Engi
     assert first not in client.get("/v1/examples?limit=50").json()["examples"]
 
 
+def test_examples_wait_for_no_lock(client: TestClient, engine: Engine) -> None:
+    with engine.learner.lock:
+        assert client.get("/v1/examples").status_code == 200
+
+
+def test_an_export_is_refused_while_too_many_wait(client: TestClient, engine: Engine) -> None:
+    engine.lane._most = 0
+    response = client.get("/v1/export")
+    assert response.status_code == 503
+    assert "maps, simulations and exports are waiting" in response.json()["detail"]
+
+
 def test_simulated_users_leave_the_real_model_alone(
     client: TestClient, engine: Engine, store: Store
 ) -> None:

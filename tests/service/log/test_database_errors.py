@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import Future
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,18 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
+import nextquery as nq
 from nextquery.errors import StoreUnavailable
 from nextquery.service.answer.engine import Engine
+from nextquery.service.log.database.connect import file_of
+from nextquery.service.log.database.upgrade import _MIGRATING
 from nextquery.service.log.events import Switched
 from nextquery.service.log.store import Store
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.state import difference
 from tests.service.conftest import Start
-from tests.service.worlds import TEXTS, ManualClock, caught_up, close_open, kinds, until
+from tests.service.worlds import TEXTS, ManualClock, caught_up, close_open, kinds, options, until
 
 
 def sound(engine: Engine, store: Store) -> bool:
@@ -185,3 +189,51 @@ def test_migrations_by_several_at_once(tmp_path: Path) -> None:
         thread.join()
     assert failures == []
     assert Store.open(url).head().position == 0
+
+
+def test_two_workers_lock_in_the_same_order(postgres_url: str, world: nq.ArmPool) -> None:
+    """The log's lock comes before those of decisions, or one worker's marks and another's feedback
+    on the same decision would wait for each other."""
+    with (
+        closing(Store.open(postgres_url)) as store,
+        Engine.start(world, store, options()) as engine,
+        psycopg.connect(postgres_url.replace("+psycopg", "")) as other,
+    ):
+        decision = engine.recommend(session_id="s", query=TEXTS[0]).decision_id
+        other.execute("SELECT * FROM counter FOR UPDATE")  # another worker has the log's lock
+        with engine.writer._changed:  # so that mark and write are one transaction
+            engine.delivered(decision)
+            waiting = engine.submit_feedback(decision_id=decision, accepted=None)
+        with psycopg.connect(postgres_url.replace("+psycopg", ""), autocommit=True) as third:
+            waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            assert until(lambda: third.execute(waits).fetchone() == (1,))
+        other.execute("UPDATE decisions SET delivered = true WHERE id = %s", [decision])
+        other.commit()
+        assert waiting.result(60).status == "recorded"
+
+
+def test_a_second_process_waits_for_a_migration(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url.replace("+psycopg", "")) as first:
+        first.execute("SELECT pg_advisory_xact_lock(%s)", [_MIGRATING])
+        opened: Future[Store] = Future()
+        thread = threading.Thread(
+            target=lambda: opened.set_result(Store.open(postgres_url, wait_s=0.05))
+        )
+        thread.start()
+        waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        assert until(lambda: first.execute(waits).fetchone() == (1,))
+        assert until(
+            lambda: (
+                first.execute("SELECT clock_timestamp() > now() + '0.3 s'").fetchone() == (True,)
+            )
+        )
+        first.rollback()
+        opened.result(60).close()
+        thread.join()
+
+
+def test_a_store_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    Store.open(str(tmp_path / "real" / "events.db")).close()
+    (tmp_path / "link.db").symlink_to(tmp_path / "real" / "events.db")
+    assert file_of(str(tmp_path / "link.db")) == tmp_path / "real" / "events.db"

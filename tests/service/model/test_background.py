@@ -61,3 +61,26 @@ def test_a_copy_is_equal_and_independent(sqlite: Store, start: Start) -> None:
     copy.statistics.decided("p", 0.0, [1], fallback=False)
     copy.blocked.add("x")
     assert state.to_bytes() == before
+
+
+def test_an_event_is_checked_before_the_lock_is_taken(
+    sqlite: Store, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = start(sqlite)
+    decision = engine.recommend(session_id="s", query=TEXTS[0])
+    caught_up(engine)
+    engine.learner._decided.clear()  # so that its feedback needs the store
+    usual, asked, go_on = sqlite.decision, threading.Event(), threading.Event()
+
+    def slow(decision_id: str) -> object:
+        asked.set()
+        assert go_on.wait(600)
+        return usual(decision_id)
+
+    monkeypatch.setattr(sqlite, "decision", slow)
+    try:
+        engine.feedback(decision_id=decision.decision_id, accepted=None)
+        assert asked.wait(60)
+        assert engine.submit_forecast(session_id="t", query=TEXTS[1]).result(60).likely
+    finally:
+        go_on.set()

@@ -29,6 +29,7 @@ class Batcher(Generic[Job]):
         self._jobs: deque[Job] = deque()
         self._changed = threading.Condition()
         self._closing, self._stop = False, False
+        self._in_hand: list[Job] = []
         self.idle = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nextquery-batcher", daemon=True)
         self._thread.start()
@@ -43,13 +44,10 @@ class Batcher(Generic[Job]):
             self._changed.notify()
         return True
 
-    def __len__(self) -> int:
-        return len(self._jobs)
-
     def close(self, *, busy: Callable[[], bool], within_s: float = 30.0) -> list[Job]:
         """Accept no new jobs, answer those that are waiting or come back, then stop.
 
-        Returns the jobs that nobody began to answer within `within_s` seconds.
+        Returns the jobs that were not passed to `answer`, or not answered, in `within_s` seconds.
         """
         end = time.monotonic() + within_s
         with self._changed:
@@ -62,7 +60,7 @@ class Batcher(Generic[Job]):
             self._jobs.clear()
             self._changed.notify()
         self._thread.join(max(0.0, end - time.monotonic()))
-        return left
+        return [*self._in_hand, *left] if self._thread.is_alive() else left
 
     def _run(self) -> None:
         while True:
@@ -79,4 +77,5 @@ class Batcher(Generic[Job]):
                         break
                 count = min(self._most, len(self._jobs))
                 batch = [self._jobs.popleft() for _ in range(count)]
+                self._in_hand = batch
             self._answer(batch)

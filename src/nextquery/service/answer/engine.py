@@ -4,7 +4,8 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 
 from nextquery.arms import ArmPool
 from nextquery.errors import InvalidInput, StoreUnavailable
@@ -188,6 +189,7 @@ class Engine(Operations, Reports):
         """
         request = MapRequest(check_id(session_id, "session_id"), check_query(query), owner=owner)
         earlier = check_trail(trail)
+        _keep(request)
         if earlier:
             place_trail(self.lane, self.catalogue.place, earlier, request, then=self._submit)
         else:
@@ -213,7 +215,8 @@ class Engine(Operations, Reports):
         if self._waiting:
             _log.warning("closing: gave up %d requests that wait for the database", self._waiting)
         for request in abandoned:
-            request.future.set_exception(_closing())
+            with suppress(InvalidStateError):  # answered just now
+                request.future.set_exception(_closing())
         self.writer.close(within_s=left(0.75))
         self.background.close(within_s=left(1.0))
 
@@ -228,7 +231,7 @@ class Engine(Operations, Reports):
             raise StoreUnavailable(
                 f"{self._waiting} requests are already waiting. Try again in a second."
             )
-        request.future.set_running_or_notify_cancel()  # a caller who leaves cancels nothing
+        _keep(request)
         with self._count_lock:
             self._waiting += 1
         request.future.add_done_callback(self._answered)
@@ -246,6 +249,12 @@ class Engine(Operations, Reports):
 
     def _user_hash(self, user_id: str | None) -> str | None:
         return None if user_id is None else self.hashes.user(check_id(user_id, "user_id"))
+
+
+def _keep(request: Request) -> None:
+    """Make a request's future one that cannot be cancelled: a caller who leaves stops nothing."""
+    if not request.future.running():
+        request.future.set_running_or_notify_cancel()
 
 
 def _closing() -> StoreUnavailable:

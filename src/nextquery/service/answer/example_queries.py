@@ -14,12 +14,7 @@ def example_queries(catalogue: Catalogue, count: int) -> list[str]:
     Blocked, removed and long queries are left out, and so are arms added after the pool was made.
     """
     pool, blocked = catalogue.pool, catalogue.blocked_arms()
-    origin = pool.origin
-    if origin is None:
-        common = np.arange(min(pool.rows_in_all, _KNOWN), dtype=np.int64)
-    else:
-        common = np.argsort(-origin.session_counts, kind="stable")[: 4 * _KNOWN]
-    common = pool.alive(common)
+    common = pool.alive(catalogue.most_common)
     short = [
         arm
         for arm in common.tolist()

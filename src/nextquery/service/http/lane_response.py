@@ -32,6 +32,7 @@ class LaneResponse(StreamingResponse):
         media_type: str,
         headers: Mapping[str, str] | None = None,
     ) -> None:
+        lane.expect_room()  # later, the head of the response has been sent
         super().__init__(self._made(chunks), media_type=media_type, headers=headers)
         self._lane, self._ended = lane, ended
 

@@ -20,11 +20,6 @@ class Written(NamedTuple):
     known: tuple[str, str] | None = None
     teaches: bool = True
 
-    @property
-    def stale(self) -> bool:
-        """Whether the slate must be made again."""
-        return self.position is None and self.known is None
-
 
 @dataclass(frozen=True)
 class NewDecision:

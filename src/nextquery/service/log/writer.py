@@ -175,13 +175,15 @@ class Writer:
     def _transaction(self, writes: list[Write[Any]], marks: list[str]) -> list[Any]:
         results: list[Any] = []
         with self.store.writing() as connection:
-            if marks:  # first, so that a slate that was sent is not closed as undelivered
+            # The lock of the log comes first: two workers that lock decisions in another order
+            # would wait for each other.
+            transaction = Transaction(connection, self.clock)
+            if marks:  # before the writes, so that a slate that was sent is not undelivered
                 delivered = sa.update(decisions).where(decisions.c.id == sa.bindparam("decision"))
                 connection.execute(
                     delivered.values(delivered=True), [{"decision": id} for id in marks]
                 )
             if writes:
-                transaction = Transaction(connection, self.clock)
                 transaction.fetch(write.needs() for write in writes)
                 for write in writes:
                     try:

@@ -103,6 +103,8 @@ class Background:
         closing = self._stop.is_set()
         near = newest if closing else newest + self.options.snapshot_every // 2
         if near < position:
+            if self.learner.state.stale:  # it is being recomputed
+                return
             with self.learner.lock:
                 state = self.learner.state.copy()
             if state.stale:

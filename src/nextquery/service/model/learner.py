@@ -62,11 +62,15 @@ class Learner:
         return count
 
     def apply(self, event: Event) -> None:
-        """Apply the next event; if it cannot be applied, raise `Damaged` and change nothing."""
+        """Apply the next event; if it cannot be applied, raise `Damaged` and change nothing.
+
+        Only one thread applies events at a time. It checks an event, which may read the store,
+        before it takes the lock that answers wait for.
+        """
+        check(event, self.state, self)
+        if self.catalogue is not None:
+            self.catalogue.check(event, self.state)
         with self.lock:
-            check(event, self.state, self)
-            if self.catalogue is not None:
-                self.catalogue.check(event, self.state)
             if isinstance(event.body, DecisionEvent) and event.decision_id is not None:
                 decided = Decided.of(event.body, event.time, event.position)
                 self._remember(event.decision_id, decided)

@@ -48,14 +48,19 @@ class Lane:
         with self._changed:
             if self._closing:
                 raise StoreUnavailable("this worker is closing. Try again.")
-            if not always and len(self._steps) >= self._most:
-                raise StoreUnavailable(
-                    f"{len(self._steps)} maps, simulations and exports are waiting. Try again in "
-                    "a second."
-                )
+            if not always:
+                self.expect_room()
             self._steps.append((future, step))
             self._changed.notify()
         return future
+
+    def expect_room(self) -> None:
+        """Raise an error if too many steps wait."""
+        if len(self._steps) >= self._most:
+            raise StoreUnavailable(
+                f"{len(self._steps)} maps, simulations and exports are waiting. Try again in a "
+                "second."
+            )
 
     def close(self, *, within_s: float | None = None) -> None:
         """Finish the current step, drop the others and stop the thread.

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from nextquery.service.answer.example_queries import example_queries
@@ -31,15 +32,9 @@ async def examples(
     limit: Annotated[int, Query(ge=1, le=50, description="How many.")] = 6,
 ) -> Response:
     """Return common queries of the pool, each about something else."""
-    here = served(request)
-    engine = here.engine
-
-    def find() -> dict[str, object]:
-        with engine.learner.lock:
-            examples = example_queries(engine.catalogue, limit)
-            return {"examples": examples, "arms": len(engine.catalogue.pool)}
-
-    return JSONResponse(await here.calls(find))
+    catalogue = served(request).engine.catalogue
+    found = await run_in_threadpool(example_queries, catalogue, limit)
+    return JSONResponse({"examples": found, "arms": len(catalogue.pool)})
 
 
 @router.post("/v1/map", response_model=page_bodies.MapAnswer, responses=documented_errors())

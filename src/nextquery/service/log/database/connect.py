@@ -52,9 +52,12 @@ def connect(url: str, *, wait_s: float = 5.0, answer_s: float = 10.0) -> sa.Engi
 
 
 def file_of(url: str) -> Path | None:
-    """Return the file of an SQLite store, or None for PostgreSQL."""
+    """Return the file of an SQLite store, or None for PostgreSQL.
+
+    Links are followed, as SQLite does: it keeps its other files beside the real one.
+    """
     parsed = _parsed(url)
-    return Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" else None
+    return Path(str(parsed.database)).resolve() if parsed.get_backend_name() == "sqlite" else None
 
 
 def without_password(url: str) -> str:

@@ -34,6 +34,7 @@ def is_current(connection: sa.Connection, name: str) -> bool:
 def upgrade(connection: sa.Connection, name: str) -> None:
     """Bring the tables up to date, once, even if several processes start together."""
     if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SET LOCAL lock_timeout = 0")  # another may migrate for minutes
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
     if not is_current(connection, name):
         config = _config()
