@@ -16,7 +16,7 @@ from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.service.settings.settings import Settings
 from tests.service.http.conftest import LOCAL
 
-HELD = "Cat food for old dogs"
+HELD = "cat food for old dogs"
 
 
 @pytest.fixture

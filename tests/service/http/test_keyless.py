@@ -47,7 +47,10 @@ def test_the_error_says_where_the_token_is(stranger: TestClient) -> None:
 
 @pytest.mark.parametrize(
     "header",
-    ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "x-forwarded-proto", "X-Real-IP"],
+    [
+        *("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "x-forwarded-proto"),
+        *("X-Real-IP", "X-Forwarded", "X-Original-Forwarded-For", "CDN-Loop", "X-Azure-ClientIP"),
+    ],
 )
 @pytest.mark.parametrize("path", ["/", "/healthz", "/v1/stats", "/v1/decisions"])
 def test_a_request_that_a_proxy_passed_on_is_refused(
@@ -67,6 +70,8 @@ def test_with_keys_a_proxy_is_welcome_and_the_token_is_no_key(engine: Engine, st
             proxied = {**key, "X-Forwarded-For": "192.0.2.7"}
             assert client.get(path, headers=proxied).status_code == 200
             assert client.get(path, headers=BEARER).status_code == 401
+        elsewhere = {"Host": "evil.example"}  # no redirect names it
+        assert client.get("/page/app.js/", headers=elsewhere).status_code == 404
 
 
 def test_with_keys_off_an_admin_key_opens_administration(engine: Engine, store: Store) -> None:

@@ -61,9 +61,10 @@ def test_a_stranger_learns_nothing_from_the_session_of_another(callers: Callers)
     everything, likely = looks(callers["stranger"], "a session that never was")
     assert looks(callers["stranger"], "s") == (everything, likely)  # nothing disappears
     for name in ("box", "prefetch", "rotated"):  # its own application does see it
-        points, _ = looks(callers[name], "s")
+        points, forecast = looks(callers[name], "s")
         hidden = {text.lower() for text in everything - points}
         assert hidden & set(ASKED)
+        assert forecast != likely
 
 
 def test_a_request_id_belongs_to_its_owner(callers: Callers) -> None:

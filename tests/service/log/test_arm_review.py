@@ -1,5 +1,7 @@
 """New arms are held for review if asked for; what was rejected or removed never comes back."""
 
+from functools import partial
+
 import pytest
 
 from nextquery.errors import Conflict, InvalidInput
@@ -11,7 +13,7 @@ from nextquery.service.model.rebuild import rebuild
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, ManualClock, caught_up, kinds
 
-NEW = "Cats club food"
+NEW = "cats club food"
 
 
 def typed_by_many(engine: Engine, query: str, *, people: int = 3) -> None:
@@ -104,3 +106,13 @@ def test_held_queries_count_towards_the_cap(sqlite: Store, start: Start) -> None
     for number in range(5):
         typed_by_many(engine, f"cats club x{number}")
     assert kinds(sqlite).count("arm_held") == 2
+
+
+def test_a_repeated_answer_leaves_out_a_removed_arm(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
+    ask = partial(engine.recommend, session_id="s", query=TEXTS[0], request_id="r")
+    gone = ask().recommendations[0]
+    engine.remove(TEXTS[gone.arm])
+    again = ask()
+    assert again.repeated
+    assert gone.arm not in [entry.arm for entry in again.recommendations]

@@ -84,7 +84,10 @@ def test_what_is_typed_instead_counts_too_and_more_people_can_be_asked_for(
 
 @pytest.mark.parametrize(
     "ids",
-    [("null", "-"), ("anonymous", "u7"), ("u9", " u9"), ("u9", "U\uff19"), ("u9", "u\u200b9")],
+    [
+        *(("null", "-"), ("anonymous", "u7"), ("u9", " u9"), ("u9", "U\uff19"), ("u9", "u\u200b9")),
+        *(("u9", "u9\ufe0f"), ("null\ufe0f", "\u3164"), ("'null'", "\u2014"), ("a b", "a \u2009b")),
+    ],
 )
 def test_placeholders_and_spellings_of_one_id_are_not_two_users(
     sqlite: Store, start: Start, ids: tuple[str, str]
@@ -104,6 +107,20 @@ def test_who_logs_in_during_a_session_is_one_person(sqlite: Store, start: Start)
     assert "arm_added" not in kinds(sqlite)
     issue(engine, NEW, "bob", session="v")
     assert kinds(sqlite)[-1] == "arm_added"
+
+
+def test_spellings_of_one_session_are_one_session(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
+    issue(engine, NEW, "cookie-81", session="s")
+    issue(engine, NEW, "ann", session=" s")
+    assert "arm_added" not in kinds(sqlite)
+
+
+def test_nobody_sees_the_spelling_of_one_person(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
+    issue(engine, "cats therapist price", "ann", session="s")
+    issue(engine, 'Cats the"rap!ist* price', "bob", session="t")
+    assert caught_up(engine).catalogue.shown(len(TEXTS)) == "cats therapist price"
 
 
 def test_sightings_count_as_one_when_their_users_turn_out_to_be_one(

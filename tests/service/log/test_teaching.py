@@ -69,10 +69,37 @@ def test_one_user_stops_teaching_and_starts_again_the_next_day(store: Store, sta
     assert stats["totals"]["accepted"] == 10  # statistics count everything
     clock.moment = 11 * DAY
     assert ask_and_click(engine, 11, user_id="eve")
+    clock.moment = 12 * DAY
+    assert ask_and_click(engine, 12, user_id="eve")
     with store.reading() as connection:
         days = connection.execute(sa.select(teaching.c.day).distinct()).scalars().all()
-    assert days == [11]
+    assert sorted(days) == [11, 12]
     assert difference(caught_up(engine).learner.state, rebuilt(store)) == 0.0
+
+
+def test_the_ids_of_one_person_have_one_cap(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite, teach_per_user=3, teach_per_session=0)
+    for number in range(3):  # three ids in one session
+        assert ask_and_click(engine, number, session_id="home", user_id=f"id{number}")
+    assert not any(ask_and_click(engine, number, user_id=f"id{number % 3}") for number in range(6))
+    assert ask_and_click(engine, 7, user_id="somebody else")
+
+
+def test_nobody_uses_up_the_share_of_anothers_user(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite, teach_per_user=2)
+    for number in range(4):
+        taught = ask_and_click(engine, number, user_id="17", owner="evil")
+        assert taught == (number < 2)
+    assert ask_and_click(engine, 5, user_id="17", owner="shop")
+
+
+def test_workers_with_different_clocks_share_the_caps_at_midnight(
+    sqlite: Store, start: Start
+) -> None:
+    clocks = ManualClock(10 * DAY - 1800), ManualClock(10 * DAY + 3600)
+    engines = [start(sqlite, clock=clock, teach_per_user=3) for clock in clocks]
+    taught = [ask_and_click(engines[n % 2], n, user_id="eve") for n in range(20)]
+    assert sum(taught) <= 6  # three on each day
 
 
 @pytest.mark.parametrize("cap", ["teach_per_session", "teach_per_key"])

@@ -199,8 +199,9 @@ class RequestHandler:
         """Return who typed the query, if it may become an arm."""
         if not self.options.new_arms or user_hash is None or not place.may_become_arm:
             return None
-        key, shown = self._hashes.text(place.text), place.shown or place.text
-        return Sighting(key, user_hash, place.text, shown, vector_text(place.vector))
+        key = self._hashes.text(place.text)
+        # Shown as cleaned: a spelling of one person alone could carry what the others never typed.
+        return Sighting(key, user_hash, place.text, place.text, vector_text(place.vector))
 
 
 def _must_know_the_barrier(request: Request) -> bool:

@@ -90,6 +90,7 @@ def create_app(
         engine.close(within_s=CLOSE_S)
 
     app = FastAPI(
+        redirect_slashes=False,  # a redirect would name the Host of the request
         title="nextquery",
         description="Recommends the next query. Learns from a query log and from clicks.",
         version="1",

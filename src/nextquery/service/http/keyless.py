@@ -11,8 +11,12 @@ import secrets
 
 from starlette.datastructures import Headers
 
-_EXACT = ("forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip")
-_PREFIX = "x-forwarded-"
+_EXACT = (
+    *("forwarded", "via", "x-forwarded", "x-real-ip", "x-client-ip", "true-client-ip"),
+    *("cf-connecting-ip", "cdn-loop", "x-cluster-client-ip", "fastly-client-ip"),
+    *("x-azure-clientip", "x-envoy-external-address"),
+)
+_PREFIXES = ("x-forwarded-", "x-original-")
 CREATE_A_KEY = 'nextquery keys create "search box" --scope write --store URL'
 
 
@@ -27,7 +31,7 @@ def forwarding_header(headers: Headers) -> str | None:
     >>> forwarding_header(Headers({"X-Forwarded-For": "192.0.2.7", "Host": "localhost"}))
     'x-forwarded-for'
     """
-    return next((name for name in headers if name in _EXACT or name.startswith(_PREFIX)), None)
+    return next((name for name in headers if name in _EXACT or name.startswith(_PREFIXES)), None)
 
 
 def same_origin(origin: str, host: str) -> bool:

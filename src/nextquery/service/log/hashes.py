@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from nextquery.errors import InvalidInput
-from nextquery.logs.rules.users import normalised_user
+from nextquery.logs.rules.users import normalised_user, one_spelling
 from nextquery.service.log.schema import counter
 from nextquery.service.log.store import Store
 
@@ -27,8 +27,12 @@ def keyed(secret: str, purpose: str, text: str) -> str:
 
 
 def session_key(secret: str, owner: str, session_id: str) -> str:
-    """Return the name of a session; the same id of another owner is another session."""
-    return keyed(secret, "session", f"{owner}\0{session_id}")
+    """Return the name of a session; the same id of another owner is another session.
+
+    Spellings of one id are one session here, as they are for users: this name only serves to find
+    out who is the same person.
+    """
+    return keyed(secret, "session", f"{owner}\0{one_spelling(session_id)}")
 
 
 def request_key(owner: str, request_id: str) -> str:

@@ -43,11 +43,8 @@ class NewDecision:
             users=() if self.user_hash is None else (self.user_hash,),
             sessions=() if self.user_hash is None else ((self.owner, self.session_id),),
             texts=() if self.sighting is None else (self.sighting.text_key,),
-            teachers=tuple(self._caps()),
+            teachers=((self.caps, self.owner, self.session_id, self.user_hash),),
         )
-
-    def _caps(self) -> dict[str, int]:
-        return self.caps.of(self.owner, self.session_id, self.user_hash)
 
     def write(self, transaction: Transaction) -> Written:
         """Record the slate, unless its request was answered before or its model is stale."""
@@ -55,7 +52,11 @@ class NewDecision:
             return Written(known=transaction.requests[self.request_key])
         if self.body.model_version < transaction.barrier:
             return Written()
-        teaches = transaction.teaching.allows(self._caps())
+        session = transaction.session_key(self.owner, self.session_id)
+        if self.user_hash is not None:
+            transaction.identities.join(self.user_hash, session)
+        identity = transaction.identity(self.user_hash)
+        teaches = transaction.teaching.allows(self.caps.of(self.owner, self.session_id, identity))
         body = self.body if teaches else replace(self.body, teaches=False)
         position = transaction.append(body, self.id)
         transaction.add_decision(
@@ -67,9 +68,6 @@ class NewDecision:
             request_key=self.request_key,
             request_hash=self.request_hash,
         )
-        session = transaction.session_key(self.owner, self.session_id)
-        if self.user_hash is not None:
-            transaction.identities.join(self.user_hash, session)
         if self.sighting is not None:
             record_sighting(
                 transaction, self.sighting, self.rules, owner=self.owner, session=session

@@ -118,7 +118,7 @@ teaching = Table(
     Column("who", String(320), primary_key=True),
     Column("count", BigInteger, nullable=False),
 )
-"""How many decisions of a user, a session or an owner taught the model, on the last day."""
+"""How many decisions of a user, a session or an owner taught the model, by day."""
 
 snapshots = Table(
     "snapshots",

@@ -16,7 +16,7 @@ from nextquery.service.log.new_arms.parts import parts
 from nextquery.service.log.new_arms.sightings import TypedTexts
 from nextquery.service.log.schema import counter, decisions, events
 from nextquery.service.log.store import head_of
-from nextquery.service.log.teaching.caps import Teaching
+from nextquery.service.log.teaching.caps import Caps, Teaching
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Needs(NamedTuple):
     """What a write looks at: read for all writes of a transaction in one go.
 
     Decision ids, request keys, user hashes, sessions as (owner, session id), text keys, and the
-    names of `Teaching`.
+    caps with owner, session id and user hash.
     """
 
     decisions: Sequence[str] = ()
@@ -46,7 +46,7 @@ class Needs(NamedTuple):
     users: Sequence[str] = ()
     sessions: Sequence[tuple[str, str]] = ()
     texts: Sequence[str] = ()
-    teachers: Sequence[str] = ()
+    teachers: Sequence[tuple[Caps, str, str, str | None]] = ()
 
 
 NOTHING = Needs()
@@ -88,12 +88,21 @@ class Transaction:
         wanted = list(needs)
         self._fetch_decisions(id for need in wanted for id in need.decisions)
         self._fetch_requests(key for need in wanted for key in need.requests)
-        self.teaching.fetch(who for need in wanted for who in need.teachers)
         users = {user for need in wanted for user in need.users}
         users |= self.texts.fetch(key for need in wanted for key in need.texts)
         sessions = {session for need in wanted for session in need.sessions}
         sessions |= {(row.owner, row.session_id) for row in self.rows.values()} if users else set()
         self.identities.fetch({*users, *(self.session_key(*session) for session in sessions)})
+        self.teaching.fetch(
+            name
+            for need in wanted
+            for caps, owner, session_id, user in need.teachers
+            for name in caps.of(owner, session_id, self.identity(user))
+        )
+
+    def identity(self, user_hash: str | None) -> str | None:
+        """Return the identity of a user, if there is one."""
+        return None if user_hash is None else self.identities.of(user_hash)
 
     def _fetch_decisions(self, ids: Iterable[str]) -> None:
         names = ("id", "position", "owner", "session_id", "state", "accepted")

@@ -20,16 +20,26 @@ class Caps(NamedTuple):
     session: int = 0
     owner: int = 0
 
-    def of(self, owner: str, session_id: str, user_hash: str | None) -> dict[str, int]:
+    def of(self, owner: str, session_id: str, identity: str | None) -> dict[str, int]:
         """Return the names under which a decision counts, each with its cap.
 
-        >>> Caps(user=3, owner=9).of("shop", "s-1", "ab")
-        {'user ab': 3, 'owner shop': 9}
+        Users count by identity, and separately for each owner: nobody can use up the share of
+        another application's user of the same name.
+
+        >>> Caps(session=3, owner=9).of("shop", "s-1", None)["owner shop"]
+        9
         """
-        session = hashlib.sha256(f"{owner}\0{session_id}".encode()).hexdigest()
-        user = 0 if user_hash is None else self.user
-        named = {f"user {user_hash}": user, f"session {session}": self.session}
-        return {who: cap for who, cap in {**named, f"owner {owner}": self.owner}.items() if cap}
+        user = 0 if identity is None else self.user
+        named = {
+            f"user {_hashed(owner, identity or '')}": user,
+            f"session {_hashed(owner, session_id)}": self.session,
+            f"owner {owner}": self.owner,
+        }
+        return {who: cap for who, cap in named.items() if cap}
+
+
+def _hashed(owner: str, name: str) -> str:
+    return hashlib.sha256(f"{owner}\0{name}".encode()).hexdigest()
 
 
 @dataclass
@@ -47,13 +57,16 @@ class Teaching:
 
     def __post_init__(self) -> None:
         self.day = int(self.time // _DAY)
+        self._asked: set[str] = set()
         self._counts: dict[str, int] = {}
         self._stored: set[str] = set()
         self._changed: set[str] = set()
 
     def fetch(self, names: Iterable[str]) -> None:
         """Read the counts of these names."""
-        for part in parts(names):
+        unasked = set(names) - self._asked
+        self._asked |= unasked
+        for part in parts(unasked):
             today = (teaching.c.day == self.day, teaching.c.who.in_(part))
             found = sa.select(teaching.c.who, teaching.c.count).where(*today)
             for who, count in self.connection.execute(found):
@@ -62,6 +75,7 @@ class Teaching:
 
     def allows(self, caps: Mapping[str, int]) -> bool:
         """Return whether a decision teaches, and count it; not if a name of it reached its cap."""
+        self.fetch(caps)
         if any(self._counts.get(who, 0) >= cap for who, cap in caps.items()):
             return False
         for who in caps:
@@ -70,11 +84,14 @@ class Teaching:
         return True
 
     def flush(self) -> None:
-        """Write the counts, and delete those of other days."""
+        """Write the counts, and delete those from before yesterday.
+
+        Those of other days near today stay: the clocks of two workers may differ at midnight.
+        """
         new = sorted(self._changed - self._stored)
         grown = sorted(self._changed & self._stored)
         if new:
-            self.connection.execute(sa.delete(teaching).where(teaching.c.day != self.day))
+            self.connection.execute(sa.delete(teaching).where(teaching.c.day < self.day - 1))
             rows = [{"day": self.day, "who": who, "count": self._counts[who]} for who in new]
             self.connection.execute(sa.insert(teaching), rows)
         if grown:
