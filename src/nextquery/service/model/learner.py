@@ -66,7 +66,7 @@ class Learner:
         with self.lock:
             check(event, self.state, self)
             if self.catalogue is not None:
-                self.catalogue.check(event, self.state)
+                self.catalogue.check(event)
             if isinstance(event.body, DecisionEvent) and event.decision_id is not None:
                 decided = Decided.of(event.body, event.time, event.position)
                 self._remember(event.decision_id, decided)
