@@ -52,23 +52,23 @@ def leave_out(
     from nextquery.service.log.teaching.leave_out import LeaveOut, TakeBackIn
     from nextquery.service.log.writer import Writer
 
-    Store.open(settings.store, create=False).close()  # an error if there is no log
-    opened = Store.open(settings.store)
-    chosen = LeaveOut(None, key, _moment(since, "--from"), _moment(until, "--until"))
+    since_s, until_s = _moment(since, "--from"), _moment(until, "--until")
+    opened, user_hash = Store.open(settings.store, create=False), None
     if user is not None:
         user_hash = Hashes.of(opened, settings.user_hash_secret.get_secret_value()).user(user)
         if user_hash is None:
             raise InvalidInput(f"--user {user!r} names nobody. Pass the user_id of the requests.")
-        chosen = LeaveOut(user_hash, key, chosen.since, chosen.until)
     if not list_them:
+        chosen = LeaveOut(user_hash, key, since_s, until_s) if undo is None else TakeBackIn(undo)
         writer = Writer(opened, Clock(), written=lambda: None)
         try:
-            writer.submit(chosen if undo is None else TakeBackIn(undo)).result()
+            writer.submit(chosen).result()
         finally:
             writer.close()
     found = opened.left_out(opened.head().position)
     opened.close()
     rows = [_row(event) for event in found]
+    rows = [row for row in rows if row["decisions"] or row["undoes"]]  # repairs have neither
     if as_json:
         print_json(rows)
     elif list_them:

@@ -41,6 +41,7 @@ def rebuild(
     from nextquery.service.model.rebuild import AGREE
     from nextquery.service.model.rebuild import rebuild as run
     from nextquery.service.model.repair import repair as mend
+    from nextquery.service.model.repair import warning
     from nextquery.service.model.snapshots import save_snapshot
 
     opened, arms = Store.open(settings.store, create=False), ArmPool.open(pool)
@@ -51,10 +52,12 @@ def rebuild(
     done = run(opened, arms)
     position = done.state.position
     if save:
-        save_snapshot(opened, position, done.state.arrays(), keep=1)
+        save_snapshot(opened, done.state, keep=1)
     opened.close()
     for event in () if as_json else repaired:
-        out().print(f"voided event {event.position}: {event.why}", markup=False)
+        out().print(f"repaired event {event.position}: {event.why}", markup=False)
+    if not as_json and (undone := warning(repaired)):
+        out().print(undone, markup=False)
     if as_json:
         compared = done.snapshot > 0
         print_json(

@@ -25,8 +25,8 @@ def take_over(
 ) -> None:
     """Begin the store of a new pool with what an old store has learnt, then serve the new pool.
 
-    Takes over the model's live learning, blocks, removed arms, and arms that were added live. The
-    new store must be empty.
+    Takes over the model's live learning, blocks, removed arms, arms that were added live, and held
+    and rejected queries. The new store must be empty.
     """
     options = {"store": store, "policy": policy}
     settings = s.load_settings(options, more=set, config=config).settings
@@ -52,6 +52,7 @@ def take_over(
         return
     out().print(
         f"{empty.name} begins with {done.updates} live updates, {done.arms} added arms, "
-        f"{done.removed} removed arms and {done.blocked} blocks",
+        f"{done.removed} removed arms, {done.blocked} blocks, {done.held} held and "
+        f"{done.rejected} rejected queries",
         markup=False,
     )

@@ -1,5 +1,6 @@
 """`rebuild` agrees with the snapshot of the service, and detects a wrong one."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from nextquery import cli
 from nextquery.errors import Damaged, InvalidInput
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
-from nextquery.service.model.snapshots import newest_state, save_snapshot
+from nextquery.service.model.arrays import packed
+from nextquery.service.model.snapshots import newest_state
 from tests.service.http.test_routes import feedback, recommend
 
 
@@ -40,7 +42,8 @@ def test_rebuild(
     arrays = newest_state(store).arrays()
     name = next(name for name in arrays if name.endswith("b") and arrays[name].dtype.kind == "f")
     arrays[name] = arrays[name] + 1e-6
-    save_snapshot(store, position, arrays, keep=1)
+    blob = packed(arrays)
+    store.save_snapshot(position, hashlib.sha256(blob).hexdigest(), blob, keep=1)
     with pytest.raises(Damaged, match="--save"):
         command(*arguments)
     assert command(*arguments, "--save")["difference"] == pytest.approx(1e-6, rel=1e-3)

@@ -33,6 +33,7 @@ from nextquery.service.log.store import Store
 from nextquery.service.model.learner import Learner, rebuilt
 from nextquery.service.model.model_events import policy_of
 from nextquery.service.model.rebuild import AGREE, rebuild
+from nextquery.service.model.repair import repair
 from nextquery.service.model.state import State, difference
 from tests.service.worlds import TEXTS, TwoUserRule, caught_up, options
 
@@ -214,6 +215,22 @@ def test_an_old_store_gets_owners_identities_and_the_keys_of_its_arms(tmp_path: 
         frozenset([people[next(iter(group))]]) for group in groups
     }
     assert len(set(people.values())) == len(groups) > 0
+
+
+@pytest.mark.parametrize("kind", ["arm_added", "arm_removed"])
+@pytest.mark.parametrize("body", ['{"arm": 6', "[]", '{"arm": [6]}', '{"arm": 6000}'])
+def test_an_old_store_with_a_damaged_arm_opens_and_is_repaired(
+    tmp_path: Path, pool: nq.ArmPool, kind: str, body: str
+) -> None:
+    path = tmp_path / "last.db"
+    path.write_bytes(gzip.decompress((LAST / "store.db.gz").read_bytes()))
+    with closing(sqlite3.connect(path)) as old, old:
+        first = "SELECT min(position) FROM events WHERE kind = ?"
+        position = old.execute(first, (kind,)).fetchone()[0]
+        old.execute("UPDATE events SET body = ? WHERE position = ?", (body, position))
+    with closing(Store.open(f"sqlite:///{path}")) as store:
+        assert [event.position for event in repair(store, pool)] == [position]
+        assert rebuild(store, pool).agrees
 
 
 def test_a_recommender_of_the_commit_before_opens() -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import nextquery as nq
 from nextquery import cli
-from nextquery.errors import Damaged, InvalidInput
+from nextquery.errors import Damaged, InvalidInput, UnknownDecision
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.events import (
     ArmAdded,
@@ -23,16 +23,16 @@ from nextquery.service.log.events import (
     to_json,
     vector_text,
 )
-from nextquery.service.log.schema import counter, decisions, events
+from nextquery.service.log.schema import counter, decisions, events, snapshots
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import Learner, rebuilt
 from nextquery.service.model.rebuild import rebuild
-from nextquery.service.model.repair import repair
+from nextquery.service.model.repair import repair, warning
 from nextquery.service.model.served_catalogue import ServedCatalogue
 from nextquery.service.model.state import State, difference
 from tests.service.conftest import Start
 from tests.service.model.test_learner import run_traffic
-from tests.service.worlds import TEXTS, caught_up, until
+from tests.service.worlds import TEXTS, caught_up, close_open, until
 
 SECRET = "zebra stripes club"
 Break = Callable[[sa.Connection, int], None]
@@ -208,7 +208,7 @@ def test_the_command_repairs_and_says_what_it_did(
     assert (made["position"], made["kind"]) == (bad, "arm_added")
     assert "10000" in made["why"]
     assert run("--repair")["repaired"] == []
-    assert run()["position"] == bad
+    assert run()["position"] == bad + 1  # an empty `left_out` event
     plain = CliRunner().invoke(cli.app, ["rebuild", str(pets_pool), "--store", url, "--repair"])
     assert plain.exit_code == 0
     assert SECRET not in plain.output
@@ -226,9 +226,208 @@ def test_a_void_arm_keeps_its_id_unused(sqlite: Store, start: Start, world: nq.A
     engine, first = start(sqlite), world.rows_in_all
     append(sqlite, "arm_added", "{")
     append(sqlite, "arm_added", arm_added(first + 1))
+    with sqlite.writing() as connection:
+        connection.execute(sa.update(counter).values(next_arm=first + 2))
     repair(sqlite, world)
     pool = caught_up(engine).catalogue.pool
     assert (pool.index_of(SECRET), pool.rows_in_all) == (first + 1, first + 2)
     catalogue = ServedCatalogue(world)
     Learner(sqlite, catalogue=catalogue).catch_up()
     assert catalogue.pool.alive([first, first + 1]).tolist() == [first + 1]
+
+
+def damage(store: Store, position: int, **values: Any) -> None:
+    """Change a row that was written before; without values, delete it."""
+    here = events.c.position == position
+    change = sa.update(events).where(here).values(**values) if values else None
+    with store.writing() as connection:
+        connection.execute(sa.delete(events).where(here) if change is None else change)
+        connection.execute(sa.delete(snapshots))
+
+
+def position_of(store: Store, kind: str, number: int = 0) -> int:
+    return [int(row.position) for row in store.rows(0, 10_000) if row.kind == kind][number]
+
+
+def make_arm(engine: Engine, text: str) -> None:
+    for user in ("ann", "bob"):
+        engine.recommend(session_id=f"{user} {text}", query=text, user_id=user)
+    caught_up(engine)
+
+
+@pytest.mark.parametrize("values", [{}, {"kind": "decisiom"}])
+def test_a_lost_decision_gets_no_outcome(
+    store: Store, start: Start, world: nq.ArmPool, values: dict[str, str]
+) -> None:
+    engine = start(store)
+    decision = engine.recommend(session_id="s", query=TEXTS[0])
+    engine.recommend(session_id="t", query=TEXTS[1])
+    caught_up(engine).close()
+    damage(store, position_of(store, "decision"), **values)
+    assert len(repair(store, world)) == 1
+    again = start(store)
+    with pytest.raises(UnknownDecision):
+        again.feedback(decision_id=decision.decision_id, accepted=None)
+    assert close_open(again) == 1
+    assert difference(caught_up(again).learner.state, rebuilt(store)) == 0.0
+    again.close()
+    assert rebuild(store, world).agrees
+
+
+def test_a_lost_click_opens_its_decision_again(
+    sqlite: Store, start: Start, world: nq.ArmPool
+) -> None:
+    engine = start(sqlite)
+    decision = engine.recommend(session_id="s", query=TEXTS[0])
+    arm = decision.recommendations[0].arm
+    engine.feedback(decision_id=decision.decision_id, accepted=arm)
+    engine.recommend(session_id="t", query=TEXTS[1])
+    caught_up(engine).close()
+    damage(sqlite, position_of(sqlite, "feedback"))
+    repair(sqlite, world)
+    again = start(sqlite)
+    assert again.feedback(decision_id=decision.decision_id, accepted=arm).status == "recorded"
+    assert difference(caught_up(again).learner.state, rebuilt(sqlite)) == 0.0
+
+
+@pytest.mark.parametrize("values", [{}, {"kind": "arm_addde"}, {"body": "{"}])
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_lost_arm_costs_no_other(
+    sqlite: Store, start: Start, world: nq.ArmPool, values: dict[str, str], number: int
+) -> None:
+    engine, first = start(sqlite), world.rows_in_all
+    made = ["rust chess guide", "cats bread news", "roses stocks shop"]
+    for text in made:
+        make_arm(engine, text)
+    engine.recommend(session_id="s", query=made[number])  # a decision that names the arm
+    engine.close()
+    damage(sqlite, position_of(sqlite, "arm_added", number), **values)
+    assert len(repair(sqlite, world)) == 1
+    again = start(sqlite)
+    make_arm(again, "chess roses care")
+    for arm, text in [*enumerate(made, first), (first + 3, "chess roses care")]:
+        lost = arm == first + number
+        assert again.catalogue.pool.index_of(text) == (None if lost else arm)
+    make_arm(again, made[number])  # its text may become an arm again
+    assert again.catalogue.pool.index_of(made[number]) == first + 4
+    again.close()
+    assert rebuild(sqlite, world).agrees
+    for _ in range(2):  # from the snapshot, then from the log
+        pool = start(sqlite).catalogue.pool
+        assert pool.index_of(made[number]) == first + 4
+        with sqlite.writing() as connection:
+            connection.execute(sa.delete(snapshots))
+
+
+def test_an_arm_that_turned_into_another_kind_costs_one_more(
+    sqlite: Store, start: Start, world: nq.ArmPool
+) -> None:
+    """It can be read, so only the next arm shows the gap."""
+    engine, first = start(sqlite), world.rows_in_all
+    for text in ("rust chess guide", "cats bread news", "roses stocks shop"):
+        make_arm(engine, text)
+    engine.close()
+    damage(sqlite, position_of(sqlite, "arm_added"), kind="arm_held")
+    assert len(repair(sqlite, world)) == 1
+    again = start(sqlite)
+    assert again.catalogue.pool.index_of("roses stocks shop") == first + 2
+    make_arm(again, "cats bread news")
+    assert again.catalogue.pool.index_of("cats bread news") == first + 3
+
+
+@pytest.mark.parametrize("kind", ["decision", "feedback", "blocked"])
+@pytest.mark.parametrize("time", [float("inf"), 1e300, -1.0, "noon"])
+def test_a_damaged_time_is_damage_and_costs_nothing_else(
+    sqlite: Store, start: Start, world: nq.ArmPool, kind: str, time: object
+) -> None:
+    engine = start(sqlite)
+    run_traffic(engine, rounds=22)
+    caught_up(engine).close()
+    position = position_of(sqlite, kind, -1)
+    kept = sqlite.read(position - 1, 1)[0].body
+    damage(sqlite, position, time=sa.literal(time, sa.String if time == "noon" else sa.Float))
+    learner = Learner(sqlite)
+    with pytest.raises(Damaged, match=f"event {position} .*time"):
+        learner.catch_up()
+    before = learner.state.to_bytes()
+    with pytest.raises(Damaged):
+        learner.catch_up()
+    assert learner.state.to_bytes() == before
+    assert [event.position for event in repair(sqlite, world)] == [position]
+    assert sqlite.read(position - 1, 1)[0].body == kept
+    assert difference(start(sqlite).learner.state, rebuilt(sqlite)) == 0.0
+
+
+@pytest.mark.parametrize("kind", ["feedback", "decision", "arm_added"])
+def test_a_running_service_recomputes_what_it_had_read_before_the_damage(
+    sqlite: Store, start: Start, world: nq.ArmPool, kind: str
+) -> None:
+    engine = start(sqlite, snapshot_every=10_000)
+    run_traffic(engine)
+    caught_up(engine)
+    damage(sqlite, position_of(sqlite, kind, 1), body="{")
+    assert repair(sqlite, world)
+    caught_up(engine).learner.refresh()
+    run_traffic(engine, rounds=5, seed=3)
+    assert until(lambda: difference(caught_up(engine).learner.state, rebuilt(sqlite)) == 0.0)
+    engine.close()
+    assert sqlite.snapshot_positions() == [sqlite.head().position]
+    assert rebuild(sqlite, world).agrees
+
+
+@pytest.mark.parametrize("values", [{}, {"body": "{"}, {"kind": "arm_removde"}])
+def test_a_removed_arm_stays_removed(
+    store: Store, start: Start, world: nq.ArmPool, values: dict[str, str]
+) -> None:
+    engine = start(store)
+    make_arm(engine, SECRET)
+    engine.remove(SECRET)
+    engine.remove(TEXTS[3])
+    engine.recommend(session_id="s", query=TEXTS[0])
+    caught_up(engine).close()
+    damage(store, position_of(store, "arm_removed"), **values)
+    damage(store, position_of(store, "arm_removed", -1), body="{")
+    done = repair(store, world)
+    assert len(done) == 2
+    assert done[0].by_operator == (values != {"body": "{"})  # else the table had them all
+    again = start(store)
+    assert again.catalogue.pool.index_of(SECRET) is None
+    assert again.catalogue.pool.index_of(TEXTS[3]) is None
+    make_arm(again, SECRET)
+    assert again.catalogue.pool.index_of(SECRET) is None
+    again.close()
+    assert rebuild(store, world).agrees
+
+
+def test_a_lost_block_is_named_without_its_text(
+    sqlite: Store, start: Start, world: nq.ArmPool
+) -> None:
+    engine = start(sqlite)
+    engine.block(SECRET)
+    engine.switch(on=False)
+    engine.recommend(session_id="s", query=TEXTS[0])
+    caught_up(engine).close()
+    block, switch = position_of(sqlite, "blocked"), position_of(sqlite, "switched")
+    damage(sqlite, block, body="{" + SECRET)
+    damage(sqlite, switch, body="{")
+    damage(sqlite, position_of(sqlite, "decision"), body="{")
+    said = warning(repair(sqlite, world))
+    assert f"({block}, {switch})" in said
+    assert "/v1/operate" in said
+    assert SECRET not in said
+    assert warning(repair(sqlite, world)) == ""
+
+
+def test_a_lost_hold_lets_its_text_be_held_again(
+    sqlite: Store, start: Start, world: nq.ArmPool
+) -> None:
+    engine = start(sqlite, review_new_arms=True)
+    make_arm(engine, "rust chess guide")
+    make_arm(engine, "cats bread news")
+    engine.close()
+    damage(sqlite, position_of(sqlite, "arm_held"), body="{")
+    repair(sqlite, world)
+    again = start(sqlite, review_new_arms=True)
+    assert [text.shown for text in again.arm_texts(10)[0]] == ["cats bread news"]
+    make_arm(again, "rust chess guide")
+    assert len(again.arm_texts(10)[0]) == again.health().held == 2

@@ -64,7 +64,7 @@ def test_learning_blocks_and_arms_come_along(
     current, base = live_policy(old_store), policy_of(old)
     lessons = current.learnt_since(base)
     assert lessons >= 20
-    assert done == (lessons, 1, 1, 3)
+    assert done == (lessons, 1, 1, 3, 0, 0)
     new = policy_of(first_model(new_pool, chosen)).state()
     with Engine.start(new_pool, store, chosen) as engine:
         state, pool = engine.learner.state, engine.catalogue.pool
@@ -134,5 +134,53 @@ def test_the_command_and_the_error_that_names_it(pets_pool: Path, tmp_path: Path
     arguments = ["take-over", str(tmp_path / "other"), "--store", new, "--json"]
     arguments += ["--old-pool", str(pets_pool), "--old-store", old]
     result = CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
-    assert json.loads(result.stdout) == {"updates": 1, "arms": 0, "removed": 0, "blocked": 0}
+    assert json.loads(result.stdout) == {
+        "updates": 1,
+        "arms": 0,
+        "removed": 0,
+        "blocked": 0,
+        "held": 0,
+        "rejected": 0,
+    }
+    store.close()
+
+
+def test_what_was_rejected_or_is_held_stays_so(
+    sqlite: Store, old_pool: nq.ArmPool, new_pool: nq.ArmPool, tmp_path: Path
+) -> None:
+    queries = ("bread parade", "Chess parade", "roses parade", "cats parade")
+
+    def typed(engine: Engine, *texts: str) -> Engine:
+        for query in texts:
+            for user in ("ann", "bob"):
+                engine.recommend(
+                    session_id=f"{user} {query}", query=query, user_id=user, owner="shop"
+                )
+        return caught_up(engine)
+
+    with Engine.start(old_pool, sqlite, options(review_new_arms=True)) as engine:
+        typed(engine, *queries).reject("bread parade")
+        engine.reject("cats parade")  # an arm of the new pool
+        engine.approve("roses parade")
+        listed = {text.shown: text for text in caught_up(engine).arm_texts(100)[0]}
+    store = Store.open(str(tmp_path / "new.db"))
+    done = take_over(new_pool, store, options(), old_pool=old_pool, old_store=sqlite)
+    assert done == (0, 1, 1, 0, 1, 1)
+    with Engine.start(new_pool, store, options()) as engine:
+        pool = typed(engine, *queries).catalogue.pool
+        assert pool.index_of("roses parade") == new_pool.rows_in_all
+        assert [pool.index_of(text) for text in ("bread parade", "cats parade")] == [None, None]
+        assert pool.index_of("chess parade") is None
+        texts = {text.shown: text for text in engine.arm_texts(100)[0]}
+        states = {name: text.state for name, text in texts.items()}
+        assert states == {
+            "bread parade": "rejected",
+            "cats parade": "removed",
+            "Chess parade": "held",
+            "roses parade": "added",
+        }
+        assert texts["Chess parade"] == listed["Chess parade"]
+        engine.approve("chess parade")
+        assert caught_up(engine).catalogue.pool.index_of("chess parade") is not None
+    assert rebuild(store, new_pool).agrees
     store.close()

@@ -7,6 +7,16 @@ from collections.abc import Callable
 AHEAD_S = 3600.0
 """Seconds that the log's clock may be ahead of the machine's; more is somebody's wrong date."""
 _PLAUSIBLE = 1_735_689_600.0  # 2025-01-01: a machine whose clock says less has lost its date
+_LAST = 1e11  # about the year 5000
+
+
+def is_time(value: object) -> bool:
+    """Whether a stored value can be the time of an event, in seconds since 1970.
+
+    >>> is_time(1.8e9), is_time(float("inf")), is_time("noon")
+    (True, False, False)
+    """
+    return isinstance(value, float) and 0.0 <= value < _LAST
 
 
 class Clock:

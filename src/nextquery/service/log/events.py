@@ -213,6 +213,7 @@ class Void:
     was: str  #: its kind; empty if the event was missing
     body: str
     why: str
+    arms: int = 0  #: arm ids below this are used up, with or without an event
 
 
 Body = (

@@ -111,7 +111,11 @@ class Store(OpenDatabase):
 
     def left_out(self, until: int) -> list[Event]:
         """Return the events up to a position that leave out decisions, in order."""
-        these = (events.c.kind == LeftOut.kind, events.c.position <= until)
+        return self.of_kind(LeftOut.kind, until)
+
+    def of_kind(self, kind: str, until: int) -> list[Event]:
+        """Return the events of one kind up to a position, in order."""
+        these = (events.c.kind == kind, events.c.position <= until)
         found = sa.select(events).where(*these).order_by(events.c.position)
         with self.reading() as connection:
             return [as_event(row) for row in connection.execute(found).all()]

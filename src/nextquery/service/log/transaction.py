@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from nextquery.outcomes import OPEN, Outcome
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.events import Body, FeedbackEvent, TypedArm, from_json, to_json
-from nextquery.service.log.hashes import session_key
+from nextquery.service.log.hashes import keyed, session_key
 from nextquery.service.log.new_arms.identities import Identities
 from nextquery.service.log.new_arms.parts import parts
 from nextquery.service.log.new_arms.sightings import TypedTexts
@@ -131,6 +131,10 @@ class Transaction:
     def session_key(self, owner: str, session_id: str) -> str:
         """Return the keyed hash of a session."""
         return session_key(self._secret, owner, session_id)
+
+    def text_key(self, text: str) -> str:
+        """Return the key of a cleaned text."""
+        return keyed(self._secret, "text", text)
 
     def typed_before(self, decision_id: str) -> TypedArm | None:
         """Return what earlier feedback on a decision taught about a typed query, if anything."""

@@ -110,7 +110,7 @@ class Background:
             if state.stale:
                 return
             position = state.position
-            save_snapshot(self.store, position, state.arrays(), keep=self.options.snapshots_kept)
+            save_snapshot(self.store, state, keep=self.options.snapshots_kept)
         self._snapshot_at = position
 
     def _sweep(self) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from nextquery.errors import Damaged, InvalidInput, NextqueryError, StoreUnavailable
 from nextquery.loop import Replaced
 from nextquery.policies import Policy
+from nextquery.service.log.clock import is_time
 from nextquery.service.log.events import (
     REPAIR,
     DecisionEvent,
@@ -31,6 +32,8 @@ def check(event: Event, state: State, past: Past) -> None:
             f"the log has event {event.position} after event {state.position}: events are "
             f"missing. {REPAIR}"
         )
+    if not is_time(event.time):
+        raise unusable(event, "its time is no time")
     try:
         match event.body:
             case DecisionEvent() as body:

@@ -69,7 +69,7 @@ class Learner:
         """
         check(event, self.state, self)
         if self.catalogue is not None:
-            self.catalogue.check(event, self.state)
+            self.catalogue.check(event)
         with self.lock:
             if isinstance(event.body, DecisionEvent) and event.decision_id is not None:
                 decided = Decided.of(event.body, event.time, event.position)

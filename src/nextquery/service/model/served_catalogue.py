@@ -1,8 +1,10 @@
 """The arms of the service: a copy of the pool that only events change."""
 
 import hashlib
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nextquery.arms import ArmPool
 from nextquery.arms.texts import matched
@@ -15,6 +17,7 @@ from nextquery.service.log.events import (
     DecisionEvent,
     Event,
     Unblocked,
+    Void,
 )
 from nextquery.service.model.event_checks import unusable
 from nextquery.service.model.state import State
@@ -32,14 +35,15 @@ class ServedCatalogue(Catalogue):
         """Take over the arms of a snapshot."""
         for arm in state.added:
             self._add(arm)
+        self._use_up(state.arms_used_up)
         if state.removed:
             self.pool.remove(state.removed)
         for text in state.blocked:
             self.block_text(text)
         self.version += 1
 
-    def check(self, event: Event, state: State) -> None:
-        """Raise `Damaged` if an event does not fit the arms; `state` is the one before it."""
+    def check(self, event: Event) -> None:
+        """Raise `Damaged` if an event does not fit the arms."""
         rows = self.pool.rows_in_all
         match event.body:
             case DecisionEvent() as body:
@@ -47,7 +51,7 @@ class ServedCatalogue(Catalogue):
                 if not 0 <= min(arms) <= max(arms) < max(rows, 1):
                     raise unusable(event, f"it names an arm that is not one of the {rows}")
             case ArmAdded() as added:
-                if not rows <= added.arm <= rows + state.void_arms:
+                if added.arm != rows:
                     raise unusable(event, f"it adds arm {added.arm}, and {rows} is the next id")
                 try:
                     matched([added.text], added.row()[None], dim=self.pool.dim)
@@ -68,6 +72,8 @@ class ServedCatalogue(Catalogue):
                 self.block_text(text)
             case Unblocked(text):
                 self.unblock_text(text)
+            case Void() as void:
+                self._use_up(void.arms)
 
     def _add(self, arm: ArmAdded) -> None:
         """Add an arm under its id.
@@ -80,17 +86,22 @@ class ServedCatalogue(Catalogue):
                 f"the snapshot adds arm {arm.arm}, and this pool has {self.pool.rows_in_all}: the "
                 "store belongs to another pool."
             )
-        while self.pool.rows_in_all < arm.arm:
-            self._fill(arm)
+        self._use_up(arm.arm)
         if self.pool.texts.ids_of(arm.text):
-            self._fill(arm)
+            self._use_up(arm.arm + 1)
         else:
             self.add(arm.text, arm.row(), arm.shown)
 
-    def _fill(self, like: ArmAdded) -> None:
-        """Use up the next id with a row that is never selected."""
-        row = self.add(f"\0arm {self.pool.rows_in_all}", like.row())
-        self.remove(row)
+    def _use_up(self, arms: int) -> None:
+        """Use up the ids below `arms` with rows that are never selected."""
+        while self.pool.rows_in_all < arms:
+            self.remove(self.add(f"\0arm {self.pool.rows_in_all}", self._unit))
+
+    @cached_property
+    def _unit(self) -> NDArray[np.float32]:
+        unit = np.zeros(self.pool.dim, np.float32)
+        unit[0] = 1.0
+        return unit
 
 
 def fingerprint(pool: ArmPool) -> str:

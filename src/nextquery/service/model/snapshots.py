@@ -5,16 +5,15 @@ import logging
 import zipfile
 
 from nextquery.service.log.store import Store
-from nextquery.service.model.arrays import Arrays, packed
 from nextquery.service.model.state import State
 
 _log = logging.getLogger("nextquery.service")
 
 
-def save_snapshot(store: Store, position: int, arrays: Arrays, *, keep: int) -> None:
+def save_snapshot(store: Store, state: State, *, keep: int) -> None:
     """Keep a state, and only the newest `keep` of them."""
-    blob = packed(arrays)
-    store.save_snapshot(position, hashlib.sha256(blob).hexdigest(), blob, keep=keep)
+    blob = state.to_bytes()
+    store.save_snapshot(state.position, hashlib.sha256(blob).hexdigest(), blob, keep=keep)
 
 
 def newest_state(store: Store) -> State:

@@ -53,7 +53,7 @@ class State:
         self._unused: set[int] = set()  # all of those decisions
         self._foreseen = 0  # `left_out` events up to here are in force from the start
         self.stale = False
-        self.void_arms = 0  # arms whose event is void; their ids stay unused
+        self.arms_used_up = 0  # arm ids below this are, even if the event of an arm is void
         self.model_event: ModelEvent | None = None  # that event, without its arrays
         self.learnt = Learnt(RandomPolicy())  # until a model event names the policy
         self.statistics = Statistics()
@@ -88,7 +88,7 @@ class State:
                     self._leave_out(event.position, body)
                     self.stale = True
             case Void() as body:
-                self.void_arms += body.was == ArmAdded.kind
+                self.arms_used_up = max(self.arms_used_up, body.arms)
             case ArmAdded() as body:
                 self.added.append(body)
                 self.held.pop(body.text, None)
@@ -181,7 +181,7 @@ class State:
             "meta": {} if self.model_event is None else described(self.model_event),
             "lineage": self.lineage,
             "left_out": sorted(self.left_out.items()),
-            "void_arms": self.void_arms,
+            "arms_used_up": self.arms_used_up,
             "added": [[arm.arm, arm.text, arm.shown, arm.vector] for arm in self.added],
             "held": [[arm.text, arm.shown, arm.vector] for arm in self.held.values()],
             "removed": sorted(self.removed),
@@ -223,7 +223,7 @@ class State:
         self.added = [ArmAdded(*values) for values in fields["added"]]
         self.held = {values[0]: ArmHeld(*values) for values in fields.get("held", [])}
         self.removed = set(fields["removed"])
-        self.void_arms = fields.get("void_arms", 0)  # older snapshots lack what has a default
+        self.arms_used_up = fields.get("arms_used_up", 0)  # older snapshots lack it
         self.lineage = fields.get("lineage", [self.model] if self.model else [])
         for at, positions in fields.get("left_out", []):
             self._leave_out(at, LeftOut(decisions=tuple(positions)))

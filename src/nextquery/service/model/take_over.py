@@ -1,16 +1,29 @@
 """Begin the log of a new pool with what another log has learnt."""
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+import sqlalchemy as sa
 
 from nextquery.arms import ArmPool
 from nextquery.catalogue import Catalogue
 from nextquery.errors import InvalidInput
 from nextquery.policies import Policy
 from nextquery.service.log.clock import Clock
-from nextquery.service.log.events import ArmAdded, ArmRemoved, Blocked, ModelEvent, vector_text
+from nextquery.service.log.events import (
+    ArmAdded,
+    ArmHeld,
+    ArmRejected,
+    ArmRemoved,
+    Blocked,
+    Body,
+    ModelEvent,
+    vector_text,
+)
+from nextquery.service.log.hashes import keyed
+from nextquery.service.log.schema import arm_texts
 from nextquery.service.log.store import Store
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 from nextquery.service.log.writer import Writer
@@ -34,17 +47,36 @@ class TakenOver(NamedTuple):
     arms: int
     removed: int
     blocked: int
+    held: int = 0
+    rejected: int = 0
+
+
+@dataclass(frozen=True)
+class _Arms:
+    """What the old log says about arms, for the new pool; `texts` is for the table `arm_texts`."""
+
+    added: list[ArmAdded] = field(default_factory=list)
+    removed: list[ArmRemoved] = field(default_factory=list)
+    blocked: list[Blocked] = field(default_factory=list)
+    held: list[ArmHeld] = field(default_factory=list)
+    rejected: list[ArmRejected] = field(default_factory=list)
+    texts: dict[str, tuple[str, int | None]] = field(default_factory=dict)  # state and arm
+
+    def remove(self, text: str, arm: int | None) -> None:
+        """Remove the arm of a text; a text that is no arm must never become one."""
+        if arm is not None:
+            self.removed.append(ArmRemoved(arm))
+        self.texts[text] = ("removed", arm)
 
 
 @dataclass(frozen=True)
 class _Begin:
-    """The first events of a log."""
+    """The first events of a log, for a pool of `size` arms; `known`: the old rows of the texts."""
 
     model: ModelEvent
-    arms: int
-    added: list[ArmAdded]
-    removed: list[int]
-    blocked: list[str]
+    size: int
+    arms: _Arms
+    known: dict[str, dict[str, Any]]
 
     def needs(self) -> Needs:
         """Nothing."""
@@ -55,15 +87,23 @@ class _Begin:
         if transaction.position:
             raise InvalidInput("the new store has events already. Pass a new, empty store.")
         transaction.model = transaction.append(self.model)
-        for arm in self.added:
-            transaction.append(arm)
-        for removed in self.removed:
-            transaction.append(ArmRemoved(removed))
-        for text in self.blocked:
-            transaction.append(Blocked(text))
-        transaction.next_arm = self.arms + len(self.added)
+        arms, bodies = self.arms, list[Body]()
+        for more in (arms.added, arms.removed, arms.blocked, arms.held, arms.rejected):
+            bodies += more
+        for body in bodies:
+            transaction.append(body)
+        rows = [self._row(transaction, text) for text in arms.texts]
+        if rows:
+            transaction.connection.execute(sa.insert(arm_texts), rows)
+        transaction.next_arm = self.size + len(arms.added)
         transaction.raise_barrier()
         return transaction.position
+
+    def _row(self, transaction: Transaction, text: str) -> dict[str, Any]:
+        state, arm = self.arms.texts[text]
+        row = {"shown": text, "owner": "", "qualified": None, "time": transaction.time}
+        row |= self.known.get(text, {})
+        return row | {"text_key": transaction.text_key(text), "state": state, "arm": arm}
 
 
 def take_over(
@@ -77,9 +117,10 @@ def take_over(
 ) -> TakenOver:
     """Write the first events of a new log, for a new pool, from an old log and its pool.
 
-    The model is the new pool's warm start and what the old log taught. Blocks, removed arms, and
-    arms that were added live come along by their texts; the new pool's encoder encodes them. The
-    memory of live sessions does not: its queries are those of the old pool.
+    The model is the new pool's warm start and what the old log taught. Blocks, removed arms, arms
+    that were added live, and held and rejected queries come along by their texts; the new pool's
+    encoder encodes them. The memory of live sessions does not: its queries are those of the old
+    pool.
     """
     if store.head().position:
         raise InvalidInput(f"{store.name} has events already. Pass a new, empty store.")
@@ -99,34 +140,66 @@ def take_over(
     taught.take_over(old.learnt.policy, base)
     new = first_model(pool, options, progress)
     arrays = unpacked(from_text(new.arrays)) | under(TAUGHT, taught.state())
-    added, removed, blocked = _arms(pool, old, catalogue)
-    begin = _Begin(
-        replace(new, arrays=to_text(packed(arrays))), pool.rows_in_all, added, removed, blocked
-    )
+    refused = [event.body for event in old_store.of_kind(ArmRejected.kind, old.position)]
+    rejected = [body.text for body in refused if isinstance(body, ArmRejected)]
+    arms = _arms(pool, old, catalogue, rejected)
+    model = replace(new, arrays=to_text(packed(arrays)))
+    begin = _Begin(model, pool.rows_in_all, arms, _known(old_store, arms.texts))
     writer = Writer(store, Clock(), written=lambda: None)
     try:
         writer.submit(begin).result()
     finally:
         writer.close()
-    return TakenOver(updates, len(added), len(removed), len(blocked))
+    return TakenOver(
+        updates,
+        arms=len(arms.added),
+        removed=len(arms.removed),
+        blocked=len(arms.blocked),
+        held=len(arms.held),
+        rejected=len(arms.rejected),
+    )
 
 
-def _arms(
-    pool: ArmPool, old: State, catalogue: ServedCatalogue
-) -> tuple[list[ArmAdded], list[int], list[str]]:
-    """Return the arms to add and to remove, and the texts to block, in the new pool."""
-    fresh, texts = Catalogue(pool), catalogue.pool.texts
-    gone = [texts[arm] for arm in sorted(old.removed)]
-    removed = [arm for arm in map(pool.index_of, gone) if arm is not None]
-    blocked = sorted({*old.blocked, *(text for text in gone if pool.index_of(text) is None)})
-    added: list[ArmAdded] = []
+def _arms(pool: ArmPool, old: State, catalogue: ServedCatalogue, rejected: Iterable[str]) -> _Arms:
+    """Find what the old log says about arms in the new pool."""
+    arms, fresh, texts = _Arms(), Catalogue(pool), catalogue.pool.texts
+    blocked = set(old.blocked)
+    for text in (texts[arm] for arm in sorted(old.removed)):
+        arms.remove(text, pool.index_of(text))
+        if pool.index_of(text) is None:
+            blocked.add(text)
+    for text in rejected:
+        if pool.index_of(text) is None:
+            arms.rejected.append(ArmRejected(text))
+            arms.texts[text] = ("rejected", None)
+        else:
+            arms.remove(text, pool.index_of(text))
     for arm in old.added:
         place = fresh.place(arm.text)
-        known = place.arm is not None or not place.vector.any() or not place.may_become_arm
-        if not known and catalogue.pool.index_of(arm.text) == arm.arm:
-            arm_id = pool.rows_in_all + len(added)
-            added.append(ArmAdded(arm_id, place.text, arm.shown, vector_text(place.vector)))
-    return added, removed, blocked
+        if place.may_become_arm and catalogue.pool.index_of(arm.text) == arm.arm:
+            arm_id = pool.rows_in_all + len(arms.added)
+            arms.added.append(ArmAdded(arm_id, place.text, arm.shown, vector_text(place.vector)))
+            arms.texts[place.text] = ("added", arm_id)
+    for held in old.held.values():
+        place = fresh.place(held.text)
+        if place.may_become_arm:
+            arms.held.append(ArmHeld(place.text, held.shown, vector_text(place.vector)))
+            arms.texts[place.text] = ("held", None)
+    arms.blocked.extend(map(Blocked, sorted(blocked)))
+    return arms
+
+
+def _known(store: Store, texts: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return what the old store knows about these texts: spelling, owner and times."""
+    with store.reading() as connection:
+        rows = {row.text_key: row for row in connection.execute(sa.select(arm_texts))}
+    secret, names = store.head().secret, ("shown", "owner", "qualified", "time")
+    keys = {text: keyed(secret, "text", text) for text in texts}
+    return {
+        text: {name: getattr(rows[key], name) for name in names}
+        for text, key in keys.items()
+        if key in rows
+    }
 
 
 def _check_features(old: Policy, new: Policy, pool: ArmPool, old_pool: ArmPool) -> None:

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterable
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -79,11 +80,13 @@ def _arm_texts(connection: sa.Connection, secret: str) -> Iterable[dict[str, obj
     changes = "SELECT kind, time, body FROM events WHERE kind IN ('arm_added', 'arm_removed')"
     rows: dict[int, dict[str, object]] = {}
     for kind, time, body in connection.execute(sa.text(f"{changes} ORDER BY position")):
-        fields = json.loads(body)
+        fields = _fields(body)
+        if fields is None or (kind == "arm_added" and not isinstance(fields.get("text"), str)):
+            continue  # the service will say that it is damaged; rebuild --repair makes it void
         if kind == "arm_added":
             rows[fields["arm"]] = {
                 "text_key": _keyed(secret, "text", fields["text"]),
-                "shown": fields.get("shown") or fields["text"],
+                "shown": str(fields.get("shown") or fields["text"]),
                 "state": "added",
                 "arm": fields["arm"],
                 "owner": "",
@@ -93,6 +96,15 @@ def _arm_texts(connection: sa.Connection, secret: str) -> Iterable[dict[str, obj
         elif fields["arm"] in rows:
             rows[fields["arm"]].update(state="removed", time=time)
     return {row["text_key"]: row for row in rows.values()}.values()
+
+
+def _fields(body: str) -> dict[str, Any] | None:
+    """Return the fields of an event about an arm; None if they cannot be read."""
+    try:
+        fields = json.loads(body)
+    except ValueError:
+        return None
+    return fields if isinstance(fields, dict) and isinstance(fields.get("arm"), int) else None
 
 
 def _insert(

@@ -1,0 +1,190 @@
+"""Making an event void, and bringing what follows from it into line: tables, arms, removals."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from nextquery.errors import Damaged
+from nextquery.outcomes import OPEN, Outcome
+from nextquery.service.log.clock import is_time
+from nextquery.service.log.events import (
+    ArmAdded,
+    ArmHeld,
+    ArmRejected,
+    ArmRemoved,
+    DecisionEvent,
+    Event,
+    FeedbackEvent,
+    LeftOut,
+    ModelEvent,
+    OutcomeEvent,
+    TimeoutEvent,
+    UndeliveredEvent,
+    Void,
+    to_json,
+)
+from nextquery.service.log.schema import arm_texts, decisions, events, snapshots
+from nextquery.service.log.store import as_event
+from nextquery.service.log.transaction import NOTHING, Needs, Transaction
+
+_OUTCOMES = [FeedbackEvent.kind, TimeoutEvent.kind, UndeliveredEvent.kind]
+_USUAL = {DecisionEvent.kind, *_OUTCOMES, ModelEvent.kind, Void.kind}
+_USUAL |= {ArmAdded.kind, ArmHeld.kind, ArmRejected.kind}  # `arm_texts` keeps a rejected text out
+
+
+class Repaired(NamedTuple):
+    """What was repaired: the position of an event, its kind (empty: it was missing), and why.
+
+    `by_operator`: it may have been a block, a switch, a removal or a leave-out that does not hold
+    any more.
+    """
+
+    position: int
+    kind: str
+    why: str
+    by_operator: bool = False
+
+
+@dataclass(frozen=True)
+class MakeVoid:
+    """Put a `void` event in the place of one that cannot be used; keep it if only its time is bad.
+
+    An empty `left_out` event follows, in the same transaction: it makes every learner recompute,
+    since some may have read the event before it was damaged.
+
+    Parameters
+    ----------
+    position, why : the event, and what is wrong with it.
+    arms : the number of arm ids that the events before it use up.
+    removed, held : the arms that they remove, and the texts that they hold for review.
+    """
+
+    position: int
+    why: str
+    arms: int
+    removed: frozenset[int]
+    held: frozenset[str]
+
+    def needs(self) -> Needs:
+        """Nothing."""
+        return NOTHING
+
+    def write(self, transaction: Transaction) -> Repaired:
+        """Replace the event, or its time, and return what was done."""
+        transaction.flush()
+        connection, here = transaction.connection, events.c.position == self.position
+        row = connection.execute(sa.select(events).where(here)).first()
+        older = snapshots.c.position < self.position
+        connection.execute(sa.delete(snapshots).where(~older))
+        transaction.append(LeftOut())
+        before = sa.select(events.c.time).where(events.c.position == self.position - 1)
+        time = connection.execute(before).scalar() or 0.0
+        if row is not None and not is_time(row.time):
+            connection.execute(sa.update(events).where(here).values(time=time))
+            same = decisions.c.position == self.position
+            connection.execute(sa.update(decisions).where(same).values(time=time))
+            why = f"the time of event {self.position} was no time; now it is that of the one before"
+            return Repaired(self.position, row.kind, f"{why}.")
+        kind, body = ("", "") if row is None else (row.kind, row.body)
+        arms = self._arms_after(transaction)
+        void = Void(was=kind, body=body, why=self.why, arms=arms if arms > self.arms else 0)
+        values = {"kind": Void.kind, "body": to_json(void)}
+        if row is None:
+            missing = {"position": self.position, "time": time, "decision_id": None}
+            connection.execute(sa.insert(events), [missing | values])
+        else:
+            connection.execute(sa.update(events).where(here).values(**values))
+        _forget_decision(connection, self.position, None if row is None else row.decision_id)
+        if self.position == transaction.model:
+            models = sa.select(sa.func.max(events.c.position))
+            models = models.where(events.c.kind == ModelEvent.kind)
+            transaction.model = connection.execute(models).scalar() or 0
+        self._free_texts(transaction, arms)
+        removed_again = self._remove_again(transaction)
+        undone = kind not in _USUAL and not (kind == ArmRemoved.kind and removed_again)
+        return Repaired(self.position, kind, self.why, undone)
+
+    def _arms_after(self, transaction: Transaction) -> int:
+        """How many arm ids are used up after the event, according to what comes later.
+
+        An event that is missing or cannot be read may have been an arm.
+        """
+        for event in self._later(transaction, ArmAdded.kind):
+            body = event.body
+            if isinstance(body, ArmAdded) and self.arms <= body.arm < transaction.next_arm:
+                return body.arm
+        return max(self.arms, transaction.next_arm)
+
+    def _free_texts(self, transaction: Transaction, arms: int) -> None:
+        """Let texts become arms again whose own event, as an arm or as held, is void."""
+        lost = (arm_texts.c.state == "added", arm_texts.c.arm >= self.arms, arm_texts.c.arm < arms)
+        transaction.connection.execute(sa.delete(arm_texts).where(*lost))
+        later = (event.body for event in self._later(transaction, ArmHeld.kind))
+        held = self.held | {body.text for body in later if isinstance(body, ArmHeld)}
+        keys = {transaction.text_key(text) for text in held}
+        waiting = sa.select(arm_texts.c.text_key).where(arm_texts.c.state == "held")
+        for key in transaction.connection.execute(waiting).scalars().all():
+            if key not in keys:
+                gone = sa.delete(arm_texts).where(arm_texts.c.text_key == key)
+                transaction.connection.execute(gone)
+
+    def _remove_again(self, transaction: Transaction) -> set[int]:
+        """Append the removals that only the table knows; return their arms."""
+        rows = sa.select(arm_texts.c.arm).where(
+            arm_texts.c.state == "removed", arm_texts.c.arm < transaction.next_arm
+        )
+        later = (event.body for event in self._later(transaction, ArmRemoved.kind))
+        known = self.removed | {body.arm for body in later if isinstance(body, ArmRemoved)}
+        again = set(transaction.connection.execute(rows).scalars()) - known
+        for arm in sorted(again):
+            transaction.append(ArmRemoved(arm))
+            transaction.raise_barrier()
+        return again
+
+    def _later(self, transaction: Transaction, kind: str) -> Iterator[Event]:
+        after = sa.select(events).where(events.c.kind == kind, events.c.position > self.position)
+        yield from _readable(transaction.connection, after)
+
+
+def _forget_decision(connection: sa.Connection, position: int, decision_id: str | None) -> None:
+    """Forget the decision at a position, or the outcome that the event there gave to another."""
+    connection.execute(sa.delete(decisions).where(decisions.c.position == position))
+    if decision_id is not None:
+        _set_outcome(connection, decision_id)
+        return
+    outcomes = sa.select(events.c.decision_id).where(events.c.kind.in_(_OUTCOMES))
+    known = outcomes.where(events.c.decision_id == decisions.c.id).exists()
+    closed = sa.select(decisions.c.id).where(decisions.c.state != OPEN.state, ~known)
+    for found in connection.execute(closed).scalars().all():
+        _set_outcome(connection, found)
+
+
+def _set_outcome(connection: sa.Connection, decision_id: str) -> None:
+    """Give a decision the outcome of its last event that counts."""
+    found = sa.select(events).where(
+        events.c.decision_id == decision_id, events.c.kind.in_(_OUTCOMES)
+    )
+    outcome = OPEN
+    for event in _readable(connection, found):
+        if isinstance(event.body, OutcomeEvent):
+            body = event.body
+            accepted = body.accepted if isinstance(body, FeedbackEvent) else None
+            clicked = accepted if body.state == "accepted" else None
+            outcome = Outcome(body.state, clicked, body.new)
+    connection.execute(
+        sa.update(decisions)
+        .where(decisions.c.id == decision_id)
+        .values(state=outcome.state, accepted=outcome.accepted, rewards=json.dumps(outcome.rewards))
+    )
+
+
+def _readable(connection: sa.Connection, found: sa.Select[Any]) -> Iterator[Event]:
+    """Yield events in order, without those that cannot be read: they will be void too."""
+    for row in connection.execute(found.order_by(events.c.position)):
+        try:
+            yield as_event(row)
+        except Damaged:
+            continue
