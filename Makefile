@@ -19,7 +19,7 @@ test: style chromium  ## lint, types, and every test; the types are checked besi
 	@command -v chromium >/dev/null || echo "NOTE: no Chromium here and none could be installed, so the browser tests of the page did NOT run."
 
 pytest: .venv/ready
-	$(BIN)/pytest --numprocesses 2 --dist loadscope --max-worker-restart 0
+	$(BIN)/pytest --numprocesses 3 --dist loadscope --max-worker-restart 0
 
 chromium:  # the browser of the page's tests
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
