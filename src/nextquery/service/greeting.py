@@ -1,6 +1,6 @@
 """The lines printed at the start: the address, who may call, and how to try it."""
 
-from nextquery.service.http.keyless import CREATE_A_KEY
+from nextquery.service.http.keyless import CREATE_A_KEY, CREATE_AN_ADMIN_KEY
 from nextquery.service.settings.settings import Settings
 
 LAST = "then: "  #: how the last line begins
@@ -33,11 +33,12 @@ def greeting(settings: Settings, port: int, *, arms: int, token: str | None) -> 
 
 def _who_may_call(settings: Settings, token: str | None) -> list[str]:
     if token is None:
-        return ["API keys are on. Create one with nextquery keys create."]
+        return [f"API keys are on. For the page's Operate view: {CREATE_AN_ADMIN_KEY}"]
     off = "API keys are OFF: everyone on this machine may ask for recommendations. "
     on = "Creating the first key turns them on." if settings.keys == "auto" else ""
     return [
         (off + on).rstrip(),
         "Administration needs the token in the link above; it is new at every start.",
-        f"Before you put a proxy in front, create a key: {CREATE_A_KEY}",
+        f"Before you put a proxy in front, create keys: {CREATE_A_KEY}",
+        f"and, since keys end the token: {CREATE_AN_ADMIN_KEY}",
     ]

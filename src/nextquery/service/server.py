@@ -37,6 +37,7 @@ from nextquery.service.http.limits.connections import (
     LimitedConfig,
     most_connections,
 )
+from nextquery.service.log.database import without_password
 from nextquery.service.log.store import Store
 from nextquery.service.model.prepare import Ask, never, prepare
 from nextquery.service.settings.settings import Settings, is_loopback
@@ -207,8 +208,9 @@ def keys_needed(settings: Settings, ring: KeyRing) -> KeyRing | None:
         return None
     if not ring.has_any():
         raise InvalidInput(
-            f"host={settings.host} needs API keys, and the store has none. Create one: "
-            "nextquery keys create NAME --scope write --store URL"
+            ("keys=on" if settings.keys == "on" else f"host={settings.host}")
+            + " needs API keys, and the store has none. Create one: nextquery keys create NAME "
+            f"--scope write --store {without_password(settings.store)}"
         )
     return ring
 

@@ -70,6 +70,7 @@ def test_with_keys_a_proxy_is_welcome_and_the_token_is_no_key(engine: Engine, st
             proxied = {**key, "X-Forwarded-For": "192.0.2.7"}
             assert client.get(path, headers=proxied).status_code == 200
             assert client.get(path, headers=BEARER).status_code == 401
+            assert "token ended" in client.get(path, headers=BEARER).json()["detail"]
         elsewhere = {"Host": "evil.example"}  # no redirect names it
         assert client.get("/page/app.js/", headers=elsewhere).status_code == 404
 

@@ -24,7 +24,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from nextquery.errors import StoreUnavailable
 from nextquery.service.http.error_responses import problem, quoted
 from nextquery.service.http.failed_keys import FailedKeys
-from nextquery.service.http.keyless import CREATE_A_KEY, forwarding_header, same_origin
+from nextquery.service.http.json_log import LOGGER
+from nextquery.service.http.keyless import (
+    CREATE_A_KEY,
+    CREATE_AN_ADMIN_KEY,
+    forwarding_header,
+    same_origin,
+)
 from nextquery.service.http.keys import FRESH_S, KeyRing
 from nextquery.service.http.scopes import ADMIN, PUBLIC, allows, cost, needed
 from nextquery.service.log.database.calls import StoreCalls
@@ -84,6 +90,7 @@ class Access:
             with contextlib.suppress(StoreUnavailable):
                 if await self._calls(self._watched.has_any):
                     self._keys = self._watched
+                    LOGGER.warning("the first API key was created: requests need keys from now on")
 
     async def _refresh(self, keys: KeyRing) -> None:
         """Read the keys again if they are stale, once for all requests that wait for it."""
@@ -146,7 +153,7 @@ class Access:
             return _error(scope, 503, str(error), {"Retry-After": "1"})
         key = ring.known(text)
         if key is None:
-            return self._unknown_key(scope, required)
+            return self._unknown_key(scope, required, text)
         if not allows(key.scope, required):
             return _error(
                 scope, 403, f"this path needs a key with scope {required}; received {key.scope}."
@@ -167,10 +174,12 @@ class Access:
             )
         return None
 
-    def _unknown_key(self, scope: Scope, required: str) -> Response:
+    def _unknown_key(self, scope: Scope, required: str, bearer: str) -> Response:
         wait = self._failed.count((scope.get("client") or ("",))[0])
         if wait is None:
             unknown = "the API key is unknown or revoked."
+            if self._is_token(bearer):
+                unknown = f"the token ended when keys were created. Use {CREATE_AN_ADMIN_KEY}"
             return _error(
                 scope, 401, unknown if self._keys else f"{unknown} {self._how_to_enter(required)}"
             )

@@ -18,6 +18,7 @@ _EXACT = (
 )
 _PREFIXES = ("x-forwarded-", "x-original-")
 CREATE_A_KEY = 'nextquery keys create "search box" --scope write --store URL'
+CREATE_AN_ADMIN_KEY = "nextquery keys create operator --scope admin --store URL"
 
 
 def new_token() -> str:

@@ -127,8 +127,8 @@ class Settings(BaseSettings):
     )
     allowed_hosts: Names = Field(
         [],
-        description="Host names that requests may use; if empty, any with keys, and only "
-        "localhost without.",
+        description="Host names that requests may use, besides localhost; if empty, any with keys, "
+        "and only localhost without.",
     )
 
     # logging
