@@ -153,7 +153,7 @@ def test_killed_under_load(start: Start, strict: RayArmPool, folder: Path) -> No
             assert (body["partial"], body["not_searched"]) == (False, 0)
         else:
             assert (response.status_code, response.headers["retry-after"]) == (503, "1")
-            assert "nothing was written" in body["detail"]
+            assert "Nothing was written" in body["detail"]
     assert client.get("/readyz").json() == {"status": "ok", "shards": SHARDS, "away": []}
 
 
