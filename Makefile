@@ -2,22 +2,26 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+unexport PYTHONDONTWRITEBYTECODE  # every process would compile the sources again
 
 .PHONY: run play test pytest lint style types reproduce bench soak screenshots chromium clean
 
-run: pools/sample/manifest.json  ## make a pool of the built-in sample and serve it on localhost
-	$(BIN)/nextquery serve pools/sample --store sqlite:///pools/sample.db
+run: pools/topics/manifest.json  ## make a pool of the built-in log (topics) and serve it on localhost
+	$(BIN)/nextquery serve pools/topics --store sqlite:///pools/topics.db
 
-play: pools/sample/manifest.json  ## play the closed loop on the sample, without the service
-	$(BIN)/python examples/play_sample.py pools/sample
+play: pools/topics/manifest.json  ## play the closed loop on topics, without the service
+	$(BIN)/python examples/play_topics.py pools/topics
 
-pools/sample/manifest.json: | .venv/ready
-	$(BIN)/nextquery ingest sample --out pools/sample
+pools/topics/manifest.json: | .venv/ready
+	$(BIN)/nextquery ingest topics --out pools/topics
 
 test: style chromium  ## lint, types, and every test; the types are checked beside the tests
 	@$(MAKE) --no-print-directory --jobs 2 types pytest
 	@command -v chromium >/dev/null || echo "NOTE: no Chromium here and none could be installed, so the browser tests of the page did NOT run."
 
+# The processes below keep the cores busy; more threads in each would only wait for one another.
+pytest: export OPENBLAS_NUM_THREADS := 1
+pytest: export OMP_NUM_THREADS := 1
 pytest: .venv/ready
 	$(BIN)/pytest --numprocesses 3 --dist loadscope --max-worker-restart 0
 
@@ -35,9 +39,9 @@ style: .venv/ready
 types: .venv/ready
 	$(BIN)/mypy
 
-reproduce: .venv/ready  ## the paper's numbers, then its whole evaluation on the built-in sample
+reproduce: .venv/ready  ## the paper's numbers, then its whole evaluation on the built-in log
 	$(BIN)/python examples/paper_numbers.py
-	$(BIN)/nextquery reproduce sample --out runs/sample
+	$(BIN)/nextquery reproduce topics --out runs/topics
 
 bench: .venv/bench-ready  ## speed, beside the peers and the physical floor
 	$(BIN)/python -m benchmarks.nearest
@@ -45,15 +49,15 @@ bench: .venv/bench-ready  ## speed, beside the peers and the physical floor
 	$(BIN)/python -m benchmarks.policies
 	$(BIN)/python -m benchmarks.replay_rounds
 
-soak: pools/sample/manifest.json  ## kill the service again and again, attack it, put proxies before it; then many more examples of the property tests
-	$(BIN)/python -m benchmarks.soak_service pools/sample --store sqlite --seconds 180
-	$(BIN)/python -m benchmarks.soak_service pools/sample --store postgres --seconds 180
-	$(BIN)/python -m benchmarks.attackers pools/sample
-	$(BIN)/python -m benchmarks.proxies pools/sample
+soak: pools/topics/manifest.json  ## kill the service again and again, attack it, put proxies before it; then many more examples of the property tests
+	$(BIN)/python -m benchmarks.soak_service pools/topics --store sqlite --seconds 180
+	$(BIN)/python -m benchmarks.soak_service pools/topics --store postgres --seconds 180
+	$(BIN)/python -m benchmarks.attackers pools/topics
+	$(BIN)/python -m benchmarks.proxies pools/topics
 	$(BIN)/pytest tests --hypothesis-profile=soak --timeout 0
 
-screenshots: pools/sample/manifest.json chromium  ## remake the pictures in docs/screenshots
-	$(BIN)/python -m benchmarks.page pools/sample --out docs/screenshots
+screenshots: pools/topics/manifest.json chromium  ## remake the pictures in docs/screenshots
+	$(BIN)/python -m benchmarks.page pools/topics --out docs/screenshots
 
 clean:
 	rm -rf .venv

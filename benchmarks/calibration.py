@@ -1,11 +1,15 @@
 """Are forecasts well calibrated? A reliability curve on sessions used for nothing else.
 
-``nextquery ingest sample --hold-out 500 --out POOL`` hides the newest 500 sessions from the
-encoder. ``python -m benchmarks.calibration POOL`` also hides them from the model and its
-calibration, forecasts every step of them, and writes docs/figures/calibration.png.
+``nextquery ingest topics --hold-out 2000 --out POOL`` hides the newest 2,000 sessions of two or
+more queries from the encoder, and before them 1,000 for the warm start, which should not learn from
+sessions that the encoder has seen (by the clock it reaches further back).
+``python -m benchmarks.calibration POOL`` also
+hides the newest sessions from the model and its calibration, and everything dated after the first
+of them began. It forecasts every step of them by the clock, and writes
+docs/figures/calibration.png.
 """
 
-import sys
+import argparse
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,35 +17,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nextquery as nq
-from nextquery.calibration import expected_error, probability
+from nextquery.calibration import expected_error
 from nextquery.errors import InvalidInput
+from nextquery.past_steps import Steps, places_with_next
 from nextquery.policies.names import SERVED
-from nextquery.warm_start import Steps, walk
+from nextquery.warm_start import WARM_SESSIONS, walk
 
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "calibration.png"
 EDGES = np.array([0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 1.0000001])
 
 
-def forecasts(
-    pool: nq.ArmPool, held_out: int, m: int
-) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]:
-    """Forecast m queries at every held-out step: probability, whether it came, and session."""
+Forecasts = tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]]
+
+
+def scored_sessions(lengths: NDArray[np.int64], held_out: int) -> NDArray[np.int64]:
+    """Return the newest sessions with a next query, without those left to the warm start.
+
+    >>> scored_sessions(np.array([2, 2, 1, 2, 1, 2]), held_out=5).tolist()
+    [3, 5]
+    """
+    first = len(lengths) - held_out
+    usable = first + np.flatnonzero(lengths[first:] >= 2)
+    return usable[min(WARM_SESSIONS, len(usable) // 2) :]
+
+
+def forecasts(pool: nq.ArmPool, scored: NDArray[np.int64], m: int) -> Forecasts:
+    """Forecast m queries at every step of these sessions: probability, whether it came, session."""
     assert pool.origin is not None
     past = pool.origin.sessions.in_order_of_time()
-    known = past.take(np.arange(past.size - held_out))
-    memory = nq.Memory(known)
+    known = past.take(np.arange(scored[0]))
+    if past.timed:
+        known = known.before(float(past.times[scored[0]]))
+    memory = nq.Memory(known, names=pool.origin.people)
     rec = nq.Recommender(pool, nq.MaxUtility(k=250), nq.policy(SERVED), memory=memory)
     rec.warm_start()
-    memory.past = nq.Memory(past).past  # at every step, only what came before it counts
+    memory.use(past)  # at every step, only what is dated before it counts
+    places = places_with_next(memory.past, scored)
+    steps = Steps.of(memory.past, places, pool.rows_in_all)
+    owners = np.searchsorted(past.offsets, steps.places, side="right") - 1
     forecast, came, owner = [np.empty(0)], [np.empty(0, bool)], [np.empty(0, np.int64)]
-    for step in walk(rec, Steps.of(past, known.size, past.size, pool.rows_in_all)):
-        scores = rec.expected(step.candidates, step.context)
-        probabilities = probability(rec.learnt.calibration, scores)
-        best = np.lexsort((step.candidates.arms, -scores, -probabilities))[:m]
-        forecast.append(probabilities[best])
-        came.append(step.candidates.arms[best] == step.following)
-        owner.append(np.full(len(best), step.session))
-    return np.concatenate(forecast), np.concatenate(came), np.concatenate(owner)
+    for session, step in zip(owners.tolist(), walk(rec, steps), strict=True):
+        likely = rec.learnt.likeliest(step.candidates, step.context, m)
+        forecast.append(np.array([probability for _, probability in likely]))
+        came.append(np.array([arm == step.following for arm, _ in likely], bool))
+        owner.append(np.full(len(likely), session))
+    order = np.argsort(np.concatenate(owner), kind="stable")  # `resampled` takes whole sessions
+    return (
+        np.concatenate(forecast)[order],
+        np.concatenate(came)[order],
+        np.concatenate(owner)[order],
+    )
 
 
 def resampled(owner: NDArray[np.int64], draws: int = 500) -> list[NDArray[np.int64]]:
@@ -58,18 +83,20 @@ def main(path: str, m: int = 5) -> None:
     import matplotlib.pyplot as plt
 
     pool = nq.ArmPool.open(path)
-    held_out = 0 if pool.origin is None else pool.origin.held_out
-    if not held_out:
+    if pool.origin is None or not pool.origin.held_out:
         raise InvalidInput(
             f"{path} has no held-out sessions. Create it with "
-            "`nextquery ingest LOG --hold-out 500 --out POOL`."
+            "`nextquery ingest LOG --hold-out 2000 --out POOL`."
         )
-    forecast, came, owner = forecasts(pool, held_out, m)
+    lengths = pool.origin.sessions.in_order_of_time().lengths
+    sessions = scored_sessions(lengths, pool.origin.held_out)
+    forecast, came, owner = forecasts(pool, sessions, m)
+    scored = len(sessions)
     samples = resampled(owner)
     errors = [expected_error(forecast[rows], came[rows]) for rows in samples]
     low, high = np.quantile(errors, [0.025, 0.975])
     steps, error = len(forecast) / m, expected_error(forecast, came)
-    print(f"{held_out} held-out sessions, {steps:.0f} steps, {len(forecast)} forecasts (top {m})")
+    print(f"{scored} held-out sessions, {steps:.0f} steps, {len(forecast)} forecasts (top {m})")
     print(f"expected calibration error {error:.4f} [{low:.4f}, {high:.4f}]")
     print(f"forecast on average {forecast.mean():.4f}, came {came.mean():.4f}")
     middle, share, bars = [], [], []
@@ -96,11 +123,13 @@ def main(path: str, m: int = 5) -> None:
     axes.set_xlim(0, top)
     axes.set_ylim(0, top)
     axes.legend()
-    axes.set_title(f"top {m} forecasts, {held_out} held-out sessions")
+    axes.set_title(f"top {m} forecasts, {scored} held-out sessions")
     figure.tight_layout()
     figure.savefig(FIGURE, dpi=120)
     print(f"wrote {FIGURE}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("pool", help="a pool with held-out sessions")
+    main(parser.parse_args().pool)

@@ -31,7 +31,7 @@ from nextquery.encode.recall import Validation
 from nextquery.encode.train import TrainOptions
 
 SPLITS = ("plain", "leak-free")
-CPU = ("static", "projected", "tuned", "lsa")  # no torch; needs wordllama's vectors
+CPU = ("static", "projected", "tuned", "lsa", "word-vectors")  # no torch; some need wordllama
 MODEL = "pretrained"
 TRAINED: dict[str, dict[str, Any]] = {
     MODEL: {},

@@ -24,7 +24,7 @@ from benchmarks.encoder_floors import cost
 from nextquery.encode import Encoder, Sessions, encoder_by_name
 from nextquery.encode.train import TrainOptions
 
-TABLES = ("static", "projected", "tuned", "lsa")
+TABLES = ("static", "projected", "tuned", "lsa", "word-vectors")
 FEW = 2_000  # sessions to fit the tables on
 
 

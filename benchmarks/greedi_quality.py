@@ -1,6 +1,6 @@
 """The cost of partitioning: GreeDi's value against central lazy greedy's for 1 to 64 parts.
 
-Run ``nextquery ingest sample --out POOL``, then ``python -m benchmarks.greedi_quality POOL``. For
+Run ``nextquery ingest LOG --out POOL``, then ``python -m benchmarks.greedi_quality POOL``. For
 every anchor it tries random partitions and the worst it can find on real arms, and also the
 instances of `benchmarks.greedi_traps`. It writes docs/figures/greedi-quality.csv, and from that the
 figure and the table (``--draw`` does only this).
@@ -28,8 +28,8 @@ PARTS = (1, 2, 4, 8, 16, 32, 64)
 TRAPS = {"facility-location": facility_location_trap, "log-det": log_det_trap}
 SHARES = (0.06, 0.09, 0.125, 0.18, 0.25, 0.35, 0.5)
 LINES = {
-    ("sample", "random"): (drawing.BLUE, "-", "sample, random parts"),
-    ("sample", "adversarial"): (drawing.RED, "--", "sample, worst found"),
+    ("log", "random"): (drawing.BLUE, "-", "log, random parts"),
+    ("log", "adversarial"): (drawing.RED, "--", "log, worst found"),
     ("trap", "random"): (drawing.GREEN, ":", "trap, random parts"),
     ("trap", "adversarial"): (drawing.PINK, "-.", "trap, its own parts"),
 }
@@ -131,7 +131,7 @@ def measure(pool: nq.ArmPool, options: argparse.Namespace) -> Iterator[dict[str,
                 drawn = [world.ratio(m, seed) for seed in range(options.draws)]
                 hurt = worst_parts(world, m, options.rounds)
                 for partition, ratio in (("random", np.mean(drawn)), ("adversarial", hurt)):
-                    yield _row(kind, "sample", partition, m, number, ratio, at_most)
+                    yield _row(kind, "log", partition, m, number, ratio, at_most)
             print(kind, f"anchor {number + 1} of {options.anchors}", flush=True)
         for m in PARTS:
             yield from _trapped(kind, m, options)
@@ -192,7 +192,7 @@ def report(rows: list[dict[str, str]], k: int) -> None:
 
 
 def draw(rows: list[dict[str, str]], k: int) -> None:
-    figure, panels = drawing.new_figure(2, width=5.4, height=6.8, stacked=True)
+    figure, panels = drawing.new_figure(2, width=5.4, height=6.8, rows=2)
     for axes, kind in zip(panels, TRAPS, strict=True):
         labels = []
         for line, (colour, style, label) in LINES.items():
@@ -221,7 +221,7 @@ def draw(rows: list[dict[str, str]], k: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("pool", nargs="?", help="a pool of the sample")
+    parser.add_argument("pool", nargs="?", help="a pool that ingest wrote")
     parser.add_argument("--draw", action="store_true", help="only draw, from the CSV")
     parser.add_argument("--k", type=int, default=32)
     parser.add_argument("--arms", type=int, default=3000, help="most preferred arms per anchor")

@@ -1,6 +1,6 @@
 """Take screenshots of the page for the documentation, and time how long its map takes to draw.
 
-Run: python -m benchmarks.page pools/sample --out docs/screenshots   (make screenshots)
+Run: python -m benchmarks.page pools/topics --out docs/screenshots   (make screenshots)
 """
 
 import argparse
@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from nextquery.service.process import ServiceProcess
 
-QUERY = "Optimized production of a cesium Bose-Einstein condensate"
+QUERY = "bose einstein condensates"
 FRAMES = """async () => {
     const { MapView } = await import("/page/map.js");
     const host = document.getElementById("map");

@@ -1,6 +1,6 @@
 """Try nginx and Caddy in front of the service: what gets through, with and without API keys.
 
-Run: python -m benchmarks.proxies pools/sample   (part of make soak)
+Run: python -m benchmarks.proxies pools/topics   (part of make soak)
 
 Each proxy is tried in three ways: as docs/service.md shows it, with the Host of the visitor; with
 the Host rewritten to this machine; and in the worst way for the service, with the Host rewritten

@@ -4,7 +4,7 @@ The service starts on three quarters of the pool's sessions. Visitors follow the
 popular ones more often. The service has not seen these, so it forecasts from its general model and
 from earlier visitors. The same visitors also use a cache without prefetching, for comparison.
 
-    python examples/prefetch_duckdb.py --pool pools/sample
+    python examples/prefetch_duckdb.py --pool pools/topics
 """
 
 import argparse
@@ -33,7 +33,8 @@ class ResultCache:
 
     def __init__(self, pool: nq.ArmPool, size: int) -> None:
         self._kept: OrderedDict[str, list[str]] = OrderedDict()
-        self._size, self.asked, self.hits, self.prefetched = size, 0, 0, 0
+        self._size, self.asked, self.hits, self.prefetched, self.used = size, 0, 0, 0, 0
+        self._not_used: set[str] = set()  # computed in advance, and not asked for yet
         self._base = duckdb.connect()
         titles = [pool.shown(i) for i in range(len(pool))]
         self._base.execute(
@@ -44,11 +45,15 @@ class ResultCache:
         """Return documents for a query, from the cache if possible."""
         self.asked += 1
         self.hits += query in self._kept
+        self.used += query in self._not_used
+        self._not_used.discard(query)
         return self._result(query)
 
     def prefetch(self, query: str) -> None:
         """Compute a result in advance (in production, in a background thread)."""
-        self.prefetched += query not in self._kept
+        if query not in self._kept:
+            self.prefetched += 1
+            self._not_used.add(query)
         self._result(query)
 
     def _result(self, query: str) -> list[str]:
@@ -60,7 +65,7 @@ class ResultCache:
             )
             self._kept[query] = [title for (title,) in rows.fetchall()]
             if len(self._kept) > self._size:
-                self._kept.popitem(last=False)
+                self._not_used.discard(self._kept.popitem(last=False)[0])
         self._kept.move_to_end(query)
         return self._kept[query]
 
@@ -90,12 +95,12 @@ def visits(pool: nq.ArmPool, chosen: Ids, count: int) -> list[list[str]]:
 def main() -> None:
     """Serve the same visitors with and without prefetching."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pool", type=Path, default=Path("pools/sample"))
+    parser.add_argument("--pool", type=Path, default=Path("pools/topics"))
     parser.add_argument("--url", help="a running service on that pool; else one is started")
     parser.add_argument("--visitors", type=int, default=200)
     parser.add_argument("--paths", type=int, default=40, help="sessions that visitors follow")
     parser.add_argument("--ahead", type=int, default=3, help="most queries to compute in advance")
-    parser.add_argument("--likely", type=float, default=0.02, help="least probability to do so")
+    parser.add_argument("--likely", type=float, default=0.05, help="least probability to do so")
     parser.add_argument("--cache", type=int, default=100, help="results to keep")
     options = parser.parse_args()
     pool = nq.ArmPool.open(options.pool)
@@ -103,7 +108,8 @@ def main() -> None:
         raise SystemExit("this pool was not made from a log, so it has no sessions to follow")
     shuffled = np.random.default_rng(0).permutation(pool.origin.sessions.size)
     unseen = shuffled[: len(shuffled) // 4]
-    visitors = visits(pool, unseen[: options.paths], options.visitors)
+    followed = unseen[pool.origin.sessions.lengths[unseen] >= 2]  # the others have no next query
+    visitors = visits(pool, followed[: options.paths], options.visitors)
     plain, ahead = ResultCache(pool, options.cache), ResultCache(pool, options.cache)
     with ExitStack() as stack:
         if options.url is None:
@@ -118,13 +124,17 @@ def main() -> None:
                 plain.search(query)
                 ahead.search(query)
                 client.recommend(query, session_id=visit)  # as the search box does
-                for forecast in client.forecast(query, session_id=visit, m=options.ahead):
-                    if forecast.probability >= options.likely:
-                        ahead.prefetch(forecast.text)
+                worth_it = client.forecast(
+                    query, session_id=visit, m=options.ahead, at_least=options.likely
+                )
+                for forecast in worth_it:
+                    ahead.prefetch(forecast.text)
     print(f"{plain.asked} queries of {len(visitors)} visitors, {options.cache} results kept")
     print(f"hit rate without prefetching: {plain.hits / plain.asked:.1%}")
     print(f"hit rate with prefetching: {ahead.hits / ahead.asked:.1%}")
     print(f"computed in advance: {ahead.prefetched / ahead.asked:.2f} per query")
+    wasted = ahead.prefetched - ahead.used
+    print(f"of these, wasted: {wasted / max(1, ahead.prefetched):.1%}")
 
 
 if __name__ == "__main__":

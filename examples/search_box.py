@@ -2,7 +2,7 @@
 
 Runs by itself: starts a service on a pool (or uses the one at --url) and plays a few visits.
 
-    python examples/search_box.py --pool pools/sample
+    python examples/search_box.py --pool pools/topics
 """
 
 import argparse
@@ -50,7 +50,7 @@ class SearchBox:
 def main() -> None:
     """Play three visitors who click the second recommendation, then type something."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pool", type=Path, default=Path("pools/sample"))
+    parser.add_argument("--pool", type=Path, default=Path("pools/topics"))
     parser.add_argument("--url", help="a running service; else one is started")
     options = parser.parse_args()
     with ExitStack() as stack:

@@ -8,12 +8,13 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 import nextquery as nq
+from tests.few_examples import USUAL
 
 settings.register_profile(
     "repeatable",
     deadline=None,
     derandomize=True,
-    max_examples=60,
+    max_examples=USUAL,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.register_profile(
@@ -27,14 +28,24 @@ _TOGETHER = ("tests/cluster", "tests/encode/train")
 _LONGEST = (
     *_TOGETHER,
     "tests/service/test_server.py",
-    "tests/cli/test_replay.py",
-    "tests/test_ingest.py",
-    "tests/test_examples.py",
-    "tests/service/log/test_kill.py",
-    "tests/test_recommender.py",
-    "tests/cli/test_commands.py",
     "tests/service/test_soak.py",
     "tests/service/page",
+    "tests/test_ingest.py",
+    "tests/cli/test_replay.py",
+    "tests/service/model/test_repair.py",
+    "tests/test_examples.py",
+    "tests/service/test_stalled_postgres.py",
+    "tests/service/log/test_kill.py",
+    "tests/cli/test_commands.py",
+    "tests/service/test_own_memory_is_private.py",
+    "tests/service/test_two_user_rule.py",
+    "tests/test_three_doors.py",
+    "tests/service/model",
+    "tests/datasets",
+    "tests/service/answer",
+    "tests/service/http",
+    "tests/test_recommender.py",
+    "tests/service",
 )
 
 

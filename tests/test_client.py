@@ -27,6 +27,7 @@ SLATE = {
     "model_version": 7,
     "fallback": False,
 }
+WHO: dict[str, Any] = {"user_id": "u", "user_signature": "0" * 64}
 
 
 class Scripted(ThreadingHTTPServer):
@@ -93,18 +94,48 @@ def test_both_clients_ask_the_same(server: Scripted) -> None:
 
     def ask() -> list[Any]:
         with nq.Client(server.url) as client:
-            slate = client.recommend("cats", session_id="s", request_id="r")
-            status = client.feedback(slate.decision_id, accepted=3)
-            return [slate, status, client.forecast("cats", session_id="s", m=1)]
+            slate = client.recommend("cats", session_id="s", request_id="r", **WHO)
+            status = client.feedback(slate.decision_id, accepted=3, **WHO)
+            return [slate, status, client.forecast("cats", session_id="s", m=1, **WHO)]
 
     async def ask_async() -> list[Any]:
         async with nq.AsyncClient(server.url) as client:
-            slate = await client.recommend("cats", session_id="s", request_id="r")
-            status = await client.feedback(slate.decision_id, accepted=3)
-            return [slate, status, await client.forecast("cats", session_id="s", m=1)]
+            slate = await client.recommend("cats", session_id="s", request_id="r", **WHO)
+            status = await client.feedback(slate.decision_id, accepted=3, **WHO)
+            return [slate, status, await client.forecast("cats", session_id="s", m=1, **WHO)]
 
     assert ask() == asyncio.run(ask_async())
     assert server.requests[:4] == server.requests[4:]
+    assert all(body.items() >= WHO.items() for _, body, _ in server.requests)
+
+
+def test_a_limit_is_sent_only_if_it_is_set(server: Scripted) -> None:
+    """An older service rejects fields that it does not know."""
+    server.answers = [(200, SLATE), (200, {"forecast": []})] * 4
+
+    async def ask(**limit: float) -> None:
+        async with nq.AsyncClient(server.url) as client:
+            await client.recommend("cats", session_id="s", **limit)  # type: ignore[arg-type]
+            await client.forecast("cats", session_id="s", **limit)  # type: ignore[arg-type]
+
+    with nq.Client(server.url) as client:
+        for limit in ({}, {"at_least": 0.2}):
+            client.recommend("cats", session_id="s", **limit)  # type: ignore[arg-type]
+            client.forecast("cats", session_id="s", **limit)  # type: ignore[arg-type]
+            asyncio.run(ask(**limit))
+    sent = [body.get("at_least") for _, body, _ in server.requests]
+    assert sent == [None] * 4 + [0.2] * 4
+
+
+def test_what_is_not_known_about_the_user_is_not_sent(server: Scripted) -> None:
+    """An older service rejects fields that it does not know."""
+    server.answers = [(200, SLATE), (200, {"status": "recorded"}), (200, {"forecast": []})]
+    with nq.Client(server.url) as client:
+        client.recommend("cats", session_id="s", user_id="u")
+        client.feedback("d", accepted=3)
+        client.forecast("cats", session_id="s")
+    names = [{"user_id", "user_signature"} & set(body) for _, body, _ in server.requests]
+    assert names == [{"user_id"}, set(), set()]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ REACHED_THROUGH = {  # module or folder: the tests that run it through the publi
     "arms.kernels": "tests/arms/test_scan.py",
     "arms.storage": "tests/arms/test_storage.py",
     "cli": "tests/cli/test_commands.py",
-    "client": "tests/test_client.py",
     "cluster.calls": "tests/cluster/test_failure.py",
     "cluster.pool": "tests/cluster/test_pool.py",
     "cluster.sharded": "tests/cluster/test_pool.py",

@@ -29,9 +29,9 @@ def test_paper_numbers() -> None:
     assert "differs" not in run("paper_numbers.py")
 
 
-def test_play_sample(tmp_path: Path) -> None:
+def test_play_topics(tmp_path: Path) -> None:
     ingest(pets(tmp_path / "log.tsv"), tmp_path / "pool", encoder="lsa")
-    output = run("play_sample.py", str(tmp_path / "pool"), "--users", "3", "--past", "20")
+    output = run("play_topics.py", str(tmp_path / "pool"), "--users", "3", "--past", "20")
     assert "3: " in output
     assert "slates accepted" in output
 
@@ -51,6 +51,7 @@ def test_prefetch_duckdb(tmp_path: Path) -> None:
         float(line.split()[-1].rstrip("%")) for line in output.splitlines() if "hit rate" in line
     ]
     assert rates[1] > rates[0]
+    assert output.splitlines()[-1].startswith("of these, wasted: ")
 
 
 def test_every_example_is_run_here() -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 
 import nextquery as nq
+from nextquery.arms.origin import Origin
 from nextquery.encode import LsaEncoder, TunedEncoder
 from nextquery.errors import InvalidInput, NotAFolder
-from nextquery.ingest import ingest
+from nextquery.ingest import held_out_of, ingest, not_held_out
 from nextquery.logs import LogOptions
+from nextquery.sessions import NOBODY, Sessions
 from tests.logs_for_tests import pets
 
 SECRETS = ("my zyxphobia therapy", "4111 1111 1111 1111", "quxalice@example.org")
@@ -157,7 +160,42 @@ def test_held_out_sessions_are_kept_from_the_encoder(tmp_path: Path) -> None:
     assert not np.array_equal(whole.vectors, some.vectors)
     assert whole.origin is not None
     assert some.origin is not None
-    assert (whole.origin.held_out, some.origin.held_out) == (0, 20)
+    # a tenth is left to the warm start, whatever is held out
+    assert (whole.origin.held_out, some.origin.held_out) == (6, 26)
+    assert (whole.origin.for_replays, some.origin.for_replays) == (0, 20)
+
+
+def test_only_sessions_with_a_next_query_count_as_held_out() -> None:
+    sessions = Sessions.of([[0, 1], [1, 2], [0], [1, 0], [2], [2]])
+    assert held_out_of(sessions, 0) == 0
+    assert held_out_of(sessions, 1) == 3
+    assert held_out_of(sessions, 9) == 3  # at most half of the three
+    assert held_out_of(Sessions.of([[0], [1]]), 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("sessions", "count", "expected"),
+    [(20, 0, 2), (20, 5, 7), (12_000, 0, 1000), (12_000, 7, 1007)],
+)
+def test_a_tenth_and_at_most_a_thousand_are_left_to_the_warm_start(
+    sessions: int, count: int, expected: int
+) -> None:
+    assert held_out_of(Sessions.of([[0, 1]] * sessions), count) == expected
+
+
+def test_the_encoder_sees_nothing_dated_after_the_first_hidden_session_began() -> None:
+    sessions = Sessions(
+        np.array([0, 1, 2, 3, 4, 0, 1]),
+        np.array([0, 3, 5, 7]),
+        np.array([1.0, 5.0, 8.0]),
+        np.array([1.0, 7.0, 9.0, 5.0, 8.0, 8.0, 9.0]),
+    )
+    origin = Origin([], NOBODY, NOBODY, sessions, True, held_out=1)
+    assert not_held_out(origin).arms.tolist() == [0, 1, 3]
+    assert not_held_out(origin).offsets.tolist() == [0, 2, 3]
+    untimed = replace(origin, sessions=sessions._replace(asked=np.empty(0)))
+    assert not_held_out(untimed).arms.tolist() == [0, 1, 2, 3, 4]
+    assert not_held_out(replace(origin, held_out=0)).size == 3
 
 
 def test_queries_without_a_vector_do_not_become_arms(tmp_path: Path) -> None:
@@ -175,6 +213,26 @@ def test_queries_without_a_vector_do_not_become_arms(tmp_path: Path) -> None:
     assert pool.origin.sessions.lengths.min() == 4
     for arm, shown in enumerate(pool.origin.shown):
         assert shown.lower() == pool.texts[arm]
+
+
+@pytest.mark.parametrize("encoder", ["auto", "lsa", "static", "projected", "tuned"])
+def test_sessions_of_one_query_stay_and_the_encoder_learns_from_the_others(
+    tmp_path: Path, encoder: str
+) -> None:
+    long = pets(tmp_path / "long.tsv", users=60)
+    single = tmp_path / "single.tsv"
+    rows = [f"v{i}\tt{i}\t2023-01-01 10:00:00\tCat food" for i in range(400)]
+    single.write_text("\n".join(["user_id\tsession_id\ttime\tquery", *rows]) + "\n")
+    options = LogOptions(min_queries=1)
+    pool = ingest([long, single], tmp_path / "both", options, encoder=encoder).pool
+    alone = ingest(long, tmp_path / "alone", options, encoder=encoder).pool
+    assert pool.origin is not None
+    assert np.bincount(pool.origin.sessions.lengths).tolist() == [0, 400, 0, 0, 0, 0, 60]
+    assert pool.encoder is not None
+    assert alone.encoder is not None
+    assert pool.encoder.name == alone.encoder.name
+    both = ["cat food", "dog vet"]
+    assert np.allclose(pool.encoder.encode(both), alone.encoder.encode(both))
 
 
 def test_a_log_without_arms_after_privacy_is_rejected(tmp_path: Path) -> None:

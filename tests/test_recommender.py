@@ -68,11 +68,12 @@ def test_saved_and_opened_goes_on_exactly(encoder: Any, policy: Any, tmp_path: P
 
 
 def test_every_option_is_saved(encoder: Any, tmp_path: Path) -> None:
-    rec = recommender(encoder, repeat=True, add_arms=True, reselect=False, seed=9)
+    rec = recommender(encoder, repeat=True, returns=True, add_arms=True, reselect=False, seed=9)
     rec.start("blue whale cat").recommend()
     rec.save(tmp_path)
     again = nq.Recommender.open(tmp_path)
     assert (again.repeat, again.add_arms, again.reselect, again.seed) == (True, True, False, 9)
+    assert again.returns
     assert again.pool.index_of("blue whale cat") == 40
     assert again.sessions_started == 1
     assert again.catalogue.shown(40) == rec.catalogue.shown(40)

@@ -19,6 +19,12 @@ def rewards(rec: nq.Recommender) -> dict[int, tuple[int, float]]:
     return dict(zip(state["arms"].tolist(), counts, strict=True))
 
 
+def answered(session: nq.Session, accepted: int | None) -> dict[int, tuple[int, float]]:
+    """Return what a full observation of the first slate teaches: every candidate is answered."""
+    assert session.candidates is not None
+    return {arm: (1, float(arm == accepted)) for arm in session.candidates.arms.tolist()}
+
+
 def test_the_arm_now_playing_follows_the_footnote(pool: nq.ArmPool) -> None:
     session = recommender(pool).start("q0")
     accepted = session.recommend()
@@ -42,24 +48,52 @@ def test_rewards_reach_the_policy(pool: nq.ArmPool) -> None:
     first = session.recommend()
     assert first is not None
     session.accept(first)
+    expected = answered(session, first.arm)  # the next query is known, so all others failed
+    assert len(expected) == 10
+    assert rewards(rec) == expected
     second = session.recommend()
     assert second is not None
-    session.ignore(second)
-    assert rewards(rec) == {first.arm: (1, 1.0), second.arm: (1, 0.0)}
+    session.ignore(second)  # the next query is not known: one entry failed
+    plays, reward = expected.get(second.arm, (0, 0.0))
+    assert rewards(rec) == {**expected, second.arm: (plays + 1, reward)}
 
 
-def test_a_slate_is_read_from_the_top(pool: nq.ArmPool) -> None:
+def test_a_click_answers_every_candidate(pool: nq.ArmPool) -> None:
     rec = recommender(pool)
     session = rec.start("q0")
     slate = session.recommend(5)
     session.accept(slate[2])
-    assert rewards(rec) == {
-        slate[0].arm: (1, 0.0),
-        slate[1].arm: (1, 0.0),
-        slate[2].arm: (1, 1.0),
-    }
+    assert rewards(rec) == answered(session, slate[2].arm)
     with pytest.raises(InvalidInput, match="already answered"):
         session.accept(slate[3])
+
+
+@pytest.mark.parametrize(("fails", "failed"), [("first", 1), ("all", 5)])
+def test_a_slate_is_read_from_the_top_if_nothing_is_known_of_the_next_query(
+    pool: nq.ArmPool, fails: str, failed: int
+) -> None:
+    for issued, learning in (
+        (None, nq.Learning(fails=fails)),
+        ("q7", nq.Learning(fails=fails, learn_issued=False)),
+    ):
+        rec = recommender(pool, learning=learning)
+        session = rec.start("q0")
+        slate = session.recommend(5)
+        session.ignore(slate, issued=issued)
+        assert rewards(rec) == {choice.arm: (1, 0.0) for choice in slate[:failed]}
+
+
+def test_a_typed_query_that_was_a_candidate_succeeds_and_is_learnt_once(pool: nq.ArmPool) -> None:
+    rec = recommender(pool)
+    session = rec.start("q0")
+    slate = session.recommend(2)
+    assert session.candidates is not None
+    others = set(session.candidates.arms.tolist()) - {choice.arm for choice in slate}
+    typed = sorted(others)[0]
+    expected = answered(session, typed)
+    session.ignore(slate, issued=f"q{typed}")
+    assert rewards(rec) == expected
+    assert session.query == f"q{typed}"
 
 
 def test_entries_ignored_one_by_one_stay_failed(pool: nq.ArmPool) -> None:
@@ -69,14 +103,17 @@ def test_entries_ignored_one_by_one_stay_failed(pool: nq.ArmPool) -> None:
     session.ignore(slate[3])
     session.accept(slate[1])
     arms = [choice.arm for choice in slate]
-    assert rewards(rec) == {arms[0]: (1, 0.0), arms[1]: (1, 1.0), arms[3]: (1, 0.0)}
+    assert rewards(rec) == answered(session, arms[1])  # the fourth failed once, not twice
+    before = rewards(rec)
     slate = session.recommend(4)
     session.ignore(slate[2])
     session.expire(slate)
-    failed = {choice.arm: (1, 0.0) for choice in (slate[0], slate[2])}
-    assert {arm: rewards(rec)[arm] for arm in failed} == failed
+    for choice in (slate[0], slate[2]):
+        plays, reward = before.get(choice.arm, (0, 0.0))
+        assert rewards(rec)[choice.arm] == (plays + 1, reward)
     session.correct(slate[1])
-    assert rewards(rec)[slate[1].arm] == (1, 1.0)
+    plays, reward = before.get(slate[1].arm, (0, 0.0))
+    assert rewards(rec)[slate[1].arm] == (plays + 1, reward + 1.0)
     assert session.query == slate[1].text
     with pytest.raises(InvalidInput, match="nothing to correct; its slate is accepted"):
         session.correct(slate[0])
@@ -238,13 +275,15 @@ def test_a_removed_arm_is_gone_from_the_very_next_answer(options: dict[str, Any]
             session.accept(slate[0])
 
 
-def test_a_whole_slate_is_ignored_as_a_failure_of_its_first_entry(pool: nq.ArmPool) -> None:
+def test_a_whole_slate_is_ignored_for_a_query_that_was_no_candidate(pool: nq.ArmPool) -> None:
     rec = recommender(pool)
     session = rec.start("q0")
     slate = session.recommend(5)
-    session.ignore(slate, issued="q7")
-    assert rewards(rec) == {slate[0].arm: (1, 0.0)}
-    assert session.query == "q7"
+    assert session.candidates is not None
+    outside = next(arm for arm in range(1, 40) if arm not in session.candidates.arms)
+    session.ignore(slate, issued=f"q{outside}")
+    assert rewards(rec) == answered(session, None)
+    assert session.query == f"q{outside}"
     with pytest.raises(InvalidInput, match="already answered"):
         session.accept(slate[1])
     with pytest.raises(InvalidInput, match="empty slate"):
@@ -256,8 +295,9 @@ def test_one_entry_is_ignored_and_the_others_still_wait(pool: nq.ArmPool) -> Non
     session = rec.start("q0")
     slate = session.recommend(3)
     session.ignore(slate[0])
+    assert rewards(rec) == {slate[0].arm: (1, 0.0)}
     session.accept(slate[1])
-    assert rewards(rec) == {slate[0].arm: (1, 0.0), slate[1].arm: (1, 1.0)}
+    assert rewards(rec) == answered(session, slate[1].arm)
     with pytest.raises(InvalidInput, match="already answered"):
         session.ignore(slate[2])
 

@@ -1,209 +1,57 @@
 """The library, the service and replay give the same results for the same day of events.
 
-Each day runs through the library and through the service: several sessions with clicks, nulls,
-time-outs, corrections, typed queries, a new arm and a block. Days of clicked and typed steps are
-also replayed. Slates must have the same arms in the same order; scores, weights and forecasts must
-agree to 1e-12. Random decision ids do not matter, because draws depend on session and trial.
+Each day runs through the library and through the service: several sessions, some of people with a
+past of their own, with clicks, nulls, time-outs, corrections, typed queries, private queries, a new
+arm and a block. Days of clicked and typed steps are also replayed. All go by the same clock. Slates
+must have the same arms in the same order; scores, weights and forecasts must agree to 1e-12. Random
+decision ids do not matter, because draws depend on session and trial.
 """
 
+import re
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from starlette.testclient import TestClient
 
 import nextquery as nq
 from nextquery import replay
-from nextquery.loop import Learnt
 from nextquery.replay.runners import runner
 from nextquery.replay.stream.contestants import contestant
-from nextquery.replay.stream.protocol import Stream, driver_of, follow
+from nextquery.replay.stream.players import driver_of
+from nextquery.replay.stream.protocol import follow, selections
 from nextquery.replay.work import begin
 from nextquery.service.answer.engine import Engine
-from nextquery.service.http.app import create_app
 from nextquery.service.log.store import Store
 from nextquery.service.model.rebuild import rebuild
 from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.service.settings.settings import Settings
 from nextquery.sessions import Sessions
-from tests.service.worlds import TEXTS, ManualClock, close_open, small_pool
-
-NEW = ("bread guide for kids", "chess pictures of roses", "cats care history")
-SEED, K, WARM, M, PAST = 3, 20, 20, 4, 120
-Slate = list[tuple[int, float, float]]
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The options of both interfaces."""
-
-    policy: str = "lin-ucb-memory"
-    exploration: float = 0.2
-    fails: str = "first"
-    learn_issued: bool = False
-    repeat: bool = False
-
-
-class Library:
-    """The day through the Python library."""
-
-    def __init__(self, pool: nq.ArmPool, rules: Rules) -> None:
-        policy = nq.policy(rules.policy, seed=SEED)
-        self.rec = nq.Recommender(
-            pool.copy(),
-            nq.MaxUtility(k=K),
-            policy,
-            exploration=rules.exploration,
-            seed=SEED,
-            memory=nq.Memory.of_pool(pool) if policy.needs_memory else None,
-            repeat=rules.repeat,
-            learning=nq.Learning(rules.fails, rules.learn_issued),
-        )
-        self.rec.warm_start(newest=WARM)
-        self.sessions: dict[str, nq.Session] = {}
-        self.slates: dict[str, list[nq.Choice]] = {}
-        self.open: list[tuple[str, list[nq.Choice]]] = []  # slates without feedback, oldest first
-
-    def ask(self, session: str, query: str) -> Slate:
-        if session in self.sessions:
-            self.sessions[session].ask(query)
-        else:
-            self.sessions[session] = self.rec.start(query, session)
-        slate = self.sessions[session].recommend(M)
-        self.slates[session] = slate
-        if slate:
-            self.open.append((session, slate))
-        return [(choice.arm, choice.score, choice.propensity) for choice in slate]
-
-    def click(self, session: str, slot: int) -> str:
-        choice = self.slates[session][slot]
-        if (session, self.slates[session]) in self.open:
-            self.sessions[session].accept(choice)
-        else:
-            self.sessions[session].correct(choice)
-        self._answered(session)
-        return choice.text
-
-    def null(self, session: str) -> None:
-        self.sessions[session].ignore(self.slates[session])
-        self._answered(session)
-
-    def typed(self, session: str, query: str) -> None:
-        self.sessions[session].ignore(self.slates[session], issued=query)
-        self._answered(session)
-
-    def expire(self) -> None:
-        for session, slate in self.open:
-            self.sessions[session].expire(slate)
-        self.open = []
-
-    def new_arm(self, query: str) -> None:
-        for user in ("u1", "u2"):
-            self.ask(f"{query} {user}", query)
-            self.null(f"{query} {user}")
-        self.rec.add(query)
-
-    def block(self, query: str) -> None:
-        self.rec.block(query)
-
-    def forecast(self, session: str, query: str) -> list[tuple[int, float]]:
-        self.sessions[session].ask(query)
-        return [(entry.arm, entry.probability) for entry in self.sessions[session].forecast(8)]
-
-    def learnt(self) -> Learnt:
-        return self.rec.learnt
-
-    def _answered(self, session: str) -> None:
-        self.open = [(s, slate) for s, slate in self.open if slate is not self.slates[session]]
-
-
-class Service:
-    """The day through the HTTP service, with a real store; calls run one after the other."""
-
-    def __init__(self, client: TestClient, engine: Engine, clock: ManualClock) -> None:
-        self.client, self.engine, self.clock = client, engine, clock
-        self.decisions: dict[str, dict[str, Any]] = {}
-
-    @classmethod
-    @contextmanager
-    def opened(cls, pool: nq.ArmPool, rules: Rules) -> Iterator["Service"]:
-        options = EngineOptions(
-            policy=rules.policy,
-            exploration=rules.exploration,
-            timeout_fails=rules.fails,
-            learn_issued=rules.learn_issued,
-            repeat=rules.repeat,
-            seed=SEED,
-            k=K,
-            warm_sessions=WARM,
-            timeout_s=1e6,
-            poll_s=60.0,
-            gather_ms=0.0,
-        )
-        clock = ManualClock()
-        with ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
-            store = stack.enter_context(closing(Store.open(f"sqlite:///{folder}/events.db")))
-            engine = stack.enter_context(Engine.start(pool, store, options, clock=clock))
-            app = create_app(engine, Settings(), token="t")
-            client = stack.enter_context(TestClient(app, base_url="http://127.0.0.1:8000"))
-            client.headers["Authorization"] = "Bearer t"
-            yield cls(client, engine, clock)
-
-    def post(self, path: str, **body: Any) -> Any:
-        self.clock.moment += 1.0
-        answer = self.client.post(path, json=body)
-        assert answer.status_code == 200, answer.text
-        self.engine.learner.catch_up()
-        return answer.json()
-
-    def ask(self, session: str, query: str, user: str | None = None) -> Slate:
-        decision = self.post("/v1/recommend", session_id=session, query=query, m=M, user_id=user)
-        self.engine.delivered(decision["decision_id"])
-        self.decisions[session] = decision
-        entries = decision["recommendations"]
-        return [(entry["arm_id"], entry["score"], entry["propensity"]) for entry in entries]
-
-    def click(self, session: str, slot: int) -> str:
-        entry = self.decisions[session]["recommendations"][slot]
-        self._feedback(session, accepted=entry["arm_id"])
-        return str(entry["text"])
-
-    def null(self, session: str) -> None:
-        self._feedback(session, accepted=None)
-
-    def typed(self, session: str, query: str) -> None:
-        self._feedback(session, accepted=None, issued=query)
-
-    def expire(self) -> None:
-        self.clock.moment += 1.0
-        close_open(self.engine)
-        self.engine.learner.catch_up()
-
-    def new_arm(self, query: str) -> None:
-        for user in ("u1", "u2"):
-            self.ask(f"{query} {user}", query, user)
-            self.null(f"{query} {user}")
-
-    def block(self, query: str) -> None:
-        self.post("/v1/block", query=query)
-
-    def forecast(self, session: str, query: str) -> list[tuple[int, float]]:
-        answer = self.post("/v1/forecast", session_id=session, query=query, m=8)
-        return [(entry["arm_id"], entry["probability"]) for entry in answer["forecast"]]
-
-    def learnt(self) -> Learnt:
-        return self.engine.learner.state.learnt
-
-    def _feedback(self, session: str, **body: Any) -> None:
-        self.post("/v1/feedback", decision_id=self.decisions[session]["decision_id"], **body)
+from tests.doors import (
+    EPSILON,
+    NEW,
+    OWN,
+    PAST,
+    PERSONAL,
+    SEED,
+    USERS,
+    WARM,
+    K,
+    Library,
+    M,
+    Rules,
+    Service,
+    agree,
+    pool_with_people,
+    same_learnt,
+)
+from tests.few_examples import few
+from tests.service.worlds import TEXTS, ManualClock
 
 
 @dataclass(frozen=True)
@@ -223,19 +71,33 @@ RULES = st.builds(
     fails=st.sampled_from(["first", "all"]),
     learn_issued=st.booleans(),
     repeat=st.booleans(),
+    returns=st.booleans(),
+    at_least=st.sampled_from([0.0, 0.0, 0.1, 0.2]),
 )
+SELECTIONS: tuple[dict[str, Any], ...] = (  # how candidates are selected, and how sets grow
+    {"selection": "zooming@threshold=0.3"},
+    {"selection": "random"},
+    {"selection": "random", "schedule": "power@beta=4,start=3"},
+    {"selection": "sampled", "reading": "defined", "schedule": "bump@peak=30,start=2"},
+    {"selection": "threshold@times_uniform=1.5", "reading": "joint"},
+    {"schedule": "bump@start=3"},
+    {"schedule": "bump@start=3", "reselect": True},
+    {"reading": "defined", "reselect": False},
+    {"selection": "max-utility@utility=facility-location,optimizer=greedi,partitions=3",
+     "schedule": "lambert@beta=5,start=4"},
+)  # fmt: skip
 
 
 def play(door: Library | Service, day: list[Turn]) -> list[Any]:
     """Play a whole day through one interface. Returns all slates and forecasts, in order."""
     answers: list[Any] = []
     running: dict[str, str] = {}
-    state: dict[str, str] = {}  # of each session's last slate: empty, open, failed or done
+    state: dict[str, str] = {}  # of each session's last slate: open, failed or done
 
     def ask(session: str, query: str) -> None:
         slate = door.ask(session, query)
         answers.append(slate)
-        running[session], state[session] = query, "open" if slate else "empty"
+        running[session], state[session] = query, "open"
 
     for turn in day:
         session, query = f"s{turn.session}", TEXTS[turn.query]
@@ -252,7 +114,7 @@ def play(door: Library | Service, day: list[Turn]) -> list[Any]:
             door.null(session)
             state[session] = "failed"
         elif turn.kind == "typed" and state[session] == "open":
-            typed = NEW[turn.query % len(NEW)] if turn.query % 5 == 0 else query
+            typed = OWN[USERS.get(session)] if turn.query % 5 == 0 else query
             door.typed(session, typed)
             state[session] = "failed"
             ask(session, typed)
@@ -277,32 +139,10 @@ def last_slate(session: str, door: Library | Service) -> Any:
     return door.decisions[session]["recommendations"]
 
 
-def agree(first: list[Any], second: list[Any]) -> None:
-    assert [[entry[0] for entry in slate] for slate in first] == [
-        [entry[0] for entry in slate] for slate in second
-    ]
-    for a, b in zip(first, second, strict=True):
-        np.testing.assert_allclose(
-            [entry[1:] for entry in a], [entry[1:] for entry in b], rtol=0, atol=1e-12
-        )
-
-
-def same_learnt(first: Learnt, second: Learnt) -> None:
-    a, b = first.policy.state(), second.policy.state()
-    assert a.keys() == b.keys()
-    for name in set(a) - {"params", "generator"}:
-        np.testing.assert_allclose(a[name], b[name], rtol=0, atol=1e-12)
-    for name, array in first.live.state().items():
-        assert np.array_equal(array, second.live.state()[name]), name
-    assert first.calibration.keys() == second.calibration.keys()
-    for name, fitted in first.calibration.items():
-        np.testing.assert_allclose(fitted, second.calibration[name], rtol=0, atol=1e-12)
-
-
 @pytest.fixture(scope="module")
 def pool() -> nq.ArmPool:
-    """A pool whose arms were all issued as queries before."""
-    return small_pool(sessions=PAST)
+    """A pool whose arms were all asked before, by ann, bob and people whom nobody knows."""
+    return pool_with_people()
 
 
 SCRIPT = [
@@ -318,15 +158,24 @@ SCRIPT = [
     "rules",
     [
         Rules(),
-        Rules(learn_issued=True, fails="all"),
-        Rules(policy="lin-ucb-shared", learn_issued=True),
+        Rules(returns=True),
+        Rules(learn_issued=False, fails="all", repeat=False),
+        Rules(policy="lin-ucb-shared"),
+        Rules(policy="lin-ucb-memory@half_life=0.001"),
+        Rules(at_least=0.1),
+        Rules(**SELECTIONS[0]),
+        Rules(**SELECTIONS[2]),
+        Rules(**SELECTIONS[-1]),
+        Rules(policy="lin-ucb-published", reading="defined", schedule="bump@start=3", repeat=False),
     ],
     ids=str,
 )
 def test_a_scripted_day_is_the_same_imported_and_served(pool: nq.ArmPool, rules: Rules) -> None:
     library = Library(pool, rules)
     answers = play(library, SCRIPT)
-    assert len(answers) > 40
+    assert len(answers) > 25
+    if rules.at_least:
+        assert {len(slate) for slate in answers[:-4]} >= {0, 1, 2, 3, 4}
     with Service.opened(pool, rules) as service:
         agree(answers, play(service, SCRIPT))
         same_learnt(library.learnt(), service.learnt())
@@ -334,11 +183,49 @@ def test_a_scripted_day_is_the_same_imported_and_served(pool: nq.ArmPool, rules:
         assert kinds == {"model", "decision", "feedback", "timeout", "arm_added", "blocked"}
 
 
-@settings(max_examples=8, phases=[Phase.generate])
-@given(day=st.lists(TURNS, min_size=5, max_size=40), rules=RULES)
-def test_any_day_is_the_same_imported_and_served(
-    pool: nq.ArmPool, day: list[Turn], rules: Rules
+def test_a_private_query_is_offered_to_its_owner_alone_imported_and_served(
+    pool: nq.ArmPool,
 ) -> None:
+    """Ann types the same query after the same one every day; nobody else ever asks it."""
+    rules = Rules(exploration=0.0)
+    users = {f"ann {day}": "ann" for day in range(8)} | {"bob 0": "bob"}
+    slates: list[list[Any]] = []
+    with Service.opened(pool, rules, users) as service:
+        library = Library(pool, rules, users)
+        for door in (library, service):
+            slates.append([])
+            for session in users:
+                slate = door.ask(session, TEXTS[0])
+                slates[-1].append(slate)
+                private = [slot for slot, (arm, *_) in enumerate(slate) if arm < 0]
+                if session == "bob 0":  # a second user would make it an arm
+                    continue
+                if private:
+                    assert door.click(session, private[0]) == OWN["ann"]
+                else:
+                    door.typed(session, OWN["ann"])
+                slates[-1].append(door.ask(session, OWN["ann"]))
+            slates[-1].append(door.forecast("ann 0", TEXTS[0]))
+        agree(*slates)
+        same_learnt(library.learnt(), service.learnt())
+    assert any(arm < 0 for slate in slates[0][:16] for arm, *_ in slate)
+    assert any(arm < 0 for arm, _ in slates[0][-1])
+    assert all(arm >= 0 for slate in slates[0][16:17] for arm, *_ in slate)  # bob's
+    ann = library.learnt().people.of(str(PERSONAL.hash("ann")))
+    assert ann is not None
+    assert {key for key in ann.queries if isinstance(key, str)} == {OWN["ann"]}
+
+
+@settings(max_examples=few(8), phases=[Phase.generate])
+@given(
+    day=st.lists(TURNS, min_size=5, max_size=40),
+    rules=RULES,
+    selecting=st.sampled_from([{}, *SELECTIONS]),
+)
+def test_any_day_is_the_same_imported_and_served(
+    pool: nq.ArmPool, day: list[Turn], rules: Rules, selecting: dict[str, Any]
+) -> None:
+    rules = replace(rules, **selecting)
     library = Library(pool, rules)
     answers = play(library, day)
     with Service.opened(pool, rules) as service:
@@ -346,91 +233,176 @@ def test_any_day_is_the_same_imported_and_served(
         same_learnt(library.learnt(), service.learnt())
 
 
-def clicked_or_typed(door: Library | Service, sessions: list[list[int]]) -> list[Any]:
-    """A day of sessions: the next query is clicked if it is shown, and typed otherwise."""
+class Asked(NamedTuple):
+    """A query of a day that is replayed, and whether its session ends with it."""
+
+    session: str
+    arm: int
+    time: float
+    last: bool
+
+
+def clicked_or_typed(door: Library | Service, day: list[Asked]) -> list[Any]:
+    """A day by the clock: the next query is clicked if it is shown, and typed otherwise."""
     slates: list[Any] = []
-    for number, queries in enumerate(sessions, start=PAST):
-        name = str(number)
-        slates.append(door.ask(name, TEXTS[queries[0]]))
-        for following in queries[1:]:
-            arms = [entry[0] for entry in slates[-1]]
-            if following in arms:
-                door.click(name, arms.index(following))
-            elif arms:
-                door.typed(name, TEXTS[following])
-            slates.append(door.ask(name, TEXTS[following]))
-        slates.pop()  # nothing followed the last query, so the stream does not rank there
+    open_arms: dict[str, list[int]] = {}
+    for asked in day:
+        arms = open_arms.get(asked.session)
+        door.clock.moment = asked.time - 2.0  # each call adds one second
+        if arms is not None and asked.arm in arms:
+            door.click(asked.session, arms.index(asked.arm))
+        elif arms is not None:  # also after a slate of nothing
+            door.typed(asked.session, TEXTS[asked.arm])
+        door.clock.moment = asked.time - 1.0
+        slate = door.ask(asked.session, TEXTS[asked.arm])
+        open_arms[asked.session] = [entry[0] for entry in slate]
+        if not asked.last:  # nothing followed the last query, so the stream does not rank there
+            slates.append(slate)
     return slates
 
 
-@settings(max_examples=6, phases=[Phase.generate])
+@st.composite
+def days(draw: st.DrawFn) -> list[Asked]:
+    """Draw sessions that go on side by side and come back to earlier queries."""
+    rows = draw(
+        st.lists(st.lists(st.integers(0, 59), min_size=2, max_size=6), min_size=1, max_size=8)
+    )
+    rows = [[arm for at, arm in enumerate(row) if at == 0 or row[at - 1] != arm] for row in rows]
+    rows = [row if len(row) > 1 else [row[0], (row[0] + 1) % 60] for row in rows]
+    turns = draw(st.permutations([row for row, arms in enumerate(rows) for _ in arms]))
+    names: dict[int, str] = {}
+    done = [0] * len(rows)
+    day = []
+    for number, row in enumerate(turns):
+        name = names.setdefault(row, str(PAST + len(names)))
+        done[row] += 1
+        last = done[row] == len(rows[row])
+        day.append(Asked(name, rows[row][done[row] - 1], 1_000_100.0 + 50 * number, last))
+    return day
+
+
+def log_of(past: Sessions, day: list[Asked], users: Mapping[str, str]) -> Sessions:
+    """Return the sessions of the pool and then those of the day."""
+    names = list(dict.fromkeys(asked.session for asked in day))
+    rows = [[asked for asked in day if asked.session == name] for name in names]
+    new = Sessions.of([[asked.arm for asked in row] for row in rows])
+    numbers = {"ann": 0, "bob": 1}
+    return Sessions(
+        np.concatenate([past.arms, new.arms]),
+        np.concatenate([past.offsets, past.offsets[-1] + new.offsets[1:]]),
+        np.concatenate([past.times, [row[0].time for row in rows]]),
+        np.concatenate([past.asked, [asked.time for row in rows for asked in row]]),
+        np.concatenate([past.people, [numbers.get(users.get(n, ""), -1) for n in names]]),
+    )
+
+
+@settings(max_examples=few(8), phases=[Phase.generate])
 @given(
-    sessions=st.lists(
-        st.lists(st.integers(0, 59), min_size=2, max_size=6, unique=True), min_size=1, max_size=8
-    ),
-    policy=st.sampled_from(["lin-ucb-memory", "lin-ucb-shared", "lin-ucb"]),
+    day=days(),
+    policy=st.sampled_from(["lin-ucb-memory", "lin-ucb-memory", "lin-ucb-shared", "lin-ucb"]),
+    repeat=st.booleans(),
+    returns=st.booleans(),
+    at_least=st.sampled_from([0.0, 0.05, 0.1, 1.0]),
+    selecting=st.sampled_from([{}, {}, *(one for one in SELECTIONS if "reselect" not in one)]),
 )
 def test_a_day_of_clicked_and_typed_steps_is_the_same_through_all_three(
-    pool: nq.ArmPool, sessions: list[list[int]], policy: str
+    pool: nq.ArmPool,
+    day: list[Asked],
+    policy: str,
+    repeat: bool,
+    returns: bool,
+    at_least: float,
+    selecting: dict[str, Any],
 ) -> None:
-    rules = Rules(policy)
+    rules = Rules(policy, repeat=repeat, returns=returns, at_least=at_least, **selecting)
+    users = {str(PAST + number): ("ann", "bob")[number % 2] for number in range(0, 8, 3)}
     assert pool.origin is not None
-    past = pool.origin.sessions
-    day = Sessions.of([*(session.tolist() for session in past.lists()), *sessions])
+    sessions = log_of(pool.origin.sessions, day, users)
     with tempfile.TemporaryDirectory() as folder:
         options = replay.StreamOptions(
-            sessions=len(sessions),
+            since="1970-01-12T13:46:40",  # second 1,000,000
             warm=WARM,
-            policies=(policy,),
+            policies=(),
+            selection=rules.selection,
+            reading=rules.reading,
+            epsilon=EPSILON,
+            schedule=rules.schedule,
             k=K,
             pool="seen" if policy == "lin-ucb-memory" else "all",
             seed=SEED,
             shown=M,
             exploration=rules.exploration,
+            repeat=repeat,
+            returns=returns,
         )
-        work = begin(pool, day, Path(folder))
-        follow(work, options, runner(1, None))
-        stream = Stream.of(work, options)
-        driver, selections = driver_of(work, stream, options, contestant(policy, SEED))
-        slates = [
-            slate.choices[:M]
-            for number, queries in enumerate(sessions, start=stream.scored_from)
-            for slate in driver.session(str(number), queries, selections)
-        ]
+        work = begin(pool, sessions, Path(folder))
+        stream, _ = follow(work, options, runner(1, None))
+        entrant = contestant(f"{policy}@at_least={at_least}", SEED)
+        assert entrant.policy is not None
+        places = stream.warm_places(memory=entrant.policy.needs_memory)
+        warm = selections(work, stream, options, places)
+        driver = driver_of(work, stream, options, entrant, warm)
+        live = selections(work, stream, options, stream.live_steps.places)
+        slates = [played.slate.choices[:M] for played in driver.play(stream.live, live)]
     replayed = [[(c.arm, c.score, c.propensity) for c in slate] for slate in slates]
-    library = Library(pool, rules)
-    agree(replayed, clicked_or_typed(library, sessions))
+    library = Library(pool, rules, users)
+    agree(replayed, clicked_or_typed(library, day))
     same_learnt(driver.loop.learnt, library.learnt())
-    with Service.opened(pool, rules) as service:
-        agree(replayed, clicked_or_typed(service, sessions))
+    with Service.opened(pool, rules, users) as service:
+        agree(replayed, clicked_or_typed(service, day))
         same_learnt(driver.loop.learnt, service.learnt())
 
 
-def test_the_four_lines_are_what_is_served_by_default(pool: nq.ArmPool, tmp_path: Path) -> None:
-    memory = nq.Memory.of_pool(pool)
-    rec = nq.Recommender(
-        pool, nq.MaxUtility(k=250), nq.policy("lin-ucb-memory"), exploration=0.02, memory=memory
-    )
-    rec.warm_start()
+def documented(page: str) -> str:
+    """Return the four statements of a page of the documentation."""
+    text = (Path(__file__).parents[1] / page).read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(import nextquery as nq\n[^`]*Memory\.of_pool[^`]*)```", text)
+    return str(code)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/learning.md"])
+def test_the_four_statements_are_what_is_served_by_default(
+    pool: nq.ArmPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    pool.save(tmp_path / "POOL")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(documented(page), names)
+    rec, clock = names["rec"], ManualClock()
+    rec.clock = clock.now
+    options = EngineOptions(user_hash_secret=PERSONAL.user_hash_secret)
     with (
         closing(Store.open(f"sqlite:///{tmp_path / 'events.db'}")) as store,
-        Engine.start(pool, store) as engine,
+        Engine.start(pool, store, options, clock=clock) as engine,
     ):
-        for number, query in enumerate(TEXTS[::7]):
-            session = rec.start(query, f"s{number}")
-            slate = session.recommend(5)
-            decision = engine.recommend(session_id=f"s{number}", query=query, m=5)
-            served = decision.recommendations
-            assert [choice.arm for choice in slate] == [entry.arm for entry in served]
-            scores = [entry.score for entry in served]
-            np.testing.assert_allclose([c.score for c in slate], scores, rtol=0, atol=1e-12)
-            session.accept(slate[1])
-            engine.feedback(decision_id=decision.decision_id, accepted=slate[1].arm)
+        for number, query in enumerate(TEXTS[::7] * 2):
+            clock.moment += 10.0
+            user = ("ann", "bob", None)[number % 3]
+            person = None if user is None else PERSONAL.hash(user)
+            who: dict[str, Any] = {"user_id": user, "trusted": user is not None}
+            session = rec.start(query, f"s{number}", person=person)
+            for asked in (query, query):  # a session may see a recommendation again
+                slate = session.recommend(5)
+                decision = engine.recommend(session_id=f"s{number}", query=asked, m=5, **who)
+                served = decision.recommendations
+                assert [choice.arm for choice in slate] == [entry.arm for entry in served]
+                scores = [entry.score for entry in served]
+                np.testing.assert_allclose([c.score for c in slate], scores, rtol=0, atol=1e-12)
+            likely = engine.forecast(session_id=f"s{number}", query=query, m=5, **who).likely
+            assert [entry.arm for entry in session.forecast(5)] == [entry.arm for entry in likely]
+            if number % 2:
+                session.accept(slate[1])
+                engine.feedback(decision_id=decision.decision_id, accepted=slate[1].arm)
+            else:
+                session.ignore(slate, issued=TEXTS[number])
+                typed: dict[str, Any] = {"accepted": None, "issued": TEXTS[number]}
+                engine.feedback(decision_id=decision.decision_id, **typed, **who)
             engine.learner.catch_up()
         same_learnt(rec.learnt, engine.learner.state.learnt)
     rec.save(tmp_path / "rec")
     again = nq.Recommender.open(tmp_path / "rec")
     same_learnt(rec.learnt, again.learnt)
+    again.clock = clock.now
     first, second = (r.start(TEXTS[3], "later").recommend(8) for r in (rec, again))
     assert [c.to_dict() for c in first] == [c.to_dict() for c in second]
 
@@ -438,7 +410,7 @@ def test_the_four_lines_are_what_is_served_by_default(pool: nq.ArmPool, tmp_path
 @pytest.mark.parametrize("policy", ["lin-ucb-memory", "lin-ucb-shared"])
 def test_a_click_after_a_typed_query_takes_its_lesson_back(pool: nq.ArmPool, policy: str) -> None:
     """Typed first and clicked later gives the same model as the click alone, in both."""
-    rules = Rules(policy, learn_issued=True, exploration=0.0)
+    rules = Rules(policy, exploration=0.0)
     expected, library = Library(pool, rules), Library(pool, rules)
     slate = [arm for arm, _, _ in expected.ask("s", TEXTS[0])]
     outside = next(text for arm, text in enumerate(TEXTS) if arm not in [0, *slate])
@@ -462,7 +434,7 @@ def test_an_arm_blocked_after_the_slate_teaches_the_same_when_it_is_typed(
     pool: nq.ArmPool,
 ) -> None:
     for policy in ("lin-ucb-memory", "lin-ucb-shared"):
-        rules = Rules(policy, learn_issued=True, exploration=0.0)
+        rules = Rules(policy, exploration=0.0)
         library = Library(pool, rules)
         shown = [arm for arm, _, _ in library.ask("s", TEXTS[0])]
         typed = next(arm for arm in range(1, 60) if arm not in shown)

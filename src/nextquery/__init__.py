@@ -5,6 +5,7 @@ from nextquery.arms import ArmPool
 from nextquery.client import AsyncClient, Client
 from nextquery.memory import Memory
 from nextquery.outcomes import Learning
+from nextquery.personal import Personal
 from nextquery.policies import (
     Choice,
     Context,
@@ -17,9 +18,12 @@ from nextquery.policies import (
 )
 from nextquery.policies.names import policy_named as policy
 from nextquery.recommender import Recommender
+from nextquery.rivals import Rival, Step
+from nextquery.rivals.names import rival_named as rival
 from nextquery.select import (
     Bump,
     Candidates,
+    LambertPower,
     MaxUtility,
     Power,
     PreferenceSample,
@@ -40,12 +44,14 @@ __all__ = [
     "Client",
     "Context",
     "FeedbackUCB",
+    "LambertPower",
     "Learning",
     "LinTS",
     "LinUCB",
     "MaxUtility",
     "Memory",
     "MostSimilar",
+    "Personal",
     "Policy",
     "Power",
     "PreferenceSample",
@@ -53,14 +59,17 @@ __all__ = [
     "RandomPolicy",
     "RandomSelection",
     "Recommender",
+    "Rival",
     "Selector",
     "Session",
     "Sessions",
+    "Step",
     "Zooming",
     "encode",
     "errors",
     "optimize",
     "policy",
     "preference",
+    "rival",
     "utility",
 ]

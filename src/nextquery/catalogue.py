@@ -15,6 +15,7 @@ from nextquery.vectors import unit_rows
 _COMMON = 1_000  # arms in `most_common`
 _CLEANED = 16_384  # cleaned queries kept in the cache
 _ENCODED = 4096  # encoded queries kept in the cache
+_OWN = 200_000  # people's own texts kept in the cache
 
 
 class EncodesTexts(Protocol):
@@ -51,6 +52,8 @@ class Catalogue:
         self.blocked: set[str] = set()
         self._shown: dict[int, str] = {}
         self._blocked_arms: list[int] = []
+        self._own_ids: dict[str, int | None] = {}
+        self._rows = pool.rows_in_all  # when the cache above was new
         self.clean = lru_cache(_CLEANED)(self._clean)
         self.encode = lru_cache(_ENCODED)(self._encode)
 
@@ -74,8 +77,29 @@ class Catalogue:
         may_become_arm = usable and not self._was_arm(query) and not self._was_arm(cleaned.text)
         return Place(query, cleaned.text, cleaned.shown, None, vector, may_become_arm)
 
+    def own_id(self, text: str) -> int | None:
+        """Return what a remembered query is now: its arm, -1 if it is none, None if it is hidden.
+
+        >>> catalogue = Catalogue(ArmPool.from_vectors(["cats"], [[1, 0]]))
+        >>> catalogue.own_id("cats"), catalogue.own_id("my cat"), catalogue.block("my cat")
+        (0, -1, 'my cat')
+        >>> catalogue.own_id("my cat") is None
+        True
+        """
+        if self._rows != self.pool.rows_in_all or len(self._own_ids) > _OWN:
+            self._changed()
+        known = self._own_ids  # replaced by changes, so that nothing older gets into it
+        if text not in known:
+            arm = self.pool.index_of(text) if self._was_arm(text) else -1
+            known[text] = None if text in self.blocked else arm
+        return known[text]
+
+    def _changed(self) -> None:
+        """Forget what remembered queries are."""
+        self._own_ids, self._rows = {}, self.pool.rows_in_all
+
     def _was_arm(self, text: str) -> bool:
-        """Whether a text that is not an arm was one: a removed arm stays removed."""
+        """Whether a text is an arm or was one: a removed arm stays removed."""
         return bool(self.pool.texts.ids_of(text))
 
     def _encode(self, text: str) -> NDArray[np.float32]:
@@ -113,12 +137,14 @@ class Catalogue:
             self._shown[arm] = shown
         if text in self.blocked:
             self._blocked_arms = [*self._blocked_arms, arm]
+        self._changed()
         self.version += 1
         return arm
 
     def remove(self, arm: int) -> None:
         """Remove an arm permanently."""
         self.pool.remove([arm])
+        self._changed()
         self.version += 1
 
     def block(self, query: str) -> str:
@@ -139,6 +165,7 @@ class Catalogue:
         if text not in self.blocked and arm is not None:
             self._blocked_arms = [*self._blocked_arms, arm]
         self.blocked.add(text)
+        self._changed()
         self.version += 1
 
     def unblock_text(self, text: str) -> None:
@@ -146,6 +173,7 @@ class Catalogue:
         arm = self.pool.index_of(text)
         self._blocked_arms = [blocked for blocked in self._blocked_arms if blocked != arm]
         self.blocked.discard(text)
+        self._changed()
         self.version += 1
 
     @cached_property

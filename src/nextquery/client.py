@@ -9,8 +9,9 @@ import time
 from typing import Any
 
 from nextquery.client_calls import URL, Calls, Next, Slate, Suggestion, known, read, unreachable
+from nextquery.signing import sign_user
 
-__all__ = ["URL", "AsyncClient", "Client", "Next", "Slate", "Suggestion"]
+__all__ = ["URL", "AsyncClient", "Client", "Next", "Slate", "Suggestion", "sign_user"]
 
 
 class Client(Calls):
@@ -45,20 +46,47 @@ class Client(Calls):
         session_id: str,
         m: int = 5,
         user_id: str | None = None,
+        user_signature: str | None = None,
         request_id: str | None = None,
+        at_least: float | None = None,
     ) -> Slate:
-        """Recommend up to `m` next queries."""
-        body = self._recommend(query, session_id, m, user_id, request_id)
+        """Recommend up to `m` next queries; `user_signature` is that of `sign_user`.
+
+        Nothing less probable than `at_least` is recommended; by default the service's setting.
+        """
+        body = self._recommend(query, session_id, m, user_id, user_signature, request_id, at_least)
         return self._slate(self._ask("POST", "/v1/recommend", body))
 
-    def feedback(self, decision_id: str, *, accepted: int | None, issued: str | None = None) -> str:
+    def feedback(
+        self,
+        decision_id: str,
+        *,
+        accepted: int | None,
+        issued: str | None = None,
+        user_id: str | None = None,
+        user_signature: str | None = None,
+    ) -> str:
         """Report what was clicked or typed. Returns recorded, repeated, corrected or ignored."""
-        body = {"decision_id": decision_id, "accepted": accepted, "issued": issued}
+        body = self._feedback(decision_id, accepted, issued, user_id, user_signature)
         return str(self._ask("POST", "/v1/feedback", body)["status"])
 
-    def forecast(self, query: str, *, session_id: str, m: int = 5) -> list[Next]:
-        """Return the likeliest next queries, for prefetching. Nothing is recorded."""
-        body = {"query": query, "session_id": session_id, "m": m}
+    def forecast(
+        self,
+        query: str,
+        *,
+        session_id: str,
+        m: int = 5,
+        user_id: str | None = None,
+        user_signature: str | None = None,
+        returns: bool = True,
+        at_least: float = 0.0,
+    ) -> list[Next]:
+        """Return the likeliest next queries, for prefetching. Nothing is recorded.
+
+        With `returns`, the session's own earlier queries are among them. Queries less probable than
+        `at_least` are not.
+        """
+        body = self._forecast(query, session_id, m, user_id, user_signature, returns, at_least)
         answer = self._ask("POST", "/v1/forecast", body)
         return [known(Next, entry) for entry in answer["forecast"]]
 
@@ -113,22 +141,44 @@ class AsyncClient(Calls):
         session_id: str,
         m: int = 5,
         user_id: str | None = None,
+        user_signature: str | None = None,
         request_id: str | None = None,
+        at_least: float | None = None,
     ) -> Slate:
         """Recommend up to `m` next queries."""
-        body = self._recommend(query, session_id, m, user_id, request_id)
+        body = self._recommend(query, session_id, m, user_id, user_signature, request_id, at_least)
         return self._slate(await self._ask("POST", "/v1/recommend", body))
 
     async def feedback(
-        self, decision_id: str, *, accepted: int | None, issued: str | None = None
+        self,
+        decision_id: str,
+        *,
+        accepted: int | None,
+        issued: str | None = None,
+        user_id: str | None = None,
+        user_signature: str | None = None,
     ) -> str:
         """Report what was clicked or typed. Returns recorded, repeated, corrected or ignored."""
-        body = {"decision_id": decision_id, "accepted": accepted, "issued": issued}
+        body = self._feedback(decision_id, accepted, issued, user_id, user_signature)
         return str((await self._ask("POST", "/v1/feedback", body))["status"])
 
-    async def forecast(self, query: str, *, session_id: str, m: int = 5) -> list[Next]:
-        """Return the likeliest next queries, for prefetching. Nothing is recorded."""
-        body = {"query": query, "session_id": session_id, "m": m}
+    async def forecast(
+        self,
+        query: str,
+        *,
+        session_id: str,
+        m: int = 5,
+        user_id: str | None = None,
+        user_signature: str | None = None,
+        returns: bool = True,
+        at_least: float = 0.0,
+    ) -> list[Next]:
+        """Return the likeliest next queries, for prefetching. Nothing is recorded.
+
+        With `returns`, the session's own earlier queries are among them. Queries less probable than
+        `at_least` are not.
+        """
+        body = self._forecast(query, session_id, m, user_id, user_signature, returns, at_least)
         return [known(Next, e) for e in (await self._ask("POST", "/v1/forecast", body))["forecast"]]
 
     async def stats(self) -> dict[str, Any]:

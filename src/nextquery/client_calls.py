@@ -73,10 +73,46 @@ class Calls:
 
     @staticmethod
     def _recommend(
-        query: str, session_id: str, m: int, user_id: str | None, request_id: str | None
+        query: str,
+        session_id: str,
+        m: int,
+        user_id: str | None,
+        user_signature: str | None,
+        request_id: str | None,
+        at_least: float | None,
     ) -> dict[str, Any]:
-        body = {"query": query, "session_id": session_id, "m": m, "user_id": user_id}
+        body = {"query": query, "session_id": session_id, "m": m, **_who(user_id, user_signature)}
+        if at_least is not None:  # an older service rejects unknown fields
+            body["at_least"] = at_least
         return {**body, "request_id": request_id or uuid.uuid4().hex}
+
+    @staticmethod
+    def _feedback(
+        decision_id: str,
+        accepted: int | None,
+        issued: str | None,
+        user_id: str | None,
+        user_signature: str | None,
+    ) -> dict[str, Any]:
+        body = {"decision_id": decision_id, "accepted": accepted, "issued": issued}
+        return {**body, **_who(user_id, user_signature)}
+
+    @staticmethod
+    def _forecast(
+        query: str,
+        session_id: str,
+        m: int,
+        user_id: str | None,
+        user_signature: str | None,
+        returns: bool,
+        at_least: float,
+    ) -> dict[str, Any]:
+        body: dict[str, Any] = {"query": query, "session_id": session_id, "m": m}
+        if not returns:  # defaults are not sent: an older service rejects unknown fields
+            body["returns"] = False
+        if at_least != 0:
+            body["at_least"] = at_least
+        return {**body, **_who(user_id, user_signature)}
 
     @staticmethod
     def _slate(answer: Mapping[str, Any]) -> Slate:
@@ -96,6 +132,12 @@ class Calls:
         asked = None if response is None else _retry_after(response)
         wait = min(2.0, 0.05 * 2 ** min(attempt, 6)) if asked is None else asked
         return wait if time.monotonic() + wait < end else None
+
+
+def _who(user_id: str | None, user_signature: str | None) -> dict[str, str]:
+    """Return the fields about the user that are known; an older service rejects unknown fields."""
+    fields = {"user_id": user_id, "user_signature": user_signature}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def known(record: type[_T], answer: Mapping[str, Any]) -> _T:

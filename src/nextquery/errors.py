@@ -4,7 +4,8 @@
 
     NextqueryError
     ├── InvalidInput          an invalid value, row or option              (also a ValueError)
-    │   └── NotInSlate        feedback names an arm that was not shown
+    │   ├── NotInSlate        feedback names an arm that was not shown
+    │   └── WrongSignature    a user_signature that does not prove its user_id
     ├── UnknownDecision       feedback names an unknown decision           (also a LookupError)
     ├── Conflict              feedback or a request contradicts an earlier one
     ├── ClusterUnavailable    the cluster, or part of it, is unavailable   (also a ConnectionError)
@@ -27,6 +28,7 @@ __all__ = [
     "StorageError",
     "StoreUnavailable",
     "UnknownDecision",
+    "WrongSignature",
 ]
 
 
@@ -40,6 +42,10 @@ class InvalidInput(NextqueryError, ValueError):
 
 class NotInSlate(InvalidInput):
     """Feedback that names an arm that was not shown."""
+
+
+class WrongSignature(InvalidInput):
+    """A user_signature that does not prove its user_id, or that cannot be checked."""
 
 
 class UnknownDecision(NextqueryError, LookupError):

@@ -26,19 +26,20 @@ from nextquery.arms.origin import Origin
 from nextquery.arms.pool import KIND, ArmPool
 from nextquery.arms.texts import TextColumn, Texts, checked
 from nextquery.checks import one_of, whole_number
-from nextquery.encode import ENCODERS, Encoder, Sessions, encoder_by_name
-from nextquery.encode.auto import AUTO, share_known
-from nextquery.encode.base import KIND as ENCODER
-from nextquery.encode.base import VERSION as ENCODER_VERSION
+from nextquery.encode import ENCODERS, Encoder, Sessions
+from nextquery.encode.auto import AUTO
 from nextquery.encoding import BLOCK, EncodeBlocks, Plan, in_this_process, planned
-from nextquery.errors import InvalidInput, NotAFolder
+from nextquery.errors import InvalidInput
+from nextquery.fitting import Fitted, finished, fitted_on
 from nextquery.logs import LogOptions, prepare
 from nextquery.logs.reading.files import find
+from nextquery.personal import Personal
 from nextquery.working import work_on
 
 Progress = Callable[[str, float | None], None]
 PREPARED = "prepared"  # in the working folder
-_PREPARED, _FITTED = "nextquery prepared log", "nextquery fitted encoder"
+_OF_THE_WARM_START = 1000  # sessions that the encoder leaves to the warm start
+_PREPARED = "nextquery prepared log"
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ def ingest(
     *,
     encoder: str = "auto",
     hold_out: int = 0,
+    personal: Personal | None = None,
     progress: Progress | None = None,
     encode_blocks: EncodeBlocks = in_this_process,
     block: int = BLOCK,
@@ -67,32 +69,50 @@ def ingest(
     ----------
     log : any log that `nextquery.logs.prepare` reads.
     out : the pool folder.
-    options : how to read, clean and protect the log.
+    options : how to read, clean and protect the log; None takes the defaults for this log.
     encoder : ``auto``, the name of an encoder, or the folder of a saved one.
-    hold_out : number of newest sessions (at most half of them) that the encoder is not fitted on,
-        so that replays on them are unbiased. Their queries still become arms.
+    hold_out : number of newest sessions of two or more queries (at most half of them) to hide from
+        the encoder, so that replays on them are unbiased. Their queries still become arms. Before
+        them, another 1,000 (at most a tenth) are hidden, because the warm start learns from them: a
+        model that learns from sessions which the encoder was fitted on trusts similarity too much.
+        Nor is the encoder fitted on a session's queries dated after the first hidden session
+        began. Texts alone, without who asked them after what, are used of the whole log.
+    personal : keep whose sessions they were, as keyed hashes, so that people whose ids the service
+        can trust get their own past; by default it is not kept.
     progress : called with the stage and the fraction done (None: just started).
     encode_blocks : function that encodes, such as `nextquery.cluster.encoding.on_ray`; the result
         does not depend on it.
     block : texts encoded at once, at least 1; with some encoders the last bits depend on it.
     """
-    target, options = Path(out), options or LogOptions()
+    target, options = Path(out), options or LogOptions.of(log)
     folders.refuse_foreign(target, KIND)
     if not (Path(encoder) / folders.MANIFEST).exists():
         one_of(encoder, "encoder", (AUTO, *ENCODERS))
     report: Progress = progress or (lambda stage, done: None)
     made_from = fingerprint(log, options)
+    if personal is not None:
+        made_from = personal.mark(made_from)
     with work_on(target) as work:
-        texts, origin, old = prepared(log, options, work, made_from, report)
-        held_out = min(whole_number(hold_out, "hold_out", at_least=0), origin.sessions.size // 2)
-        origin = replace(origin, held_out=held_out)
+        texts, origin, old = prepared(log, options, work, made_from, report, personal)
+        hidden = held_out_of(origin.sessions, hold_out)
+        newest = held_out_of(origin.sessions, hold_out, warm=0)
+        origin = replace(origin, held_out=hidden, for_replays=newest)
         resumed = ["prepare"] if old else []
-        fitted, old = _fitted(encoder, texts, origin, options, work, made_from, report)
-        resumed += ["fit"] if old else []
+        known = not_held_out(origin)
+        fitted = fitted_on(
+            encoder,
+            texts,
+            known.take(np.flatnonzero(known.lengths >= 2)),  # the others have no pair
+            profile=options.profile,
+            work=work,
+            made_from=f"{made_from} {origin.held_out}",
+            progress=report,
+        )
+        resumed += ["fit"] if fitted.resumed else []
         source = folders.read(work / PREPARED, kind=_PREPARED, version=1)
-        plan = planned(work, source, fitted, rows=len(texts), block=block)
+        plan = planned(work, source, fitted.folder, rows=len(texts), block=block)
         resumed += ["encode"] if _encode(plan, encode_blocks, report) else []
-        pool = _pool(plan, texts, origin, Encoder.of(fitted))
+        pool = _pool(plan, texts, origin, fitted, fewest=options.fewest_left)
         report("write", None)
         pool.save(target)
         shutil.rmtree(work, ignore_errors=True)
@@ -101,16 +121,43 @@ def ingest(
     return Ingested(ArmPool.open(target), pool.origin.report, tuple(resumed))
 
 
+def held_out_of(sessions: Sessions, count: int, *, warm: int = _OF_THE_WARM_START) -> int:
+    """Return how many of the newest sessions to hide so that `count` of them have a next query.
+
+    At most half of those that have one, and before them `warm`, at most a tenth, for the warm
+    start. `sessions` are in order of time.
+
+    >>> held_out_of(Sessions.of([[0, 1], [2, 3], [4], [5, 6], [7]]), 1)
+    2
+    """
+    usable = np.flatnonzero(sessions.lengths >= 2)
+    taken = min(whole_number(count, "hold_out", at_least=0), len(usable) // 2)
+    taken += min(warm, len(usable) // 10)
+    return int(sessions.size - usable[-taken]) if taken else 0
+
+
 def prepared(
-    log: Any, options: LogOptions, work: Path, made_from: str, progress: Progress
+    log: Any,
+    options: LogOptions,
+    work: Path,
+    made_from: str,
+    progress: Progress,
+    personal: Personal | None = None,
 ) -> tuple[TextColumn, Origin, bool]:
     """Return the texts of the cleaned log, their origin, and whether an earlier run made them."""
-    folder = _finished(work / PREPARED, _PREPARED, made_from)
+    folder = finished(work / PREPARED, _PREPARED, made_from)
     if folder is not None:
         return TextColumn.open(folder, "texts"), Origin.of(folder, folder.meta["log"]), True
     work.mkdir(parents=True, exist_ok=True)
     try:
-        done = prepare(log, options, workdir=work, progress=progress)
+        done = prepare(
+            log,
+            options,
+            workdir=work,
+            progress=progress,
+            person_hash=None if personal is None else personal.hash,
+            people_required=personal is None or personal.required,
+        )
     except InvalidInput:
         shutil.rmtree(work, ignore_errors=True)  # no later run can use it
         raise
@@ -127,6 +174,8 @@ def prepared(
         done.sessions,
         done.k_anonymous,
         done.report.to_dict(),
+        people=done.people,
+        named_with=personal.named_with() if personal is not None and done.people else {},
     )
     texts = TextColumn.of(done.texts)
     parts = {**texts.parts("texts"), **origin.parts()}
@@ -135,36 +184,16 @@ def prepared(
     return texts, origin, False
 
 
-def _fitted(
-    name: str,
-    texts: TextColumn,
-    origin: Origin,
-    options: LogOptions,
-    work: Path,
-    made_from: str,
-    progress: Progress,
-) -> tuple[folders.Folder, bool]:
-    """Return the folder of the fitted encoder, and whether an earlier run made it."""
-    if (Path(name) / folders.MANIFEST).exists():
-        return folders.read(name, kind=ENCODER, version=ENCODER_VERSION), False
-    sessions = origin.sessions.take(np.arange(origin.sessions.size - origin.held_out))
-    about: dict[str, Any] = {"profile": options.profile}
-    if name == AUTO and options.profile == "text":
-        about["known"] = share_known(texts)
-    encoder = encoder_by_name(name, n_sessions=sessions.size, n_texts=len(texts), **about)
-    params = json.dumps(encoder.get_params(), sort_keys=True)
-    made_from = f"{made_from} {origin.held_out} {encoder.name} {params}"
-    folder = _finished(work / "fitted", _FITTED, made_from)
-    if folder is not None:
-        return folder, True
-    encoder.progress = lambda stage, done: progress(f"fit ({stage})", done)
-    progress("fit", None)
-    encoder.fit(texts, sessions)
-    progress("fit", 1.0)
-    encoder.progress = None
-    meta = {"encoder": encoder.meta(), "made_from": made_from}
-    where, parts = work / "fitted", encoder.parts()
-    return folders.write(where, kind=_FITTED, version=1, parts=parts, meta=meta), False
+def not_held_out(origin: Origin) -> Sessions:
+    """Return the sessions that are not held out, up to the time when the first held-out one began.
+
+    A session that goes on beyond that time would show the encoder what comes later.
+    """
+    sessions, kept = origin.sessions, origin.sessions.size - origin.held_out
+    known = sessions.take(np.arange(kept))
+    if origin.held_out and known.timed:
+        known = known.before(float(sessions.times[kept]))
+    return known
 
 
 def _encode(plan: Plan, encode_blocks: EncodeBlocks, progress: Progress) -> bool:
@@ -180,8 +209,9 @@ def _encode(plan: Plan, encode_blocks: EncodeBlocks, progress: Progress) -> bool
     return existing > 0
 
 
-def _pool(plan: Plan, texts: TextColumn, origin: Origin, encoder: Encoder) -> ArmPool:
+def _pool(plan: Plan, texts: TextColumn, origin: Origin, fitted: Fitted, *, fewest: int) -> ArmPool:
     """Return the pool; texts without a vector do not become arms and are left out of sessions."""
+    encoder = Encoder.of(fitted.folder)
     vectors, placed = plan.gathered()
     kept = np.flatnonzero(placed)
     if not len(kept):
@@ -191,9 +221,13 @@ def _pool(plan: Plan, texts: TextColumn, origin: Origin, encoder: Encoder) -> Ar
         )
     report = {
         **origin.report,
-        "encoder": {**encoder.meta(), "unplaced": len(texts) - len(kept)},
+        "encoder": {
+            **encoder.meta(),
+            "unplaced": len(texts) - len(kept),
+            "represented": round(fitted.represented, 4),
+        },
     }
-    sessions, stay = _without(origin, placed)
+    sessions, stay = _without(origin, placed, fewest)
     origin = replace(
         origin,
         shown=[origin.shown[i] for i in kept.tolist()],
@@ -201,6 +235,7 @@ def _pool(plan: Plan, texts: TextColumn, origin: Origin, encoder: Encoder) -> Ar
         user_counts=np.asarray(origin.user_counts)[kept],
         sessions=sessions,
         held_out=int((stay >= origin.sessions.size - origin.held_out).sum()),
+        for_replays=int((stay >= origin.sessions.size - (origin.for_replays or 0)).sum()),
         report=report,
     )
     table = Texts()
@@ -208,22 +243,15 @@ def _pool(plan: Plan, texts: TextColumn, origin: Origin, encoder: Encoder) -> Ar
     return ArmPool(table, vectors, origin=origin, encoder=encoder)
 
 
-def _without(origin: Origin, placed: NDArray[np.bool_]) -> tuple[Sessions, NDArray[np.intp]]:
+def _without(
+    origin: Origin, placed: NDArray[np.bool_], fewest: int
+) -> tuple[Sessions, NDArray[np.intp]]:
     """Return the sessions without unplaced texts, with new ids, and their old positions."""
     sessions = origin.sessions.where(placed)
-    stay = np.flatnonzero(sessions.lengths >= 2)
+    stay = np.flatnonzero(sessions.lengths >= fewest)
     sessions = sessions.take(stay)
     ids = np.cumsum(placed) - 1
     return sessions._replace(arms=ids[sessions.arms].astype(np.int64)), stay
-
-
-def _finished(path: Path, kind: str, made_from: str) -> folders.Folder | None:
-    """Return the result of a stage from an earlier run, if it was made from the same input."""
-    try:
-        folder = folders.read(path, kind=kind, version=1)
-    except NotAFolder:
-        return None
-    return folder if folder.meta["made_from"] == made_from else None
 
 
 def fingerprint(log: Any, options: LogOptions) -> str:

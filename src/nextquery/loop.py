@@ -4,92 +4,32 @@ Library sessions, replay and the service all use this code, so the same history 
 answer in each.
 """
 
-import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from nextquery import calibration
-from nextquery.arms.ids import NO_IDS
-from nextquery.arms.pool import ArmPool
-from nextquery.calibration import Fitted
 from nextquery.catalogue import Catalogue, Place
-from nextquery.memory import LiveMemory, Memory, with_memory, without
-from nextquery.outcomes import Rewards
-from nextquery.policies.base import Choice, Context, Floats, Policy
+from nextquery.learnt import Learnt
+from nextquery.memory import NOW, Key, Memory, Moment, with_memory, without
+from nextquery.policies.base import Choice, Context, Policy
 from nextquery.select.base import Candidates, Selector
-
-HISTORY, SEEN = 20, 200  # how many of its newest queries and shown arms a session remembers
-
-
-class Visit(NamedTuple):
-    """The state of a session.
-
-    `history` contains its earlier queries that are arms, `seen` the arms it was shown, `trial` the
-    number of recommendations so far.
-    """
-
-    history: tuple[int, ...] = ()
-    seen: tuple[int, ...] = ()
-    trial: int = 0
-
-    def after(self, arm: int | None, shown: Iterable[int]) -> "Visit":
-        """Return the session after a recommendation for a query (its arm, or None).
-
-        >>> Visit().after(7, [8, 9]).after(7, [])
-        Visit(history=(7,), seen=(8, 9), trial=2)
-        """
-        history = tuple(self.with_anchor(arm))[-HISTORY:]
-        return Visit(history, (*self.seen, *shown)[-SEEN:], self.trial + 1)
-
-    def with_anchor(self, arm: int | None) -> list[int]:
-        """Return the session's arms, with the current query last if it is an arm."""
-        if arm is None or self.history[-1:] == (arm,):
-            return list(self.history)
-        return [*self.history, arm]
-
-
-@dataclass
-class Learnt:
-    """Everything learnt from users: the policy's model, its calibration and live sessions."""
-
-    policy: Policy
-    calibration: Fitted = field(default_factory=dict)
-    live: LiveMemory = field(default_factory=LiveMemory)
-
-    def asked(self, arm: int | None, history: Sequence[int]) -> None:
-        """Record a query asked in a session with this history. Repeating it adds nothing."""
-        if arm is not None and list(history[-1:]) != [arm]:
-            self.live.add(arm, history)
-
-    def correct(self, slate: Sequence[Choice], old: Rewards, new: Rewards) -> None:
-        """Replace the rewards `old` of a slate's entries with `new`."""
-        for example in replaced(slate, old, new):
-            self.policy.correct(*example)
-
-
-class Replaced(NamedTuple):
-    """A recommendation whose reward `old` becomes `new`; None means unobserved."""
-
-    choice: Choice
-    old: float | None
-    new: float | None
-
-
-def replaced(slate: Sequence[Choice], old: Rewards, new: Rewards) -> list[Replaced]:
-    """Return the entries of a slate whose rewards `old` become `new`, from the top."""
-    observed = slate[: max(len(old), len(new))]
-    return [Replaced(entry, _at(old, at), _at(new, at)) for at, entry in enumerate(observed)]
+from nextquery.select.schedule import Schedule
+from nextquery.selecting import Selecting
+from nextquery.visit import Visit
 
 
 class Slate(NamedTuple):
-    """Recommendations, best first, with the candidates and context they were chosen from."""
+    """Recommendations, best first, with the candidates and context they were chosen from.
+
+    `failures` is what the policy would learn if every candidate failed.
+    """
 
     choices: list[Choice]
     candidates: Candidates
     context: Context
+    failures: bytes = b""
 
 
 class Likely(NamedTuple):
@@ -100,7 +40,7 @@ class Likely(NamedTuple):
     probability: float
 
 
-class Loop:
+class Loop(Selecting):
     """Recommends and forecasts. It keeps no session state: pass a `Visit` with each call.
 
     Parameters
@@ -111,6 +51,10 @@ class Loop:
     memory : memory of sessions, for a policy that needs one; its live part is that of `learnt`.
     exploration : share of entries drawn uniformly from the candidates.
     repeat : whether a session may be shown the same arm more than once.
+    returns : whether a session may be recommended its own earlier queries.
+    recommend_at_least : recommend nothing less probable than this, by the calibrated probability
+        that a forecast has; 0: anything.
+    schedule, reselect : how the candidate set of a session grows; see `Selecting`.
     seed : seed of every random draw.
     """
 
@@ -123,48 +67,29 @@ class Loop:
         *,
         exploration: float = 0.0,
         repeat: bool = False,
+        returns: bool = False,
+        recommend_at_least: float = 0.0,
+        schedule: Schedule | None = None,
+        reselect: bool | None = None,
         seed: int = 0,
     ) -> None:
-        self.catalogue, self.selector, self.learnt = catalogue, selector, learnt
-        self.memory, self.exploration, self.repeat, self.seed = memory, exploration, repeat, seed
-        self.looks_further = True  # select more when everything selected was already shown
+        super().__init__(
+            catalogue, selector, schedule=schedule, reselect=reselect, repeat=repeat, seed=seed
+        )
+        self.learnt, self.memory = learnt, memory
+        self.exploration, self.returns = exploration, returns
+        self.recommend_at_least = recommend_at_least
+        # Select more when everything selected was already shown, unless a schedule sets the size.
+        self.looks_further = schedule is None
 
     def use(self, learnt: Learnt) -> None:
         """Recommend with another `learnt` from now on."""
-        self.learnt, self.memory.live = learnt, learnt.live
-
-    @property
-    def pool(self) -> ArmPool:
-        """The arms."""
-        return self.catalogue.pool
+        self.learnt, self.memory.live, self.memory.people = learnt, learnt.live, learnt.people
 
     @property
     def policy(self) -> Policy:
         """The policy that ranks the candidates."""
         return self.learnt.policy
-
-    def draws(self, session: str, trial: int) -> np.random.Generator:
-        """Return the generator of one recommendation: it depends only on seed, session and trial.
-
-        So workers, replays and restarts draw the same numbers.
-        """
-        name = int.from_bytes(hashlib.sha256(session.encode()).digest()[:8], "big")
-        return np.random.default_rng([self.seed, name, trial])
-
-    def select(
-        self, places: Sequence[Place], rng: np.random.Generator | None = None
-    ) -> list[Candidates]:
-        """Select arms for every place in one scan; none for a query without a vector."""
-        no_vectors = np.empty((0, self.pool.dim), np.float32)
-        selected = [Candidates(NO_IDS, no_vectors, np.empty(0), np.empty(0))] * len(places)
-        known = [number for number, place in enumerate(places) if place.vector.any()]
-        if known:
-            hidden = [self._hidden(places[number], Visit()) for number in known]
-            matrix = np.stack([places[number].vector for number in known])
-            results = self.selector.select_many(self.pool, matrix, hidden, rng)
-            for number, candidates in zip(known, results, strict=True):
-                selected[number] = candidates
-        return selected
 
     def candidates(
         self,
@@ -173,9 +98,8 @@ class Loop:
         selected: Candidates,
         *,
         repeat: bool = True,
-        before: int | None = None,
-        only: int | None = None,
-        rng: np.random.Generator | None = None,
+        returns: bool = True,
+        at: Moment = NOW,
     ) -> tuple[Candidates, Context]:
         """Return what may be recommended for a query in a session, with the policy's context.
 
@@ -183,19 +107,21 @@ class Loop:
         ----------
         place, visit : the current query, and its session.
         selected : the result of `select` for it.
-        repeat : whether arms the session was shown may come again; its own queries never do.
-        before : use only the past sessions up to this position (see `Memory.recall`).
-        only : an arm to include in any case, if the policy has features for it.
-        rng : generator for selectors that draw at random.
+        repeat : whether arms the session was shown may come again.
+        returns : whether the session's own earlier queries may.
+        at : when; at a moment of the past, only what was known then is used.
         """
-        hidden = self._hidden(place, visit._replace(seen=()) if repeat else visit)
         context = Context(place.vector, visit.history, visit.trial + 1)
-        alive = self._alive(selected)
-        candidates = self._with_memory(place, visit, alive, hidden, before, only)
-        if not len(candidates) and len(selected) and self.looks_further and before is None:
-            pool, vector = self.pool, place.vector
-            further = self.selector.select(pool, vector, hidden, rng)
-            candidates = self._with_memory(place, visit, further, hidden, before, only)
+        seen = () if repeat else visit.seen
+        hidden = self._hidden(
+            place, [arm for arm in seen if arm not in visit.history or not returns]
+        )
+        step = _Step(place, visit, hidden, returns, at)
+        candidates = self._with_memory(step, self._alive(selected))
+        if not len(candidates) and len(selected) and self.looks_further and at.before is None:
+            known = {*hidden, *(() if returns else visit.history)}
+            away = sorted(arm for arm in known if arm >= 0)  # own queries are not in the pool
+            candidates = self._with_memory(step, self.select_further(place, visit, away))
         return candidates, context
 
     def rank(
@@ -205,55 +131,87 @@ class Loop:
         selected: Candidates,
         m: int,
         rng: np.random.Generator,
+        at: Moment = NOW,
+        *,
+        at_least: float | None = None,
     ) -> Slate:
-        """Return a slate of up to m recommendations."""
-        candidates, context = self.candidates(place, visit, selected, repeat=self.repeat, rng=rng)
-        choices = self.policy.rank(candidates, context, m, rng, exploration=self.exploration)
-        return Slate(choices, candidates, context)
+        """Return a slate of up to m recommendations, each with a probability of `at_least` or more.
 
-    def expected(self, candidates: Candidates, context: Context) -> Floats:
-        """Return the scores of a forecast: the policy's mean estimates, or else similarities."""
-        estimates = self.policy.estimates(candidates, context)
-        return candidates.similarities if estimates is None else estimates[0]
+        `at_least` is `recommend_at_least` unless it is given. Candidates below it are not ranked,
+        so the propensities are those of a choice among the others. All candidates stay in the
+        slate: once the next query is known, every one of them was answered.
+        """
+        repeat, returns = self.repeat, self.returns
+        candidates, context = self.candidates(
+            place, visit, selected, repeat=repeat, returns=returns, at=at
+        )
+        least = self.recommend_at_least if at_least is None else at_least
+        worthy = candidates
+        if least > 0:
+            worthy = candidates.take(self.learnt.probabilities(candidates, context) >= least)
+        choices = self.policy.rank(worthy, context, m, rng, exploration=self.exploration)
+        # Its own draws: what is learnt must not depend on the length of the slate.
+        failures = self.policy.failures(candidates, context, rng.spawn(1)[0])
+        return Slate(choices, candidates, context, failures)
 
     def forecast(
-        self, place: Place, visit: Visit, selected: Candidates, m: int
+        self,
+        place: Place,
+        visit: Visit,
+        selected: Candidates,
+        m: int,
+        *,
+        returns: bool = True,
+        at_least: float = 0.0,
+        at: Moment = NOW,
     ) -> tuple[list[Likely], float]:
-        """Return the m likeliest next queries, and the probability of any other query."""
-        candidates, context = self.candidates(place, visit, selected)
-        scores = self.expected(candidates, context)
-        probabilities = calibration.probability(self.learnt.calibration, scores)
-        best = np.lexsort((candidates.arms, -scores, -probabilities))[:m]
+        """Return the m likeliest next queries, and the probability of any other query.
+
+        With `returns`, the session's own earlier queries are among them. Queries less probable than
+        `at_least` are not.
+        """
+        candidates, context = self.candidates(place, visit, selected, returns=returns, at=at)
         likely = [
-            Likely(arm, self.catalogue.shown(arm), float(probabilities[at]))
-            for arm, at in zip(candidates.arms[best].tolist(), best, strict=True)
+            Likely(arm, self.text_of(arm, candidates), probability)
+            for arm, probability in self.learnt.likeliest(candidates, context, m)
+            if probability >= at_least
         ]
         return likely, max(0.0, 1.0 - sum(entry.probability for entry in likely))
 
-    def as_choice(
-        self, arm: int, place: Place, visit: Visit, selected: Candidates
+    def text_of(self, arm: int, candidates: Candidates) -> str:
+        """Return the text of a candidate as shown to its user."""
+        return self.catalogue.shown(arm) if arm >= 0 else candidates.own_texts[arm]
+
+    def success(
+        self, arm: int | None, slate: Sequence[Choice], candidates: Candidates, context: Context
     ) -> Choice | None:
-        """Return a typed arm as if it had been recommended; None if it has no features.
+        """Return the query that came next, with the features it had; None if not a candidate."""
+        shown = next((choice for choice in slate if choice.arm == arm), None)
+        return shown or self.policy.as_choice(candidates, context, arm)
 
-        If you have the slate, prefer `offered`: the memory may now include what the session did
-        since. Without a memory, every arm has features, and they never change.
+    def typed_arm(self, place: Place, person: str | None) -> int | None:
+        """Return the id of a typed query: its arm, or the id that its owner knows it by."""
+        past = None if person is None else self.memory.people.of(person)
+        known = None if past is None else past.queries.get(place.text)
+        return place.arm if place.arm is not None or known is None else -1 - known.number
+
+    def own_key(self, place: Place) -> Key | None:
+        """Return the key under which a query's owner remembers it; None if it is not remembered.
+
+        A query that is not an arm is remembered under the same rules by which it could become one:
+        nothing that looks private, is blocked or was removed.
         """
-        if not self.policy.needs_memory:
-            rows, score = self.pool.rows([arm]), self.pool.score([arm], place.vector)
-            alone = Candidates(np.array([arm]), rows, score, np.ones(1))
-            context = Context(place.vector, visit.history, visit.trial + 1)
-            return self.policy.as_choice(alone, context, arm)
-        candidates, context = self.candidates(place, visit, selected, only=arm)
-        return self.policy.as_choice(candidates, context, arm)
+        if place.arm is not None:
+            return place.arm
+        return place.text if place.may_become_arm else None
 
-    def offered(self, arm: int, slate: Slate) -> Choice | None:
-        """Return a typed arm with the features it had for a slate; None if not a candidate."""
-        return self.policy.as_choice(slate.candidates, slate.context, arm)
-
-    def _hidden(self, place: Place, visit: Visit) -> list[int]:
-        """Return the arms not to recommend: blocked, the session's own, and those it was shown."""
-        own = [] if place.arm is None else [place.arm]
-        return sorted({*self.catalogue.blocked_arms(), *own, *visit.history, *visit.seen})
+    def asked(self, place: Place, visit: Visit, time: float) -> None:
+        """Record the current query of a session, for everybody and for its owner."""
+        self.learnt.asked(place.arm, visit.history, time)
+        key = self.own_key(place)
+        if visit.person is not None and key is not None:
+            vector = None if place.arm is not None else place.vector
+            self.learnt.asked_by(visit.person, key, time=time, vector=vector, after=visit.previous)
 
     def _alive(self, selected: Candidates) -> Candidates:
         """Drop the arms that were removed since they were selected."""
@@ -261,21 +219,26 @@ class Loop:
         removed = len(alive) < len(selected)
         return selected.take(np.isin(selected.arms, alive)) if removed else selected
 
-    def _with_memory(
-        self,
-        place: Place,
-        visit: Visit,
-        selected: Candidates,
-        hidden: Sequence[int],
-        before: int | None,
-        only: int | None,
-    ) -> Candidates:
+    def _with_memory(self, step: "_Step", selected: Candidates) -> Candidates:
+        place, visit, hidden = step.place, step.visit, step.hidden
+        earlier = [arm for arm in dict.fromkeys(visit.history) if arm not in hidden]
         if not self.policy.needs_memory:
-            visible = without(selected, hidden)
+            visible = without(selected, hidden if step.returns else [*hidden, *earlier])
             if visible.vectors.shape[1] == self.pool.dim:
                 return visible
             # Candidates from a cache may have no vectors.
             return replace(visible, vectors=self.pool.rows(visible.arms))
+        key = self.own_key(place)
+        own = self.memory.own(
+            visit.person,
+            key,
+            previous=visit.previous,
+            at=step.at,
+            own_id=self.catalogue.own_id,
+        )
+        earlier += [arm for arm in own.this_session if arm not in earlier]
+        if step.returns:  # earlier queries may come again, even if they were shown
+            hidden = [arm for arm in hidden if arm not in own.this_session]
         return with_memory(
             selected,
             self.pool,
@@ -283,12 +246,18 @@ class Loop:
             self.memory,
             visit.with_anchor(place.arm),
             running=place.arm is not None,
-            hidden=hidden,
-            before=before,
-            only=only,
+            hidden=hidden if step.returns else [*hidden, *earlier],
+            returns=earlier if step.returns else (),
+            own=own,
+            at=step.at,
         )
 
 
-def _at(rewards: Rewards, place: int) -> float | None:
-    reward = rewards[place] if place < len(rewards) else None
-    return None if reward is None else float(reward)
+class _Step(NamedTuple):
+    """A step whose candidates are wanted."""
+
+    place: Place
+    visit: Visit
+    hidden: list[int]
+    returns: bool
+    at: Moment

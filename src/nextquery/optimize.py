@@ -1,8 +1,8 @@
 """Greedy, lazy greedy and GreeDi: pick k arms that maximise any utility.
 
 All three return the arms in order of choice and compare only sets of size min(k, n): the paper's
-log-probability falls with every arm, so the empty set would otherwise be its maximum. Ties go to
-the smaller arm.
+log-probability falls with every arm whose P is below 1, so a set of at most one arm would otherwise
+be its maximum. Ties go to the smaller arm.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,10 +1,11 @@
 """The outcome of a slate and the rewards it gives: the learning rule.
 
-Users read a slate from the top. Entries above the accepted one were seen and skipped, so they
-failed. Entries below it may never have been seen, so nothing is known about them. Rewards are
-therefore listed from the top: ``[0, 0, 1]`` means that the third entry was accepted, ``[0]`` that
-only the first is known to have failed, ``[]`` that nothing is known yet. None stands for an entry
-without an answer so far.
+If the next query is known, clicked or typed, every candidate was answered: that query succeeded and
+all others failed, shown or not. This is the *full* observation, and it has no bias.
+
+If it is not known, users still read a slate from the top. Rewards are listed from there: ``[0]``
+means that only the first entry is known to have failed, ``[0, 0, 1]`` that the third was accepted,
+``[]`` that nothing is known yet. None stands for an entry without an answer so far.
 """
 
 from collections.abc import Sequence
@@ -25,32 +26,38 @@ class Learning:
 
     Parameters
     ----------
-    fails : which entries fail when nothing in a slate was accepted: ``first``, since it is unknown
-        how far the user read; or ``all``.
-    learn_issued : whether a query typed instead, if it is an arm, counts as a success of that arm.
-        Off by default: arms outside the slate could then only succeed, so they would be
-        overestimated.
+    fails : which entries fail when nothing in a slate was accepted and the next query is not known:
+        ``first``, since it is unknown how far the user read; or ``all``.
+    learn_issued : whether a query typed instead teaches: it succeeded, and all other candidates
+        failed.
     """
 
     fails: str = "first"
-    learn_issued: bool = False
+    learn_issued: bool = True
 
     def __post_init__(self) -> None:
         one_of(self.fails, "fails", FAILS)
 
 
+class Typed(NamedTuple):
+    """A query that was typed instead; its arm, or None if it is not an arm."""
+
+    arm: int | None = None
+
+
 class Lesson(NamedTuple):
-    """The rewards of a slate, and whether the typed query outside it counts as a success."""
+    """The rewards of a slate; with `full`, the next query is known, and `success` is its arm."""
 
     rewards: Rewards
-    typed: bool = False
+    full: bool = False
+    success: int | None = None
 
 
 def lesson(
     slate: Sequence[int],
     *,
     accepted: int | None = None,
-    typed: int | None = None,
+    typed: Typed | None = None,
     learning: Learning,
 ) -> Lesson:
     """Apply the learning rule: return the rewards of a slate.
@@ -59,31 +66,35 @@ def lesson(
     ----------
     slate : the arms shown, from the top.
     accepted : the arm that was clicked; None if nothing was clicked or the time ran out.
-    typed : the arm of the query that was typed instead, if it is an arm.
+    typed : the query that was typed instead, if it is known.
     learning : the options.
 
-    >>> lesson([7, 8, 9], accepted=8, learning=Learning()).rewards
-    [0, 1]
-    >>> lesson([7, 8, 9], learning=Learning(fails="all")).rewards
-    [0, 0, 0]
-    >>> lesson([7, 8, 9], typed=4, learning=Learning(learn_issued=True))
-    Lesson(rewards=[0], typed=True)
-    >>> lesson([7, 8, 9], typed=9, learning=Learning(learn_issued=True))  # typed, but in the slate
-    Lesson(rewards=[0, 0, 1], typed=False)
+    >>> lesson([7, 8, 9], accepted=8, learning=Learning())
+    Lesson(rewards=[0, 1], full=True, success=8)
+    >>> lesson([7, 8, 9], learning=Learning(fails="all"))
+    Lesson(rewards=[0, 0, 0], full=False, success=None)
+    >>> lesson([7, 8, 9], typed=Typed(4), learning=Learning())
+    Lesson(rewards=[0], full=True, success=4)
+    >>> lesson([7, 8, 9], typed=Typed(), learning=Learning())  # typed, but not an arm
+    Lesson(rewards=[0], full=True, success=None)
     """
-    success = typed if accepted is None and learning.learn_issued else accepted
+    success, full = accepted, accepted is not None
+    if accepted is None and typed is not None and learning.learn_issued:
+        success, full = typed.arm, True
     if success is not None and success in slate:
-        return Lesson([*[0] * list(slate).index(success), 1])
+        return Lesson([*[0] * list(slate).index(success), 1], full, success)
     failed = len(slate) if learning.fails == "all" else min(1, len(slate))
-    return Lesson([*[0] * failed], typed=success is not None)
+    return Lesson([*[0] * failed], full, success)
 
 
 class Outcome(NamedTuple):
-    """The state of a slate (open, failed, accepted or undelivered) and its rewards."""
+    """The state of a slate (open, failed, accepted or undelivered), and its `Lesson`."""
 
     state: str
     accepted: int | None
     rewards: Rewards
+    full: bool = False
+    success: int | None = None
 
 
 OPEN = Outcome("open", None, [])
@@ -100,48 +111,50 @@ def after_feedback(
     slate: Sequence[int],
     *,
     accepted: int | None,
-    typed: int | None = None,
+    typed: Typed | None = None,
     learning: Learning,
-) -> tuple[Status, Outcome, bool]:
-    """Return the status of feedback, the new outcome, and whether `typed` succeeded.
+) -> tuple[Status, Outcome]:
+    """Return the status of feedback, and the new outcome.
 
     A null followed by a click is a correction. A click followed by a null, or the same feedback
     again, changes nothing. A click on another arm raises `Conflict`.
 
     >>> failed = timed_out([7, 8], Learning())
-    >>> after_feedback(failed, [7, 8], accepted=8, learning=Learning())
-    ('corrected', Outcome(state='accepted', accepted=8, rewards=[0, 1]), False)
+    >>> status, after = after_feedback(failed, [7, 8], accepted=8, learning=Learning())
+    >>> status, after.state, after.rewards, after.full
+    ('corrected', 'accepted', [0, 1], True)
     """
     if accepted is not None and accepted not in slate:
         raise NotInSlate(
-            f"arm {accepted} was not shown in this decision; its arms are {list(slate)}. Send one "
-            "of them as `accepted`, or null with the typed query as `issued`."
+            f"arm {accepted} was not shown in this decision. Send the arm_id of one of its "
+            "recommendations as `accepted`, or null with the typed query as `issued`."
         )
     if before.state == "accepted":
         if accepted is None:
-            return "ignored", before, False
+            return "ignored", before
         if accepted != before.accepted:
             raise Conflict(
-                f"arm {before.accepted} was already accepted in this decision; received arm "
-                f"{accepted}. A decision has one accepted arm, and the first one is kept."
+                f"another arm was already accepted in this decision; received arm {accepted}. A "
+                "decision has one accepted arm, and the first one is kept."
             )
-        return "repeated", before, False
+        return "repeated", before
     taught = lesson(slate, accepted=accepted, typed=typed, learning=learning)
     if accepted is not None:
         status: Status = "corrected" if before.state == "failed" else "recorded"
-        return status, Outcome("accepted", accepted, _kept(before, taught.rewards)), False
+        return status, Outcome("accepted", accepted, _kept(before, taught.rewards), *taught[1:])
     if before.state == "failed":
-        typed_in_slate = taught.rewards[-1:] == [1]
-        after = before._replace(rewards=taught.rewards) if typed_in_slate else before
-        return "repeated", after, taught.typed
-    return "recorded", Outcome("failed", None, _kept(before, taught.rewards)), taught.typed
+        if not taught.full or before.full:
+            return "repeated", before
+        rewards = taught.rewards if taught.success in slate else before.rewards
+        return "repeated", Outcome("failed", None, rewards, *taught[1:])
+    return "recorded", Outcome("failed", None, _kept(before, taught.rewards), *taught[1:])
 
 
 def entry_failed(before: Outcome, slate: Sequence[int], place: int) -> Outcome:
     """Mark one entry of an open slate as failed; the others stay open.
 
-    >>> entry_failed(OPEN, [7, 8, 9], 1)
-    Outcome(state='open', accepted=None, rewards=[None, 0])
+    >>> entry_failed(OPEN, [7, 8, 9], 1).rewards
+    [None, 0]
     """
     rewards = before.rewards + [None] * (place + 1 - len(before.rewards))
     rewards[place] = 0

@@ -1,12 +1,16 @@
-"""The probability that an arm is preferred next, from similarity alone (Lemma 1 of the paper).
+"""The probability that an arm is preferred next, from similarity alone (Lemma 2 of the paper).
 
-The paper can be read in three ways; ``docs/paper.md`` explains why the first is the default.
+The paper can be read in four ways; ``docs/paper.md`` explains why the first is the default.
 
 - ``example``: the worked example and the authors' code. The quotients s_j/Σ≥ and s_j/Σ< are taken
   for every arm, so P_j = s_j / (Σ (π² + π̄²)): proportional to similarity; ε changes a constant.
+  The P_j sum to 1 / (π² + π̄²), between 1 and 2, so one of them can exceed 1.
 - ``defined``: the definitions, literally. P_j = w_j s_j / (Σ (π² + π̄²)) with w_j = π on S≥ and π̄
   on S<; the P_j sum to 1.
-- ``joint``: Eq. 1 extended from pairs to sets: all arms lie in S≥. P_j = s_j/Σ≥ there, else 0.
+- ``joint``: Eq. 1 extended from pairs to sets, so that a set must lie on one side of ε; here it is
+  always S≥. P_j = s_j/Σ≥ there, else 0.
+- ``one-side``: the same, but S< is the side if S≥ has too few arms for a set of the wanted size.
+  P_j is the share within the arm's own side: s_j/Σ≥ on S≥, s_j/Σ< on S<.
 
 Here s_j is the similarity clipped at 0, S≥ the arms with s_j ≥ ε, Σ, Σ≥ and Σ< the sums of s_j over
 all arms, S≥ and S<, π = Σ≥/Σ and π̄ = 1 − π. When every s_j is 0, preference is uniform.
@@ -23,7 +27,7 @@ from nextquery.errors import InvalidInput
 __all__ = ["READINGS", "Mass", "joint", "log_marginal", "marginal", "mass_of"]
 
 Floats = NDArray[np.float64]
-READINGS = ("example", "defined", "joint")
+READINGS = ("example", "defined", "joint", "one-side")
 
 
 class Mass(NamedTuple):
@@ -75,12 +79,17 @@ def joint(similarities: ArrayLike, epsilon: float, reading: str = "example") -> 
 
 
 def marginal(similarities: ArrayLike, epsilon: float, reading: str = "example") -> Floats:
-    """Return the preference probability of every arm, P(a_j | a_i, ε) of Lemma 1.
+    """Return the preference probability of every arm, P(a_j | a_i, ε) of Lemma 2.
+
+    In the reading ``example`` an arm with more than half of all similarity can exceed 1, as in the
+    last example: the formula is then no probability.
 
     >>> marginal([0.4, 0.55, 0.6], epsilon=0.5).round(3).tolist()
     [0.418, 0.575, 0.627]
     >>> marginal([0.4, 0.55, 0.6], epsilon=0.5, reading="defined").sum().round(12)
     np.float64(1.0)
+    >>> marginal([0.6, 0.4], epsilon=0.5).round(3).tolist()
+    [1.154, 0.769]
     """
     s, similar = _clipped(similarities, epsilon)
     if s.any():
@@ -117,6 +126,10 @@ def of_mass(clipped: Floats, similar: NDArray[np.bool_], mass: Mass, reading: st
         return np.where(similar, 1.0 / max(mass.arms, 1), 0.0)
     if mass.total <= 0:
         return np.full(clipped.shape, 1.0 / max(mass.arms, 1))
+    if reading == "one-side":
+        above, below = mass.similar, mass.total - mass.similar
+        per_unit = [1.0 / side if side > 0 else 0.0 for side in (above, below)]
+        return clipped * np.where(similar, *per_unit)
     preference: Floats = clipped / (mass.total * mass.both_sides)
     if reading == "defined":
         preference = preference * np.where(similar, mass.pi, 1 - mass.pi)

@@ -5,14 +5,16 @@ learnt. A `Session` (in `nextquery.session`) belongs to one user.
 """
 
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 from nextquery import recommender_folder
 from nextquery.arms.pool import ArmPool
 from nextquery.catalogue import Catalogue, EncodesTexts, Place
 from nextquery.checks import number, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.loop import Learnt, Loop
+from nextquery.learnt import Learnt
+from nextquery.loop import Loop
 from nextquery.memory import Memory, SessionMemory
 from nextquery.outcomes import Learning
 from nextquery.policies.base import Policy
@@ -39,12 +41,16 @@ class Recommender(Loop):
     seed : seed of every random draw; a draw also depends on the session's id and on the trial.
     memory : memory of earlier sessions, for a policy that ranks by it (``lin-ucb-memory``). The
         arms it recalls join the selected candidates.
-    reselect : whether to select new candidates when the current query changes. The default is
-        True without a schedule; with one, the set is kept and grows, as in the paper.
-    repeat : whether a session may be recommended a query that it was shown before. Queries that
-        the session ran itself are never recommended.
+    reselect : whether each query gets candidates of its own. The default is True without a
+        schedule; with one, the set is kept and grows, as in the paper.
+    repeat : whether a session may be recommended a query that it was shown before.
+    returns : whether a session may be recommended its own earlier queries. Forecasts always
+        contain them.
+    recommend_at_least : recommend nothing less probable than this, in [0, 1], by the calibrated
+        probability that a forecast has. Slates may be shorter then, or empty. 0: no limit.
     add_arms : whether an unknown query becomes a new arm.
     learning : how to learn from slates that were ignored or replaced by a typed query.
+    clock : returns the Unix time, for a person's own past.
 
     >>> from nextquery import ArmPool, LinUCB, MaxUtility
     >>> pool = ArmPool.from_vectors(["cats", "kittens", "stocks"], [[1, 0], [3, 1], [0, 1]])
@@ -66,8 +72,11 @@ class Recommender(Loop):
         *,
         reselect: bool | None = None,
         repeat: bool = False,
+        returns: bool = False,
+        recommend_at_least: float = 0.0,
         add_arms: bool = False,
         learning: Learning | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         for thing, kind, name in ((selector, Selector, "selector"), (policy, Policy, "policy")):
             if not isinstance(thing, kind):
@@ -75,11 +84,6 @@ class Recommender(Loop):
         encodes = callable(getattr(encoder, "encode", None)) and not isinstance(encoder, str)
         if encoder is not None and not encodes:
             raise InvalidInput(f"encoder must have a method encode(texts); received {encoder!r}.")
-        if schedule is not None and selector.k is None:
-            raise InvalidInput(
-                f"a schedule sets the number of candidates, but {type(selector).__name__} has "
-                "no k to set. Use a selector with k, or no schedule."
-            )
         for name, given, type_ in (("memory", memory, Memory), ("learning", learning, Learning)):
             if given is not None and not isinstance(given, type_):
                 raise InvalidInput(f"{name} must be a {type_.__name__} object; received {given!r}.")
@@ -100,15 +104,18 @@ class Recommender(Loop):
         super().__init__(
             Catalogue(pool, encoder),
             selector,
-            Learnt(policy, live=session_memory.live),
+            Learnt(policy, live=session_memory.live, people=session_memory.people),
             session_memory,
             exploration=number(exploration, "exploration", low=0, high=1),
             repeat=repeat,
+            returns=returns,
+            recommend_at_least=number(recommend_at_least, "recommend_at_least", low=0, high=1),
+            schedule=schedule,
+            reselect=reselect,
             seed=whole_number(seed, "seed", at_least=0),
         )
-        self.schedule, self.reselect, self.add_arms = schedule, reselect, add_arms
+        self.clock, self.add_arms = clock, add_arms
         self.learning = Learning() if learning is None else learning
-        self.looks_further = schedule is None  # a schedule sets the size
         self.sessions_started = 0
 
     @property
@@ -116,18 +123,21 @@ class Recommender(Loop):
         """The encoder of queries that are not arms."""
         return self.catalogue.encoder
 
-    @property
-    def reselects(self) -> bool:
-        """Whether new candidates are selected when the current query changes."""
-        return self.schedule is None if self.reselect is None else self.reselect
+    def start(
+        self, query: str, session_id: str | None = None, *, person: str | None = None
+    ) -> Session:
+        """Start a session with its first query. Without `session_id`, an id is assigned.
 
-    def start(self, query: str, session_id: str | None = None) -> Session:
-        """Start a session with its first query. Without `session_id`, an id is assigned."""
+        `person` names whose session it is: their own past queries join the candidates, and what
+        they ask is remembered for them alone. In a pool made with `ingest(personal=…)` people have
+        the names that `nextquery.Personal.hash` returns.
+        """
         place = self.place(query)
-        if session_id is not None and not (isinstance(session_id, str) and session_id):
-            raise InvalidInput(f"session_id must be a non-empty string; received {session_id!r}.")
+        for name, given in (("session_id", session_id), ("person", person)):
+            if given is not None and not (isinstance(given, str) and given):
+                raise InvalidInput(f"{name} must be a non-empty string; received {given!r}.")
         self.sessions_started += 1
-        return Session(self, session_id or f"s{self.sessions_started}", place)
+        return Session(self, session_id or f"s{self.sessions_started}", place, person)
 
     def place(self, query: str) -> Place:
         """Look a query up: as an arm, or else as a text with the encoder's vector."""
@@ -178,28 +188,28 @@ class Recommender(Loop):
     ) -> int:
         """Learn from past sessions before serving users. Returns the number of successes.
 
-        At every step, the query that came next counts as a success if it was a candidate, and the
-        arms that the policy would have shown above it count as failures. The newest fifth of the
-        sessions calibrates the forecasts instead.
+        At every step, the query that came next counts as a success if it was a candidate, and all
+        other candidates count as failures. The newest fifth of the steps calibrates the forecasts
+        instead.
 
         Parameters
         ----------
         sessions : sessions in order of time, each as texts or arm ids; they replace the memory's
             sessions. By default the memory's sessions, or those of the log that the pool was made
             from.
-        newest : learn weights from this many of the newest sessions, at least 0.
-        examples : the total weight of what is learnt, in examples of feedback, at least 0. With
-            fewer, clicks outweigh it sooner.
+        newest : learn weights from this many of the newest sessions of two queries or more.
+        examples : the total weight of what is learnt, in steps, at least 0. With fewer, clicks
+            outweigh it sooner.
         """
         whole_number(newest, "newest", at_least=0)
         whole_number(examples, "examples", at_least=0)
         if sessions is not None:
-            past = self._as_sessions(sessions).in_order_of_time()
-            self.memory.past = SessionMemory(past)
+            self.memory.use(self._as_sessions(sessions).in_order_of_time())
+            past = self.memory.past
         elif self.policy.needs_memory:
-            past = self.memory.past.sessions
+            past = self.memory.past
         elif self.pool.origin is not None:
-            past = self.pool.origin.sessions.in_order_of_time()
+            past = SessionMemory(self.pool.origin.sessions.in_order_of_time().without_repeats())
         else:
             raise InvalidInput(
                 f"{self.pool!r} was not made from a log, so it has no sessions to learn from. "

@@ -8,19 +8,22 @@ from nextquery.arms.pool import ArmPool
 from nextquery.catalogue import EncodesTexts
 from nextquery.encode.base import Encoder
 from nextquery.errors import InvalidInput
-from nextquery.memory import LiveMemory, Memory
+from nextquery.memory import FEATURES, LiveMemory, Memory, People
 from nextquery.outcomes import Learning
 from nextquery.params import class_named
 from nextquery.policies.base import Policy
+from nextquery.policies.names import SCHEDULES
 from nextquery.select.base import Selector
-from nextquery.select.schedule import Bump, Power, Schedule
+from nextquery.select.schedule import Schedule
 from nextquery.sessions import Sessions
 
 if TYPE_CHECKING:
     from nextquery.recommender import Recommender
 
 KIND, VERSION = "nextquery recommender", 1
-_OPTIONS = ("exploration", "seed", "reselect", "repeat", "add_arms")
+_OPTIONS = (
+    *("exploration", "seed", "reselect", "repeat", "returns", "recommend_at_least", "add_arms"),
+)
 
 
 def write(rec: "Recommender", path: str | os.PathLike[str]) -> None:
@@ -35,6 +38,7 @@ def write(rec: "Recommender", path: str | os.PathLike[str]) -> None:
     if rec.policy.needs_memory:
         parts["memory.npz"] = rec.memory.live.state()
         parts["memory_sessions.npz"] = rec.memory.past.sessions._asdict()
+        parts["memory_people.npz"] = rec.memory.people.state()
     meta: dict[str, Any] = {
         **rec.pool.meta(),
         "selector": _described(rec.selector),
@@ -45,6 +49,7 @@ def write(rec: "Recommender", path: str | os.PathLike[str]) -> None:
         "blocked": sorted(rec.catalogue.blocked),
         "shown": rec.catalogue.spellings(),
         "sessions_started": rec.sessions_started,
+        "memory": {"names": list(rec.memory.names), "half_life": rec.memory.half_life},
         "encoder": None if encoder is None else encoder.meta(),
         "needs_encoder": rec.encoder is not None and encoder is None,
     }
@@ -66,9 +71,15 @@ def read(
     schedule = None if meta["schedule"] is None else _schedule(meta["schedule"])
     policy = class_named(Policy, meta["policy"]).from_state(folder.arrays("policy.npz"))
     memory = None
+    if policy.needs_memory:
+        policy.widen(len(FEATURES))
     if "memory.npz" in folder:
         live = LiveMemory.from_state(folder.arrays("memory.npz"))
-        memory = Memory(Sessions(**folder.arrays("memory_sessions.npz")), live)
+        people = People()
+        if "memory_people.npz" in folder:
+            people = People.from_state(folder.arrays("memory_people.npz"))
+        sessions = Sessions(**folder.arrays("memory_sessions.npz"))
+        memory = Memory(sessions, live, people=people, **meta.get("memory", {}))
     options = {**meta["options"], "memory": memory}
     if "learning" in meta:  # older folders have none of these
         options["learning"] = Learning(**meta["learning"])
@@ -87,5 +98,5 @@ def _described(thing: Any) -> dict[str, Any]:
 
 
 def _schedule(described: dict[str, Any]) -> Schedule:
-    known: dict[str, type[Bump] | type[Power]] = {"Bump": Bump, "Power": Power}
+    known = {kind.__name__: kind for kind in SCHEDULES.values()}
     return known[described["class"]](**described["params"])

@@ -1,20 +1,20 @@
 """One user's session with a recommender, inside Algorithm 1."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, overload
 
-import numpy as np
-
 from nextquery.arms.ids import NO_IDS
 from nextquery.catalogue import Place
-from nextquery.checks import whole_number
+from nextquery.checks import number, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.loop import Likely, Slate, Visit
-from nextquery.outcomes import OPEN, Outcome, after_feedback, entry_failed
+from nextquery.learnt import Answered
+from nextquery.loop import Likely, Slate
+from nextquery.memory import Moment
+from nextquery.outcomes import OPEN, Outcome, Typed, after_feedback, entry_failed
 from nextquery.policies.base import Choice
 from nextquery.select.base import Candidates
-from nextquery.select.schedule import grown
+from nextquery.visit import Visit
 
 if TYPE_CHECKING:
     from nextquery.recommender import Recommender
@@ -27,8 +27,9 @@ class _Shown:
     slate: Slate
     place: Place
     visit: Visit
+    time: float
     outcome: Outcome = OPEN
-    typed: Choice | None = None  # the typed query learnt as a success
+    success: Choice | None = None  # the candidate that came next, if it is known
 
     @property
     def arms(self) -> list[int]:
@@ -44,12 +45,16 @@ class _Shown:
 class Session:
     """One user's session. Create it with `Recommender.start`."""
 
-    def __init__(self, recommender: "Recommender", id: str, anchor: Place) -> None:
+    def __init__(
+        self, recommender: "Recommender", id: str, anchor: Place, person: str | None = None
+    ) -> None:
         self.recommender, self.id, self._anchor = recommender, id, anchor
-        self.visit = Visit()
+        self.visit = Visit(person=person, session=id)
         self._shown: dict[str, _Shown] = {}
+        self._empty: _Shown | None = None  # the last slate, if nothing was recommended
         self._candidates: Candidates | None = None
         self._moved, self._version = True, -1
+        self._size: int | None = None
 
     @property
     def query(self) -> str:
@@ -72,45 +77,68 @@ class Session:
         return self._candidates
 
     @overload
-    def recommend(self, m: None = None) -> Choice | None: ...
+    def recommend(self, m: None = None, *, at_least: float | None = None) -> Choice | None: ...
     @overload
-    def recommend(self, m: int) -> list[Choice]: ...
-    def recommend(self, m: int | None = None) -> Choice | list[Choice] | None:
-        """Return the next query (None when nothing is left), or with `m` a slate of up to m."""
+    def recommend(self, m: int, *, at_least: float | None = None) -> list[Choice]: ...
+    def recommend(
+        self, m: int | None = None, *, at_least: float | None = None
+    ) -> Choice | list[Choice] | None:
+        """Return the next query (None when nothing is left), or with `m` a slate of up to m.
+
+        Nothing less probable than `at_least` is recommended, by default than the recommender's
+        `recommend_at_least`. Report what followed an empty slate too: ``ignore([], issued=…)``.
+        """
         if m is not None:
             whole_number(m, "m", at_least=1)
+        if at_least is not None:
+            number(at_least, "at_least", low=0, high=1)
         rec, visit = self.recommender, self.visit
         if self._version not in (-1, rec.catalogue.version):  # its arm may be new or gone
             self._anchor = rec.place(self._anchor.query)
-        rng = rec.draws(self.id, visit.trial + 1)
-        slate = rec.rank(self._anchor, visit, self._selected(rng), m or 1, rng)
+        rng, now = rec.draws(self.id, visit.trial + 1), rec.clock()
+        selected, at = self._selected(), Moment(now)
+        slate = rec.rank(self._anchor, visit, selected, m or 1, rng, at, at_least=at_least)
         named = [
             replace(
                 choice,
                 id=f"{self.id}-{visit.trial + 1}-{slot}",
-                text=rec.catalogue.shown(choice.arm),
+                text=rec.text_of(choice.arm, slate.candidates),
             )
             for slot, choice in enumerate(slate.choices, start=1)
         ]
-        shown = _Shown(slate._replace(choices=named), self._anchor, visit)
+        shown = _Shown(slate._replace(choices=named), self._anchor, visit, now)
         self._shown.update((choice.id, shown) for choice in named)
-        rec.learnt.asked(self._anchor.arm, visit.history)
-        self.visit = visit.after(self._anchor.arm, shown.arms)
+        self._empty = None if named else shown
+        rec.asked(self._anchor, visit, now)
+        self.visit = visit.after(
+            self._anchor.arm,
+            shown.arms,
+            rec.own_key(self._anchor),
+            rec.kept(self._anchor, visit, selected),
+        )
         return named if m is not None else next(iter(named), None)
 
     def ask(self, query: str) -> None:
         """Report that the user ran another query, without feedback on the slate."""
         self._move(self.recommender.place(query))
 
-    def forecast(self, m: int = 5) -> list[Likely]:
+    def forecast(self, m: int = 5, *, returns: bool = True, at_least: float = 0.0) -> list[Likely]:
         """Return the m likeliest next queries, for prefetching. Nothing is recorded.
+
+        With `returns`, the session's own earlier queries are among them. Queries less probable than
+        `at_least` are not: set it to what makes a query worth fetching.
 
         Probabilities are calibrated by `Recommender.warm_start`; without it they are the policy's
         raw estimates.
         """
         whole_number(m, "m", at_least=1)
-        loop = self.recommender
-        return loop.forecast(self._anchor, self.visit, loop.select([self._anchor])[0], m)[0]
+        number(at_least, "at_least", low=0, high=1)
+        rec, at = self.recommender, Moment(self.recommender.clock())
+        selected = rec.select([self._anchor], [self.visit])[0]
+        likely, _ = rec.forecast(
+            self._anchor, self.visit, selected, m, returns=returns, at_least=at_least, at=at
+        )
+        return likely
 
     def accept(self, choice: Choice) -> None:
         """Report that the user ran this recommendation. Entries above it in its slate failed."""
@@ -127,106 +155,71 @@ class Session:
             )
         self._accept(shown, choice)
 
-    def ignore(self, choice: Choice | Sequence[Choice], issued: str | None = None) -> None:
+    def ignore(self, choice: Choice | Sequence[Choice] | None, issued: str | None = None) -> None:
         """Report that the user did not run this; `issued` is the query typed instead, if any.
 
         A whole slate fails by the rule of `Recommender.learning`: by default only its first entry,
         since it is unknown how far the user read. If you pass some of its entries, those fail and
-        the rest of the slate stays open.
+        the rest of the slate stays open. Pass what `recommend` returned even if it is empty or
+        None: a query typed then teaches too.
         """
         rec = self.recommender
         place = None if issued is None else rec.place(issued)
-        entries = [choice] if isinstance(choice, Choice) else list(choice)
+        entries = _entries(choice)
         shown = self._open(entries)
         if len(entries) < len(shown.arms):
             for slot in [_slot(self._waiting(entry), entry) for entry in entries]:
                 self._set_outcome(shown, entry_failed(shown.outcome, shown.arms, slot))
         else:
-            self._fail(shown, None if place is None else place.arm)
+            self._fail(
+                shown, None if place is None else Typed(rec.typed_arm(place, self.visit.person))
+            )
         if place is not None:
             self._move(place)
 
-    def expire(self, choice: Choice | Sequence[Choice]) -> None:
+    def expire(self, choice: Choice | Sequence[Choice] | None) -> None:
         """Report that this slate got no answer in time, so it failed. `correct` can undo that."""
-        entries = [choice] if isinstance(choice, Choice) else list(choice)
-        self._fail(self._open(entries), None)
+        self._fail(self._open(_entries(choice)), None)
 
-    def _fail(self, shown: _Shown, arm: int | None) -> None:
-        """Nothing in a slate was accepted; `arm` was typed instead."""
-        rec = self.recommender
-        _, outcome, typed = after_feedback(
-            shown.outcome, shown.arms, accepted=None, typed=arm, learning=rec.learning
+    def _fail(self, shown: _Shown, typed: Typed | None) -> None:
+        """Nothing in a slate was accepted; `typed` was typed instead, if that is known."""
+        learning = self.recommender.learning
+        _, outcome = after_feedback(
+            shown.outcome, shown.arms, accepted=None, typed=typed, learning=learning
         )
-        success = self._typed(shown, arm) if typed and arm is not None else None
         self._set_outcome(shown, outcome)
-        if success is not None:
-            rec.policy.update(success, 1.0)
-            shown.typed = success
-
-    def _typed(self, shown: _Shown, arm: int) -> Choice | None:
-        """Return the query typed instead of a slate, as if it had been recommended there."""
-        loop = self.recommender
-        offered = loop.offered(arm, shown.slate)
-        if offered is not None:
-            return offered
-        selected = loop.select([shown.place])[0]
-        return loop.as_choice(arm, shown.place, shown.visit, selected)
 
     def _accept(self, shown: _Shown, choice: Choice) -> None:
         rec = self.recommender
-        _, outcome, _ = after_feedback(
+        _, outcome = after_feedback(
             shown.outcome, shown.arms, accepted=choice.arm, learning=rec.learning
         )
         self._set_outcome(shown, outcome)
-        if shown.typed is not None:  # undo: nothing was typed instead
-            rec.policy.correct(shown.typed, 1.0, None)
-            shown.typed = None
-        alive = len(rec.pool.alive([choice.arm])) > 0
+        alive = choice.arm >= 0 and len(rec.pool.alive([choice.arm])) > 0
         place = rec.catalogue.place_of(choice.arm) if alive else rec.catalogue.place(choice.text)
         self._move(place._replace(query=choice.text))
 
     def _set_outcome(self, shown: _Shown, outcome: Outcome) -> None:
-        """Store a new outcome and learn the rewards that changed."""
-        old, shown.outcome = shown.outcome, outcome
-        self.recommender.learnt.correct(shown.slate.choices, old.rewards, outcome.rewards)
+        """Store a new outcome, and learn what changed with the features of the slate."""
+        rec, slate = self.recommender, shown.slate
+        old = Answered(shown.outcome.rewards, shown.outcome.full, shown.success)
+        success = shown.success
+        if outcome.full:
+            success = rec.success(outcome.success, slate.choices, slate.candidates, slate.context)
+        new = Answered(outcome.rewards, outcome.full, success)
+        rec.learnt.learn(slate.choices, slate.failures, old, new, shown.time)
+        shown.outcome, shown.success = outcome, success
         if outcome.state != "open":  # its candidates are no longer needed
-            shown.slate = shown.slate._replace(candidates=shown.slate.candidates.take(NO_IDS))
+            shown.slate = slate._replace(candidates=slate.candidates.take(NO_IDS))
 
-    def _selected(self, rng: np.random.Generator) -> Candidates:
-        """Return C: kept, grown or newly selected."""
-        rec = self.recommender
-        if rec.schedule is not None or not rec.reselects:
-            self._candidates = self._kept_and_grown(rng)
-        elif self._moved or self._version != rec.catalogue.version:
-            self._candidates = rec.select([self._anchor], rng)[0]
-        assert self._candidates is not None
-        self._moved, self._version = False, rec.catalogue.version
+    def _selected(self) -> Candidates:
+        """Return C, selected anew unless nothing has changed since the last recommendation."""
+        rec, size = self.recommender, self.recommender.size(self.visit)
+        same = not self._moved and (self._version, self._size) == (rec.catalogue.version, size)
+        if self._candidates is None or not (same and rec.reusable):
+            self._candidates = rec.select([self._anchor], [self.visit])[0]
+        self._moved, self._version, self._size = False, rec.catalogue.version, size
         return self._candidates
-
-    def _kept_and_grown(self, rng: np.random.Generator) -> Candidates:
-        """Algorithm 2: arms once in C stay in it, and C grows with the trials."""
-        rec, old = self.recommender, self._candidates
-        seen = () if rec.repeat else (*self.visit.history, *self.visit.seen)
-        own = () if self._anchor.arm is None else (self._anchor.arm,)
-        hidden = sorted({*rec.catalogue.blocked_arms(), *seen, *own})
-        kept = NO_IDS if old is None else rec.pool.alive(old.arms)
-        if self._moved and rec.reselects:
-            kept = NO_IDS
-        size = rec.selector.k
-        if rec.schedule is not None:
-            before = rec.schedule.start if old is None else len(old)
-            size = grown(rec.schedule, before, self.visit.trial + 1)
-        elif old is not None and not self._moved:
-            size = None  # C does not change for this anchor
-        if old is None or self._moved or (size is not None and size > len(kept)):
-            return self._select(hidden, size, kept, rng)
-        return old.take(np.isin(old.arms, kept))
-
-    def _select(
-        self, hidden: Sequence[int], k: int | None, keep: Iterable[int], rng: np.random.Generator
-    ) -> Candidates:
-        rec = self.recommender
-        return rec.selector.select(rec.pool, self._anchor.vector, hidden, rng, k=k, keep=keep)
 
     def _of(self, choice: Choice) -> _Shown:
         """Return the slate of a choice of this session."""
@@ -239,11 +232,13 @@ class Session:
         return shown
 
     def _open(self, entries: Sequence[Choice]) -> _Shown:
-        """Return the open slate of some entries."""
+        """Return the open slate of some entries; of none, the last one if it was empty."""
+        if not entries and self._empty is not None and self._empty.outcome.state == "open":
+            return self._empty
         if not entries or not all(isinstance(entry, Choice) for entry in entries):
             raise InvalidInput(
-                f"received {entries!r}. Pass a recommendation of this session, or a non-empty "
-                "slate of them."
+                f"received {entries!r}. Pass what this session's recommend returned: a "
+                "recommendation, a slate, or an empty slate that was not answered yet."
             )
         shown = self._of(entries[0])
         return shown if shown.outcome.state == "open" else self._waiting(entries[0])
@@ -261,6 +256,12 @@ class Session:
     def _move(self, place: Place) -> None:
         """Set the current query to the one that was accepted or typed."""
         self._anchor, self._moved = place, True
+
+
+def _entries(choice: Choice | Sequence[Choice] | None) -> list[Choice]:
+    if choice is None:
+        return []
+    return [choice] if isinstance(choice, Choice) else list(choice)
 
 
 def _slot(shown: _Shown, choice: Choice) -> int:

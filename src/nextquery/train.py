@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from nextquery.encode.base import KIND
 from nextquery.encode.train.card import model_card
 from nextquery.encode.train.options import TrainOptions
 from nextquery.errors import StorageError
-from nextquery.ingest import PREPARED, fingerprint, prepared
+from nextquery.ingest import PREPARED, fingerprint, held_out_of, not_held_out, prepared
 from nextquery.locks import LOCK
 from nextquery.logs import LogOptions
 from nextquery.working import work_on
@@ -52,7 +53,8 @@ def train(
     out : the encoder's folder; its distilled table goes into ``static`` inside it.
     options : how to train.
     log_options : how to read, clean and protect the log, as for an ingest.
-    hold_out : number of newest sessions (at most half) that are not used, for replays.
+    hold_out : number of newest sessions of two or more queries (at most half) that are not used,
+        for replays. Before them, those of the warm start are left out too, as in `ingest`.
     progress : called with the stage and the fraction done.
     say : called at each check on the validation sessions.
     note : called with a message that you should read: a checkpoint that cannot be used, parts of
@@ -60,10 +62,10 @@ def train(
 
     Returns the content of ``training.json``.
     """
-    target, cleaning = Path(out), log_options or LogOptions()
+    target, cleaning = Path(out), log_options or LogOptions.of(log)
     folders.refuse_foreign(target, KIND, within=(STATIC,))
     folders.refuse_foreign(target / STATIC, KIND)
-    whole_number(hold_out, "hold_out", at_least=0)
+    whole_number(hold_out, "hold_out", at_least=0)  # before any work
     installed("bert", "torch", "transformers", "sentence_transformers", "onnx", "onnxruntime")
     from nextquery.encode.train.finish import finish  # imports torch, so only for training
     from nextquery.encode.train.run import device_for, enough_memory, learn
@@ -71,8 +73,8 @@ def train(
     device_for(options)  # fails now if there is no such device
     with work_on(target) as work:
         texts, origin, _ = prepared(log, cleaning, work, fingerprint(log, cleaning), progress)
-        kept = origin.sessions.size - min(hold_out, origin.sessions.size // 2)
-        sessions = origin.sessions.take(np.arange(kept))
+        origin = replace(origin, held_out=held_out_of(origin.sessions, hold_out))
+        sessions = not_held_out(origin)
         used, arms = np.unique(sessions.arms, return_inverse=True)
         sessions = sessions._replace(arms=arms.astype(np.int64))
         queries = [texts[i] for i in used.tolist()]
@@ -87,7 +89,7 @@ def train(
             if no_checkpoint:  # keep nothing of the log
                 shutil.rmtree(work, ignore_errors=True)
             raise
-        report = {**made.report, "hold_out": origin.sessions.size - kept, "out": str(target)}
+        report = {**made.report, "hold_out": origin.held_out, "out": str(target)}
         try:
             _write(target, made, report)
         except StorageError as error:

@@ -115,9 +115,11 @@ class Utility(ABC):
 
 
 class LogProbability(Utility):
-    """log g(C) = Σ log P_j: the paper's utility (Eq. 4), the log-probability of drawing all of C.
+    """log g(C) = Σ log P_j: the paper's utility (Eq. 7), the log-probability of drawing all of C.
 
-    It is modular, and every arm lowers it (log P < 0): sets are compared at equal size only.
+    It is modular. An arm with P < 1 lowers it, which is every arm unless the reading ``example``
+    gives one arm more than 1 (see `nextquery.preference`). So it is not monotone, and sets are
+    compared at equal size only.
 
     >>> round(LogProbability([0.5, 0.25, 0.25]).gain([0], 1), 6)  # ln 0.25
     -1.386294

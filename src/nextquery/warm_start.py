@@ -1,7 +1,8 @@
 """Warm start: learn from past sessions before serving users.
 
-The newest sessions are replayed in order of time. At every step the loop builds the candidates it
-would have had then, and learns by the rule of `nextquery.outcomes`.
+The newest sessions are replayed by the clock. At every step the loop builds the candidates it would
+have had then, and learns by the rule of `nextquery.outcomes`: the query that came next is known, so
+all candidates were answered.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,21 +12,16 @@ import numpy as np
 
 from nextquery import calibration
 from nextquery.calibration import Fitted
-from nextquery.loop import Loop, Visit
-from nextquery.memory import only_seen
-from nextquery.outcomes import Learning, lesson
+from nextquery.loop import Loop
+from nextquery.memory import FEATURES, SessionMemory
+from nextquery.past_steps import STEPS_PER_SCAN, Selections, Steps
 from nextquery.policies.base import Context, Policy
-from nextquery.select.base import Candidates, refuse_partial
-from nextquery.sessions import Ids, Sessions
+from nextquery.select.base import Candidates
 
 WARM_SESSIONS, WARM_EXAMPLES = 1000, 2000
-_BATCH = 256  # steps per scan of the pool
-_SHOWN = 5  # size of the slate that a past session is assumed to have seen
-# The log shows what came next whatever was shown, so every entry above it fails.
-_FULLY = Learning(fails="all", learn_issued=True)
+_SIMILARITY = FEATURES.index("similarity")
 
 Progress = Callable[[int, int], None]
-Selections = Iterator[Candidates]
 
 
 class PastStep(NamedTuple):
@@ -34,7 +30,8 @@ class PastStep(NamedTuple):
     candidates: Candidates
     context: Context
     following: int
-    session: int
+    time: float
+    answered: int  # position of the next query by the clock
 
 
 class WarmStart(NamedTuple):
@@ -49,98 +46,31 @@ class WarmStart(NamedTuple):
     floor: float | None
 
 
-class Span(NamedTuple):
-    """Sessions `first` to `held_out` train the weights, those up to `end` the calibration."""
-
-    first: int
-    held_out: int
-    end: int
-
-    @classmethod
-    def of(cls, sessions: int, *, newest: int, memory: bool) -> "Span":
-        """Take the newest sessions; with a memory, the first fifth of all only fills it.
-
-        >>> Span.of(100, newest=1000, memory=True)
-        Span(first=20, held_out=84, end=100)
-        """
-        first = max(sessions // 5 if memory else 0, sessions - newest)
-        return cls(first, sessions - (sessions - first) // 5, sessions)
-
-
-class Steps(NamedTuple):
-    """Every query of some sessions that has a next query, by its place in the row."""
-
-    sessions: Sessions
-    places: Ids
-    owner: Ids
-    first_seen: Ids  # by arm: its first place in the row
-
-    @classmethod
-    def of(cls, sessions: Sessions, begin: int, end: int, arms: int) -> "Steps":
-        """Return the steps of the sessions `begin` to `end`, which are in order of time."""
-        owner = np.repeat(np.arange(sessions.size), sessions.lengths)
-        last = np.zeros(len(sessions.arms), bool)
-        last[sessions.offsets[1:][sessions.lengths > 0] - 1] = True
-        places = np.flatnonzero(~last & (owner >= begin) & (owner < end))
-        first_seen = np.full(arms, len(sessions.arms))
-        np.minimum.at(first_seen, sessions.arms, np.arange(len(sessions.arms)))
-        return cls(sessions, places, owner[places], first_seen)
-
-    def batches(self) -> range:
-        """Return the batch numbers for `select`."""
-        return range(-(-len(self.places) // _BATCH))
-
-    def select(
-        self, loop: Loop, batch: int, *, seen: bool, rng: np.random.Generator | None = None
-    ) -> list[Candidates]:
-        """Select arms for one batch of steps, in one scan.
-
-        With `seen`, only arms that an earlier session asked: the pool as it was then.
-        """
-        chunk = slice(batch * _BATCH, (batch + 1) * _BATCH)
-        now, pool = self.sessions.arms[self.places[chunk]], loop.pool
-        hidden = [np.append(loop.catalogue.blocked_arms(), arm).astype(np.int64) for arm in now]
-        rows = pool.rows(now)
-        if seen:
-            before = self.sessions.offsets[self.owner[chunk]].tolist()
-            pool, unseen = only_seen(pool, self.first_seen, before)
-            hidden = [np.union1d(own, new) for own, new in zip(hidden, unseen, strict=True)]
-        selected = loop.selector.select_many(pool, rows, hidden, rng)
-        # Models are never updated from partial results.
-        refuse_partial(max((candidates.missing for candidates in selected), default=0))
-        return selected
-
-
 def walk(loop: Loop, steps: Steps, selections: Selections | None = None) -> Iterator[PastStep]:
     """Yield every step with its candidates. Nothing is learnt here.
 
     A policy with a memory has counts of how often each arm was asked, so an arm that was never
     asked before would leak the future. Such a policy gets only arms already seen.
     """
-    seen = loop.policy.needs_memory
     if selections is None:
-        selections = (
-            selected
-            for batch in steps.batches()
-            for selected in steps.select(loop, batch, seen=seen)
-        )
-    row, offsets, session, visit = steps.sessions.arms, steps.sessions.offsets, -1, Visit()
-    for at, owner in zip(steps.places.tolist(), steps.owner.tolist(), strict=True):
-        selected, visit = next(selections), visit if owner == session else Visit()
-        session, place = owner, loop.catalogue.place_of(int(row[at]))
-        before = int(offsets[owner])
-        candidates, context = loop.candidates(place, visit, selected, before=before)
-        yield PastStep(candidates, context, int(row[at + 1]), owner)
-        visit = visit.after(place.arm, ())
+        selections = steps.selections(loop, seen=loop.policy.needs_memory)
+    row, names = steps.past.sessions.arms, list(loop.memory.names)
+    for at, place in enumerate(steps.places.tolist()):
+        visit, moment = steps.visit(place, names), steps.moment(at)
+        query = loop.catalogue.place_of(int(row[place]))
+        candidates, context = loop.candidates(query, visit, next(selections), at=moment)
+        answered = int(steps.past.positions[place + 1])
+        yield PastStep(candidates, context, int(row[place + 1]), moment.time, answered)
 
 
 def warm_start(
     loop: Loop,
-    sessions: Sessions,
+    past: SessionMemory,
     *,
     newest: int = WARM_SESSIONS,
     examples: int = WARM_EXAMPLES,
     selections: Selections | None = None,
+    seen: bool | None = None,
     progress: Progress | None = None,
 ) -> WarmStart:
     """Train a loop's policy on past sessions, and calibrate its forecasts.
@@ -148,42 +78,45 @@ def warm_start(
     Parameters
     ----------
     loop : the loop whose policy learns; its memory, if any, must contain the same sessions.
-    sessions : the sessions, in order of time.
-    newest : how many of the newest sessions to use; a fifth of them is held out for calibration.
-    examples : the total weight of what is learnt, in examples of feedback. With fewer, clicks
-        outweigh it sooner.
+    past : the sessions.
+    newest : how many of the newest sessions with a next query to use; the newest fifth of their
+        steps is held out for calibration.
+    examples : the total weight of what is learnt, in steps. With fewer, live steps outweigh it
+        sooner.
     selections : the arms selected for the steps, if already known.
-    progress : called with the number of sessions done and the total.
+    seen : whether to select only arms asked before each step; by default as the policy needs it.
+    progress : called with the number of steps done and the total.
     """
     policy = loop.policy
-    span = Span.of(sessions.size, newest=newest, memory=policy.needs_memory)
-    arms = loop.pool.rows_in_all
-    count, successes, total = 0, 0, span.end - span.first
-    for step in walk(loop, Steps.of(sessions, span.first, span.held_out, arms), selections):
-        successes += _learn(policy, step)
+    steps = Steps.newest(past, newest, loop.pool.rows_in_all, memory=policy.needs_memory)
+    total = len(steps.places)
+    train, rng = total - total // 5, np.random.default_rng([loop.seed, total])
+    count, successes = 0, 0
+    known = int(steps.known[train]) if train < total else len(past)  # at the first held-out step
+    if selections is None:
+        selections = steps.selections(loop, seen=policy.needs_memory if seen is None else seen)
+    for step in walk(loop, steps.take(slice(0, train)), selections):
+        if step.answered < known:
+            successes += _learn(policy, step, rng)
         count += 1
-        if progress is not None and count % _BATCH == 0:
-            progress(step.session - span.first, total)
+        if progress is not None and count % STEPS_PER_SCAN == 0:
+            progress(count, total)
     policy.discount(examples)
-    held_out = Steps.of(sessions, span.held_out, span.end, arms)
+    if policy.needs_memory:
+        policy.not_below_zero(_SIMILARITY)
+    held_out = steps.take(slice(train, total))
     loop.learnt.calibration, floor = calibrated(loop, walk(loop, held_out, selections))
     if progress is not None:
         progress(total, total)
     return WarmStart(count, successes, floor)
 
 
-def _learn(policy: Policy, step: PastStep) -> bool:
-    """Learn a step: entries above the next query failed; that query, if a candidate, succeeded."""
-    slate = policy.rank(step.candidates, step.context, _SHOWN)
-    arms = [choice.arm for choice in slate]
-    taught = lesson(arms, typed=step.following, learning=_FULLY)
-    for choice, reward in zip(slate, taught.rewards, strict=False):
-        policy.update(choice, float(reward or 0))
-    if not taught.typed:
-        return True
+def _learn(policy: Policy, step: PastStep, rng: np.random.Generator) -> bool:
+    """Learn a step: the next query, if it is a candidate, succeeded; all others failed."""
     success = policy.as_choice(step.candidates, step.context, step.following)
-    if success is not None:
-        policy.update(success, 1.0)
+    failures = policy.failures(step.candidates, step.context, rng)
+    if failures:
+        policy.observe(failures, success, at=step.time or None)
     return success is not None
 
 
@@ -191,7 +124,7 @@ def calibrated(loop: Loop, steps: Iterator[PastStep]) -> tuple[Fitted, float | N
     """Fit the map from scores to probabilities on these steps. Returns it with their floor."""
     scores, came = [np.empty(0)], [np.empty(0, bool)]
     for step in steps:
-        scores.append(loop.expected(step.candidates, step.context))
+        scores.append(loop.learnt.expected(step.candidates, step.context))
         came.append(step.candidates.arms == step.following)
     missed = [not hits.any() for hits in came[1:]]
     floor = float(np.mean(missed)) if missed else None

@@ -15,6 +15,7 @@ import pytest
 import typer.main
 
 from nextquery import cli, datasets
+from tests.command_line import run_here
 from tests.logs_for_tests import pets
 
 
@@ -42,11 +43,11 @@ def test_ingest_for_people(tmp_path: Path) -> None:
     )
     result = run("ingest", str(log), "--out", str(tmp_path / "p"), "--encoder", "lsa")
     assert result.returncode == 0, result.stderr
-    assert "Table 2" in result.stdout
+    assert "Table 3" in result.stdout
     assert "--skip lower-case" in result.stdout
     assert "--min-users N" in result.stdout
     assert "not k-anonymous" in result.stderr  # 'who' is not known to be the user column
-    mapped = run(
+    mapped = run_here(
         "ingest", str(log), "--out", str(tmp_path / "p"), "--user", "who", "--encoder", "lsa"
     )
     assert "not k-anonymous" not in mapped.stderr
@@ -62,17 +63,38 @@ def test_recommend(pool: Path) -> None:
     assert best["followed"] == 5
     assert set(best) == {"arm", "query", "similarity", "preference", "score", "followed"}
     assert len(answer["recommendations"]) == 3
-    for_people = run("recommend", str(pool), "something never asked before")
+    for_people = run_here("recommend", str(pool), "something never asked before")
     assert "similarity" in for_people.stdout
     assert "ms" in for_people.stderr
 
 
+def test_stats_of_a_built_in_log_say_what_it_is(tmp_path: Path) -> None:
+    assert run_here("stats", "topics").stdout.startswith(
+        f"topics: {datasets.LOGS['topics'].about}\n"
+    )
+    facts = json.loads(run_here("stats", "topics", "--json").stdout)
+    assert facts["options"]["min_queries"] == 1
+    four = json.loads(run_here("stats", "topics", "--min-queries", "4", "--json").stdout)
+    assert four["table2"]["sessions"] < facts["table2"]["sessions"]
+    made = run_here("ingest", "core", "--out", str(tmp_path / "pool"), "--encoder", "lsa", "--json")
+    assert json.loads(made.stdout)["options"]["min_queries"] == 4
+    assert run_here("stats", str(tmp_path / "pool")).stdout.startswith("core: 45 real")
+
+
+@pytest.mark.parametrize("command", ["serve", "stats", "reproduce"])
+def test_the_old_name_of_the_built_in_log(command: str, tmp_path: Path) -> None:
+    to = ["--out", str(tmp_path / "run")] if command == "reproduce" else []
+    done = run_here(command, "sample", *to)
+    assert done.returncode == 3
+    assert "the built-in log is now topics" in done.stderr
+
+
 def test_stats_of_a_log_and_of_its_pool(pool: Path) -> None:
-    of_log = json.loads(run("stats", str(pool.parent / "log.tsv"), "--json").stdout)
-    of_pool = json.loads(run("stats", str(pool), "--json").stdout)
+    of_log = json.loads(run_here("stats", str(pool.parent / "log.tsv"), "--json").stdout)
+    of_pool = json.loads(run_here("stats", str(pool), "--json").stdout)
     assert of_log["table2"] == of_pool["table2"]
     assert of_log["table2"]["queries (original)"] == 180
-    assert "Table 2" in run("stats", str(pool)).stdout
+    assert "Table 3" in run_here("stats", str(pool)).stdout
 
 
 @pytest.mark.parametrize(
@@ -117,7 +139,7 @@ def test_mistakes_are_answered_in_words(
         "log": pool.parent / "log.tsv",
         "pool": pool,
     }
-    result = run(*(argument.format(**names) for argument in arguments))
+    result = run_here(*(argument.format(**names) for argument in arguments))
     stderr = result.stderr.replace("\n", " ")
     assert result.returncode == code, stderr
     assert message in stderr
@@ -131,7 +153,7 @@ def test_mistakes_are_answered_in_words(
 def test_interrupted_leaves_the_old_pool(
     pool: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    log = tmp_path / "log.tsv.gz"
+    log = tmp_path / "log.tsv.zst"
     shutil.copy(datasets.path(), log)
     shutil.copytree(pool, tmp_path / "pool")
     before = sorted(os.listdir(tmp_path / "pool"))

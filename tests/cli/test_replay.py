@@ -9,8 +9,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from nextquery import cli
+from nextquery.cli.reproduce import saw_anchors
+from nextquery.errors import InvalidInput
 from nextquery.ingest import ingest
+from tests.command_line import run_here
 from tests.logs_for_tests import pets
 from tests.service.worlds import until
 
@@ -40,8 +45,8 @@ def test_a_grid_and_its_report(pool: Path, tmp_path: Path) -> None:
     }
     assert {row["protocol"] for row in rows} == {"anchored"}
     info = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert info["anchored"]["options"][0]["held_out"] == 20
-    made = run("report", str(tmp_path / "run"))
+    assert info["anchored"]["options"][0]["held_out"] == 20  # not those of the warm start
+    made = run_here("report", str(tmp_path / "run"))
     assert made.returncode == 0, made.stderr
     page = (tmp_path / "run" / "report.html").read_text()
     for fetched in ('src="http', "src='http", "url(http", "<link", "<script"):
@@ -68,7 +73,7 @@ main()
 def test_killed_half_way_it_gives_the_same_results(pool: Path, tmp_path: Path) -> None:
     """SIGKILL before the second cell is kept; the second start ends with the same bytes."""
     options = [*GRID, "--policy", "lin-ts", "--policy", "lin-ucb-published", "--processes", "1"]
-    whole = run("replay", str(pool), "--out", str(tmp_path / "whole"), *options)
+    whole = run_here("replay", str(pool), "--out", str(tmp_path / "whole"), *options)
     assert whole.returncode == 0, whole.stderr
     target = tmp_path / "killed"
     command = [sys.executable, "-c", KILLED, "replay", str(pool), "--out", str(target)]
@@ -76,7 +81,7 @@ def test_killed_half_way_it_gives_the_same_results(pool: Path, tmp_path: Path) -
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert len(list((target / "cells").iterdir())) == 1
     assert not (target / "results.csv").exists()
-    again = run("replay", str(pool), "--out", str(target), *options)
+    again = run_here("replay", str(pool), "--out", str(target), *options)
     assert again.returncode == 0, again.stderr
     for name in ("results.csv", "anchors.parquet"):
         assert (target / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
@@ -93,8 +98,9 @@ def test_workers_end_when_their_parent_is_stopped(
     quiet = subprocess.DEVNULL
     with subprocess.Popen([*command, *long_run, *seeds], stdout=quiet, stderr=quiet) as process:
         try:
-            assert until(lambda: any((target / "candidates").glob("*")))
-            workers = psutil.Process(process.pid).children()
+            parent = psutil.Process(process.pid)
+            assert until(lambda: len(parent.children()) >= 2)
+            workers = parent.children()
             process.send_signal(number)
             process.wait(timeout=600)
         finally:
@@ -116,23 +122,95 @@ def test_reproduce_makes_every_figure_and_table(tmp_path: Path) -> None:
     for number in (1, 2, 3, 4):
         assert {f"figure-{number}.png", f"figure-{number}.svg"} <= figures
     assert "prefetch.png" in figures
-    other = run("reproduce", "sample", *out, *small)
+    stream = json.loads((tmp_path / "run" / "run.json").read_text())["stream"]
+    assert stream["personal"]  # people, as nobody can recognise them
+    assert stream["steps"] >= 10 * 5
+    assert not (tmp_path / "run" / ".people-secret").exists()
+    other = run_here("reproduce", "topics", *out, *small)
     assert other.returncode == 3
     assert "another log" in other.stderr
     text = (tmp_path / "run" / "report.md").read_text()
-    for heading in ("Table 1", "The data", "Example sessions", "Final regrets", "Paired"):
+    for heading in ("Table 2", "The data", "Example sessions", "Final regrets", "Paired"):
         assert heading in text
+
+
+def test_reproduce_without_users_or_times(tmp_path: Path) -> None:
+    """Whose sessions they were is kept if it is known; without times there is no stream."""
+    lines = [
+        line.split("\t") for line in pets(tmp_path / "l.tsv", users=60).read_text().split("\n")
+    ]
+    small = ["--anchors", "6", "--rounds", "10", "--stream", "10", "--encoder", "lsa"]
+    small += ["--processes", "1"]
+    for name, columns in (("no users", (1, 2, 3)), ("no times", (0, 1, 3))):
+        rows = ["\t".join(line[column] for column in columns) for line in lines if len(line) > 3]
+        log = tmp_path / f"{name}.tsv"
+        log.write_text("\n".join(rows) + "\n")
+        done = run_here("reproduce", str(log), "--out", str(tmp_path / name), *small)
+        if name == "no users":
+            assert done.returncode == 0, done.stderr
+            summary = json.loads((tmp_path / name / "run.json").read_text())["stream"]
+            assert not summary["personal"]
+        else:
+            assert done.returncode == 3
+            assert "time of every query" in done.stderr.replace("\n", " ")
+
+
+def test_the_stream_by_the_clock(pool: Path, tmp_path: Path) -> None:
+    """--since, --returns and --no-repeat reach the run and its report."""
+    out = tmp_path / "run"
+    options = ["--protocol", "stream", "--since", "2024-01-20", "--returns", "--no-repeat"]
+    names = ["--policy", "lin-ucb-memory", "--policy", "sr@steps=5", "--warm", "10", "-k", "12"]
+    options += ["--processes", "1"]
+    done = run_here("replay", str(pool), "--out", str(out), *options, *names)
+    assert done.returncode == 0, done.stderr
+    stream = json.loads((out / "run.json").read_text())["stream"]
+    kept = {name: stream["options"][name] for name in ("since", "returns", "repeat")}
+    assert kept == {"since": "2024-01-20", "returns": True, "repeat": False}
+    assert stream["start"].startswith("2024-01-20")
+    made = run_here("report", str(out))
+    assert made.returncode == 0, made.stderr
+    text = (out / "report.md").read_text()
+    assert "2024-01-20 or later" in text
+    assert "does not see the same recommendation again" in text
+    assert "its own earlier queries may come back" in text
+
+
+def test_optimizers_and_schedules_from_the_command_line(pool: Path, tmp_path: Path) -> None:
+    def replayed(name: str, *words: str) -> Path:
+        out = ["--out", str(tmp_path / name), "--processes", "1", "-k", "12"]
+        done = CliRunner().invoke(cli.app, ["replay", str(pool), *out, *words])
+        assert done.exit_code == 0, done.output
+        return tmp_path / name
+
+    small = ("--anchors", "6", "--rounds", "20")
+    greedi = "max-utility@utility=facility-location,optimizer=greedi"
+    one = replayed("one", *small, "--selection", "max-utility", "--selection", greedi)
+    grown = ("--schedule", "power", "--schedule", "lambert@beta=2,start=4")
+    two = replayed("two", *small, *grown)
+    for folder, column, names in (
+        (one, "selection", {"max-utility", greedi}),
+        (two, "schedule", {"power", "lambert@beta=2,start=4"}),
+    ):
+        with open(folder / "results.csv") as stream:
+            assert {row[column] for row in csv.DictReader(stream)} == names
+    paper = ("--policy", "lin-ucb-published", "--reading", "defined", "--schedule", "bump")
+    three = replayed("three", "--protocol", "stream", "--sessions", "10", *paper)
+    ran = json.loads((three / "run.json").read_text())["stream"]["options"]
+    assert (ran["schedule"], ran["reading"]) == ("bump", "defined")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--protocol", "stream", "--since", "yesterday"], "a date like 2018-01-01"),
+        (["--protocol", "stream", "--since", "2031-01-01"], "Pass an earlier date"),
         (["--protocol", "dream"], "anchored, stream"),
         (["--policy", "wizard"], "lin-ucb-published"),
         (["--policy", "lin-ucb@power=3"], "no parameter 'power'"),
         (["--selection", "magic"], "max-utility"),
         (["--protocol", "stream", "-k", "5", "-k", "6"], "one --k"),
         (["--protocol", "stream", "--alpha", "2"], "no --alpha"),
+        (["--schedule", "grow"], "none, bump, power, lambert"),
         (["--protocol", "stream", "--arms", "all", "--policy", "lin-ucb-memory"], "asked later"),
         (["-k", "0"], "k must be a whole number of at least 1"),
     ],
@@ -140,13 +218,65 @@ def test_reproduce_makes_every_figure_and_table(tmp_path: Path) -> None:
 def test_mistakes_are_answered_in_words(
     pool: Path, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    done = run("replay", str(pool), "--out", str(tmp_path / "run"), *arguments)
+    done = run_here("replay", str(pool), "--out", str(tmp_path / "run"), *arguments)
     assert done.returncode == 3, done.stderr
     assert message in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()  # nothing half-written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--since", "2024-01-20"], "anchored has no --since.*use --protocol stream"),
+        (["--returns"], "anchored has no --returns"),
+        (["--no-repeat"], "anchored has no --repeat"),
+        (["--arms", "all"], "anchored has no --arms"),
+        (["--protocol", "stream", "--rounds", "9"], "stream has no --rounds"),
+    ],
+)
+def test_options_of_the_other_protocol_are_refused(
+    pool: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    to = tmp_path / "run"
+    with pytest.raises(InvalidInput, match=message):
+        CliRunner().invoke(
+            cli.app, ["replay", str(pool), "--out", str(to), *arguments], catch_exceptions=False
+        )
+    assert not to.exists()
+
+
+def test_the_stream_of_an_older_pool_writes_nothing(tmp_path: Path) -> None:
+    old = Path(__file__).parents[1] / "service" / "old" / "3e109a4" / "pool"
+    to = tmp_path / "run"
+    arguments = ["replay", str(old), "--out", str(to), "--protocol", "stream"]
+    with pytest.raises(InvalidInput, match="time of every query"):
+        CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
+    assert not to.exists()
 
 
 def test_report_of_what_is_no_run(tmp_path: Path) -> None:
-    done = run("report", str(tmp_path))
+    done = run_here("report", str(tmp_path))
     assert done.returncode == 4
     assert "run.json" in done.stderr
+
+
+def test_fewer_anchors_than_asked_for_are_noted(pool: Path, tmp_path: Path) -> None:
+    asked = ("--rounds", "2", "-k", "5", "--processes", "1")
+    few = run_here("replay", str(pool), "--out", str(tmp_path / "a"), "--anchors", "20", *asked)
+    assert few.returncode == 0, few.stderr
+    assert "note:" not in few.stderr
+    many = run_here("replay", str(pool), "--out", str(tmp_path / "b"), "--anchors", "21", *asked)
+    assert many.returncode == 0, many.stderr
+    assert "21 anchors were asked for, and only 20 of the 20 held-out sessions" in " ".join(
+        many.stderr.split()
+    )
+
+
+def test_an_encoder_that_saw_the_anchors_is_noted(tmp_path: Path) -> None:
+    assert saw_anchors("tuned", 20) == ""
+    (tmp_path / "training.json").write_text('{"hold_out": 20}')
+    assert saw_anchors(str(tmp_path), 20) == ""
+    assert "newest 20 sessions, and anchors come from the newest 21" in saw_anchors(
+        str(tmp_path), 21
+    )

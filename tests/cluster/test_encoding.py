@@ -109,9 +109,10 @@ def test_a_worker_killed_in_the_middle_of_a_block_costs_only_time(
     parent, killed = raylet(), list[int]()
 
     def assassin(plan: Plan, stuck: Path) -> None:
-        """Once all other blocks are done, kill the worker of block 3."""
+        """Once all other blocks are done and reported, kill the worker of block 3."""
         others = [number for number in range(6) if number != 3]
-        while not all(plan.file(number).exists() for number in others) or not killed:
+        # A block's file is there before its task has ended: wait until one worker is left.
+        while not all(plan.file(number).exists() for number in others) or len(killed) != 1:
             before = workers_of(parent, "MapBatches")
             time.sleep(0.2)
             killed[:] = set(before).intersection(workers_of(parent, "MapBatches"))

@@ -123,6 +123,43 @@ def test_a_shortlist_is_the_most_preferred(
 
 
 @pytest.mark.parametrize("utility", UTILITIES)
+def test_max_utility_selects_by_the_greedi_of_the_cluster(
+    pools: dict[str, RayArmPool],
+    folder: Path,
+    utility: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, pool = nq.ArmPool.open(folder), pools["uneven and empty"]
+    asked: dict[str, Any] = {"utility": utility, "optimizer": "greedi", "shortlist": 24}
+    called: list[int] = []
+
+    def counted(self: RayArmPool, vector: Any, k: int, **options: Any) -> list[int]:
+        called.append(k)
+        return greedi(self, vector, k, **options)
+
+    monkeypatch.setattr(RayArmPool, "greedi", counted)
+    anchors, own = one.vectors[[1, 9]], [[1], [9]]
+    selector = nq.MaxUtility(6, **asked, partitions=3, seed=4)
+    for here, there in zip(
+        selector.select_many(one, anchors, own),
+        selector.select_many(pool, anchors, own),
+        strict=True,
+    ):
+        assert there.arms.tolist() == here.arms.tolist()
+        assert there.similarities.tolist() == here.similarities.tolist()
+    assert called == [6, 6]
+    short = np.sort(nq.MaxUtility(24).select(one, anchors[0], [1]).arms).tolist()
+    ends = pairwise(LAYOUTS["uneven and empty"])
+    shards = [[arm for arm in short if low <= arm < high] for low, high in ends]
+    expected = in_one_process(one, anchors[0], 6, short, shards, utility=utility, exclude=[1])
+    by_shard = nq.MaxUtility(6, **asked, partitions="shards").select(pool, anchors[0], [1])
+    assert sorted(by_shard.arms.tolist()) == sorted(expected)
+    grown = selector.select(pool, anchors[1], [9], k=8, keep=by_shard.arms)  # by lazy greedy
+    assert set(by_shard.arms) < set(grown.arms)
+    assert called == [6, 6, 6]
+
+
+@pytest.mark.parametrize("utility", UTILITIES)
 def test_arms_that_came_and_went(pools: dict[str, RayArmPool], folder: Path, utility: str) -> None:
     """Removed arms are in no part, and added arms are one more part."""
     one, pool = nq.ArmPool.open(folder), pools["uneven and empty"].copy()
@@ -156,6 +193,9 @@ def test_a_shard_that_stays_away_is_never_left_out(cluster: str, folder: Path) -
         for partitions in ("shards", 3):
             with pytest.raises(ClusterUnavailable):
                 greedi(pool, anchor, 5, utility="log-det", partitions=partitions)
+            selector = nq.MaxUtility(5, optimizer="greedi", partitions=partitions)
+            with pytest.raises(ClusterUnavailable):
+                selector.select(pool, anchor)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +203,7 @@ def test_a_shard_that_stays_away_is_never_left_out(cluster: str, folder: Path) -
     [
         ({"k": 0}, "k must be a whole number of at least 1"),
         ({"utility": "facility"}, "utility must be one of log-probability, facility-location"),
-        ({"partitions": "rows"}, "partitions must be one of shards"),
+        ({"partitions": "rows"}, "partitions must be a whole number of at least 1, or 'shards'"),
         ({"partitions": 0}, "partitions must be a whole number of at least 1"),
         ({"partitions": [[0, 1], [1]], "ground_set": [0, 1]}, "exactly once"),
         ({"partitions": 2.5}, "partitions must be a whole number"),

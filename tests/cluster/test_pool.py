@@ -23,7 +23,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "uneven and empty": {"bounds": [0, 0, 1, 1, 50, ARMS, ARMS]},
 }
 SELECTORS = [
-    *(nq.MaxUtility(9, reading=reading) for reading in ("example", "defined", "joint")),
+    *(nq.MaxUtility(9, reading=reading) for reading in nq.preference.READINGS),
     nq.MaxUtility(50, epsilon=0.9, reading="defined"),
     nq.PreferenceThreshold(1.3),
     nq.PreferenceThreshold(0.7, reading="defined"),

@@ -116,6 +116,27 @@ def test_answers_are_those_of_one_process(start: Start, strict: RayArmPool, fold
     assert len(TEXTS) in sketch.considered.candidates.arms
 
 
+@pytest.mark.parametrize(
+    "selecting",
+    [
+        {"utility": "facility-location", "selection": "max-utility@optimizer=greedi,partitions=3"},
+        {"selection": "random", "schedule": "bump@start=4"},
+    ],
+    ids=str,
+)
+def test_any_selection_answers_as_in_one_process(
+    start: Start, strict: RayArmPool, folder: Path, selecting: dict[str, Any]
+) -> None:
+    here, there = (
+        start(pool, warm_sessions=1, **selecting) for pool in (nq.ArmPool.open(folder), strict)
+    )
+    for query in TEXTS[::31]:
+        found = [engine.recommend(session_id="s", query=query, m=8) for engine in (here, there)]
+        one, other = ([(e.arm, e.text) for e in decision.recommendations] for decision in found)
+        assert one == other
+        assert len(one) == 8
+
+
 def test_killed_under_load(start: Start, strict: RayArmPool, folder: Path) -> None:
     """Every answer is complete and equal, or a 503; and soon all are complete again."""
     here = start(nq.ArmPool.open(folder), **SIMILAR)

@@ -179,6 +179,15 @@ def test_what_a_removed_query_leaves_behind(write: Write) -> None:
     assert prepared.report.to_dict()["privacy"]["rows_in_sessions_too_short"] == 1
 
 
+def test_a_single_query_stays_as_a_session_where_one_query_is_enough(write: Write) -> None:
+    bob = ["pot", "a@b.com"]
+    path = write([(s, s, q) for s, qs in enumerate((bob, ["tea"])) for q in qs])
+    prepared = prepare(path, LogOptions(min_queries=1))
+    assert [session.tolist() for session in prepared.sessions.lists()] == [[0], [1]]
+    assert prepared.report.to_dict()["privacy"]["rows_in_sessions_too_short"] == 0
+    assert prepare(path, LogOptions(min_queries=2)).sessions.size == 0
+
+
 def test_patterns_can_be_switched_off_by_name(write: Write) -> None:
     path = write([(1, i, q) for i, q in enumerate(["a@b.com", "tea", "cup", "pot"])])
     assert "ab com" in prepare(path, LogOptions(skip=("email",))).texts

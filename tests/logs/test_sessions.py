@@ -5,7 +5,6 @@ import pytest
 
 from nextquery.errors import InvalidInput
 from nextquery.logs import LogOptions, prepare, stats_of
-from nextquery.logs.rules import language
 
 from .conftest import Write
 
@@ -68,11 +67,12 @@ def test_sessions_of_four_to_fifty_queries_stay(write: Write) -> None:
 
 
 def test_every_row_is_accounted_for(write: Write) -> None:
-    queries = ["a", "a", "", "é", "12", "b", "c", "d", "x" * 2000]
+    queries = ["a", "a", "", "β", "12", "b", "c", "d", "x" * 2000]
     report = stats_of(write([(1, i, q) for i, q in enumerate(queries)] + [(2, 1, "alone")]))
     assert report.original == report.queries + sum(report.removed.values()) == 10
     assert report.removed == {
         "empty": 1, "non-ascii": 1, "numeric": 1, "too-long": 1, "repeats": 1, "session-length": 1,
+        "language": 0,
     }  # fmt: skip
 
 
@@ -87,28 +87,3 @@ def test_without_times_the_order_of_the_file_counts(write: Write) -> None:
 def test_when_nothing_is_left_the_error_names_the_rule(write: Write) -> None:
     with pytest.raises(InvalidInput, match=r"'session-length' removed most.*--min-queries"):
         prepare(write([(1, 1, "a"), (2, 1, "b")]))
-
-
-def test_language_without_the_extra_or_with_an_unknown_code(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write([(1, i, q) for i, q in enumerate("abcd")])
-    monkeypatch.setitem(__import__("sys").modules, "lingua", None)
-    with pytest.raises(InvalidInput, match=r"nextquery\[language\]"):
-        prepare(path, LogOptions(language="en"))
-
-
-def test_sessions_in_another_language_are_dropped(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("lingua")
-    monkeypatch.setattr(language, "_COMPARED", ("en", "de"))  # each model takes time to load
-    english = ["how to bake bread at home", "pizza", "best bread flour for baking", "yeast"]
-    german = ["wie backe ich brot zu hause", "welches mehl ist das beste", "bread", "flour"]
-    rows = [(s, i, q) for s, qs in enumerate((english, german)) for i, q in enumerate(qs)]
-    path = write(rows)
-    prepared = prepare(path, LogOptions(language="en"))
-    assert prepared.texts == english
-    assert prepared.report.removed["language"] == 4
-    with pytest.raises(InvalidInput, match=r"ISO 639-1 code.*received 'xx'"):
-        stats_of(path, LogOptions(language="xx"))

@@ -13,9 +13,19 @@ from numpy.typing import NDArray
 import nextquery as nq
 from nextquery import replay
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import POLICIES, SELECTIONS, joined, policy_named, split
+from nextquery.policies.names import (
+    POLICIES,
+    SCHEDULES,
+    SELECTIONS,
+    joined,
+    policy_named,
+    schedule_named,
+    selector_named,
+    split,
+)
 from nextquery.replay.results import read_rows
-from nextquery.replay.stream.session_rivals import RIVALS
+from nextquery.rivals.names import RIVALS
+from nextquery.select import Schedule
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt
@@ -122,12 +132,39 @@ def test_unknown_names_are_answered_with_the_known_ones() -> None:
         Settings(policy="magic")
 
 
+def test_a_schedule_by_name_is_its_class_with_its_parameters() -> None:
+    described: dict[str, Schedule] = {
+        "bump": nq.Bump(peak=40),
+        "bump@alpha=3,start=2": nq.Bump(3, start=2),
+        "bump@peak=9": nq.Bump(peak=9),
+        "power": nq.Power(1),
+        "power@beta=0.8,horizon=100": nq.Power(0.8, horizon=100),
+        "lambert@exponent=0.4": nq.LambertPower(1, exponent=0.4),
+    }
+    for name, expected in described.items():
+        schedule = schedule_named(name, k=40)
+        assert schedule is not None
+        assert type(schedule) is type(expected)
+        assert schedule.get_params() == expected.get_params()
+    assert schedule_named("none", k=40) is None
+
+
+def test_a_selection_by_name_takes_every_parameter_of_its_class() -> None:
+    name = "max-utility@utility=log-det,optimizer=greedi,partitions=shards,shortlist=none,seed=3"
+    selector = selector_named(name, k=5, epsilon=0.2, reading="joint")
+    expected = nq.MaxUtility(5, 0.2, "log-det", "joint", optimizer="greedi", partitions="shards",
+                             shortlist=None, seed=3)  # fmt: skip
+    assert selector.get_params() == expected.get_params()
+    with pytest.raises(InvalidInput, match="a variant may set optimizer, partitions, seed"):
+        selector_named("max-utility@epsilon=0.2")
+
+
 def test_help_and_documentation_name_every_selection_and_policy() -> None:
     root = Path(__file__).parents[2]
     source = (root / "src" / "nextquery" / "cli" / "replay.py").read_text()
     help_text = re.sub(r'"\s+"', "", source)  # join adjacent string literals
     documented = (root / "docs" / "replay.md").read_text()
-    for name in [*POLICIES, *SELECTIONS, *RIVALS]:
+    for name in [*POLICIES, *SELECTIONS, *SCHEDULES, *RIVALS]:
         if name != "clicks":
             assert re.search(rf"\b{name}[ ,;.]", help_text), name
             assert f"`{name}`" in documented, name

@@ -77,10 +77,13 @@ def test_long_games_stay_equal_though_the_library_refreshes_its_inverse() -> Non
         assert by_the_engine(game, name, 3) == by_the_library(game, name, 3)
 
 
-def test_a_growing_set_is_algorithm_2() -> None:
+@pytest.mark.parametrize(
+    "schedule", [nq.Bump(peak=12, start=2), nq.Power(9, start=2), nq.LambertPower(9, start=2)]
+)
+def test_a_growing_set_is_algorithm_2(schedule: Schedule) -> None:
     """The selector adds the first arms of the whole set while C grows."""
     pool, _ = small_world()
-    schedule, selector = nq.Bump(peak=12, start=2), nq.MaxUtility(k=12)
+    selector = nq.MaxUtility(k=12)
     vector = pool.rows([0])[0]
     whole = selector.select(pool, vector, [0])
     kept: list[int] = []

@@ -14,7 +14,10 @@ import nextquery as nq
 from nextquery import replay
 from nextquery.errors import InvalidInput, StorageError
 from nextquery.replay.anchored import protocol as anchored
+from nextquery.replay.averages import AVERAGES
+from nextquery.replay.metrics import bands
 from nextquery.replay.results import COLUMNS, read_rows
+from nextquery.replay.sessions import draw_anchors
 from tests.replay.worlds import small_world
 
 GRID = replay.Options(
@@ -123,7 +126,8 @@ def test_a_killed_run_goes_on_and_repeats_nothing(
     monkeypatch.setattr(anchored, "_play", counted)
     replay.run_grid(pool, past, tmp_path, GRID, processes=1)
     assert before
-    assert len(again) == len(GRID.cells()) - len(before)
+    pieces = {anchored.cell_piece(cell) for cell in GRID.cells()}
+    assert len(again) == len(pieces) - len(before)
     assert files(tmp_path) == files(uninterrupted)
 
 
@@ -160,6 +164,76 @@ def test_anchors_average_to_the_results(uninterrupted: Path) -> None:
         assert len(regrets) == int(row["anchors"])
 
 
+def test_what_draws_nothing_is_played_once_for_all_seeds(uninterrupted: Path) -> None:
+    rows = read_rows(uninterrupted / "results.csv")
+    assert {row["seed"] for row in rows} == {"0", "1"}
+    by_seed = {
+        (row["selection"], row["policy"], row["k"], row["round"], row["seed"]): row["regret"]
+        for row in rows
+    }
+    for selection, policy, same in (
+        ("max-utility", "lin-ucb", True),
+        ("zooming", "lin-ucb", True),
+        ("max-utility", "lin-ts", False),
+        ("random", "lin-ucb", False),
+        ("sampled", "lin-ucb", False),
+    ):
+        ours = [key for key in by_seed if key[:2] == (selection, policy) and key[4] == "0"]
+        assert ours
+        assert same == all(by_seed[key] == by_seed[*key[:4], "1"] for key in ours)
+    pieces = {anchored.cell_piece(cell) for cell in GRID.cells()}
+    # one deterministic policy on three selections that draw nothing; max-utility has two sizes
+    assert len(pieces) == len(GRID.cells()) - 4
+
+
+def test_every_seed_plays_the_same_anchors(uninterrupted: Path) -> None:
+    table = pq.read_table(uninterrupted / "anchors.parquet").to_pydict()
+    drawn: dict[int, set[int]] = {}
+    for seed, session in zip(table["seed"], table["session"], strict=True):
+        drawn.setdefault(seed, set()).add(session)
+    assert drawn[0] == drawn[1]
+    assert len(drawn[0]) == 12
+    again = replay.Options(anchors=12, anchor_seed=1).cells()[0].setting
+    _, past = small_world()
+    assert set(draw_anchors(past, 12, again.anchor_seed).sessions) != drawn[0]
+
+
+def test_averages_are_over_seeds_and_their_intervals_over_anchors(uninterrupted: Path) -> None:
+    table = pq.read_table(uninterrupted / "anchors.parquet").to_pydict()
+    names = ("selection", "policy", "k", "round")
+    of_anchor: dict[tuple[str, ...], dict[int, list[float]]] = {}
+    columns = [table[name] for name in (*names, "anchor", "per_round_regret")]
+    for *key, anchor, regret in zip(*columns, strict=True):
+        own = of_anchor.setdefault(tuple(str("" if v is None else v) for v in key), {})
+        own.setdefault(anchor, []).append(regret)
+    rows = read_rows(uninterrupted / "averages.csv")
+    assert list(rows[0]) == AVERAGES
+    assert len(rows) == len(of_anchor)
+    for row in rows:
+        anchors = of_anchor[tuple(row[name] for name in names)]
+        assert {len(values) for values in anchors.values()} == {int(row["seeds"])} == {2}
+        means = np.array([np.mean(anchors[anchor]) for anchor in sorted(anchors)])
+        mean, low, high = bands(means[:, None])
+        assert float(row["per_round_regret"]) == pytest.approx(mean[0], abs=1e-6)
+        assert float(row["ci_low"]) == pytest.approx(low[0], abs=1e-6)
+        assert float(row["ci_high"]) == pytest.approx(high[0], abs=1e-6)
+
+
+def test_candidates_are_counted(uninterrupted: Path) -> None:
+    sizes = {
+        (row["selection"], row["k"]): float(row["arms"])
+        for row in read_rows(uninterrupted / "candidates.csv")
+    }
+    assert sizes["max-utility", "5"] == sizes["random", "5"] == 5
+    pool, past = small_world()
+    anchors = draw_anchors(past, 12, 0).arms
+    above = [
+        np.count_nonzero(pool.score(np.delete(np.arange(60), arm), pool.vectors[arm]) >= 0.5)
+        for arm in anchors.tolist()
+    ]
+    assert sizes["zooming", ""] == pytest.approx(np.mean(np.maximum(above, 1)), abs=1e-6)
+
+
 def test_run_json_says_what_was_run(uninterrupted: Path) -> None:
     info = json.loads((uninterrupted / "run.json").read_text())
     assert info["anchored"]["options"][0]["rounds"] == 30
@@ -177,6 +251,37 @@ def test_other_data_in_the_same_folder_is_never_mixed_up(tmp_path: Path) -> None
     assert files(replay.run_grid(pool, past, tmp_path, options, processes=1)) == first
 
 
+def test_schedules_and_optimizers_are_columns_by_name(tmp_path: Path) -> None:
+    """In the modular case GreeDi's column is the one pass's, and a set that has grown is C."""
+    pool, past = small_world()
+    greedi = "max-utility@optimizer=greedi,partitions=3"
+    growing = ("none", "bump@start=3", "power@beta=9,start=3", "lambert@beta=9,start=3")
+    options = replay.Options(
+        anchors=8,
+        rounds=40,
+        k=(28,),
+        selections=("max-utility", greedi),
+        schedule=growing,
+        policies=("lin-ucb", "random"),
+    )
+    log_det = (f"{greedi},utility=log-det", "max-utility@utility=log-det")
+    diverse = replay.Options(anchors=8, rounds=40, k=(5,), selections=log_det)
+    rows = read_rows(
+        replay.run_grid(pool, past, tmp_path, [options, diverse], processes=1) / "results.csv"
+    )
+    assert {row["schedule"] for row in rows} == set(growing)
+    curves: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        key = tuple(row[name] for name in ("selection", "schedule", "policy", "k"))
+        curves.setdefault(key, []).append(row["per_round_regret"])
+    for schedule in growing:
+        for policy in ("lin-ucb", "random"):
+            usual = curves["max-utility", schedule, policy, "28"]
+            assert curves[greedi, schedule, policy, "28"] == usual
+    assert curves["max-utility", "none", "random", "28"] != usual
+    assert (log_det[0], "none", "lin-ucb", "5") in curves
+
+
 @pytest.mark.parametrize(
     ("wrong", "answer"),
     [
@@ -185,6 +290,18 @@ def test_other_data_in_the_same_folder_is_never_mixed_up(tmp_path: Path) -> None
         ({"k": ()}, "empty"),
         ({"reading": ("literal",)}, "example"),
         ({"schedule": ("bump",), "selections": ("random",)}, "Algorithm 2"),
+        (
+            {"schedule": ("power",), "selections": ("max-utility@utility=log-det",)},
+            "protocol stream",
+        ),
+        ({"schedule": ("grow",)}, "none, bump, power, lambert; received 'grow'"),
+        ({"schedule": ("power@alpha=1",)}, "no parameter 'alpha'; a variant may set beta"),
+        ({"schedule": ("none@beta=1",)}, "none has no variants"),
+        ({"schedule": ("power",), "k": (20,)}, "grows to 32 arms in 1000 rounds.*at least 32"),
+        ({"selections": ("max-utility@k=5",)}, "no parameter 'k'"),
+        ({"selections": ("max-utility@optimizer=best",)}, "auto, greedy, lazy, greedi"),
+        ({"schedule": ("bump",), "reading": ("one-side",)}, "another reading"),
+        ({"anchor_seed": -1}, "anchor_seed"),
         ({"rounds": 0}, "at least 1"),
     ],
 )

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
+from nextquery.select import max_utility
 from nextquery.select.max_utility import UTILITIES
 
 
@@ -76,7 +77,7 @@ def test_below_one_half_the_arms_just_below_epsilon_come_first() -> None:
     assert nq.MaxUtility(1, 0.5, reading="defined").select(pool, [1, 0]).arms.tolist() == [1]
 
 
-@pytest.mark.parametrize("reading", ["example", "defined", "joint"])
+@pytest.mark.parametrize("reading", nq.preference.READINGS)
 def test_nothing_similar_goes_by_id(reading: str) -> None:
     pool = nq.ArmPool.from_vectors(["a", "b", "c"], [[-1, 0], [0, 1], [0, -1]])
     found = nq.MaxUtility(2, 0.0, reading=reading).select(pool, [1, 0])
@@ -96,6 +97,71 @@ def test_submodular_utilities_run_greedy_on_the_shortlist(seed: int, utility: st
     assert len(found) == k
     assert set(found.arms) <= set(short.arms)
     assert u.value(np.searchsorted(short.arms[order], found.arms)) == pytest.approx(expected)
+
+
+@given(
+    st.integers(0, 400),
+    st.integers(1, 35),
+    st.sampled_from(["greedy", "lazy", "greedi"]),
+    st.sampled_from(["example", "defined", "joint"]),
+    st.integers(1, 9),
+)
+def test_in_the_modular_case_every_optimizer_is_the_one_pass(
+    seed: int, k: int, optimizer: str, reading: str, partitions: int
+) -> None:
+    """Log-probability: greedy = lazy greedy = GreeDi with any parts = the k most preferred arms."""
+    pool = random_pool(seed)
+    pool.remove([4])
+    anchors = np.random.default_rng(seed + 1).normal(size=(2, 5))
+    chosen: dict[str, Any] = {"optimizer": optimizer, "partitions": partitions, "seed": seed}
+    usual = nq.MaxUtility(k, 0.3, reading=reading).select_many(pool, anchors, [[7], [9, 0]])
+    for shortlist in (35, None):
+        selector = nq.MaxUtility(k, 0.3, reading=reading, shortlist=shortlist, **chosen)
+        found = selector.select_many(pool, anchors, [[7], [9, 0]])
+        for one, other in zip(usual, found, strict=True):
+            for name in ("arms", "similarities", "preferences", "vectors"):
+                assert np.array_equal(getattr(one, name), getattr(other, name)), name
+
+
+@given(
+    st.integers(0, 200),
+    st.sampled_from(["facility-location", "log-det"]),
+    st.integers(1, 9),
+    st.integers(1, 6),
+)
+def test_an_optimizer_is_that_of_optimize_on_the_shortlist(
+    seed: int, utility: str, k: int, partitions: int
+) -> None:
+    pool, anchor = random_pool(seed), np.random.default_rng(seed + 1).normal(size=5)
+    short = nq.MaxUtility(20).select(pool, anchor)
+    order = np.argsort(short.arms)
+    arms, preferences = short.arms[order], short.preferences[order]
+    u, every = UTILITIES[utility].of(preferences, short.vectors[order]), range(20)
+    optimize = nq.optimize
+    expected = {
+        "greedy": optimize.greedy(u, every, k),
+        "lazy": optimize.lazy_greedy(u, every, k),
+        "auto": optimize.lazy_greedy(u, every, k),
+        "greedi": optimize.greedi(u, every, k, partitions, seed),
+    }
+    for optimizer, places in expected.items():
+        options: dict[str, Any] = {"utility": utility, "optimizer": optimizer, "shortlist": 20}
+        selector = nq.MaxUtility(k, **options, partitions=partitions, seed=seed)
+        assert set(selector.select(pool, anchor).arms) == set(arms[places]), optimizer
+        grown = selector.select(pool, anchor, k=k + 2, keep=arms[places])
+        more = optimize.lazy_greedy(u, every, k + 2, start=sorted(places))
+        assert set(grown.arms) == set(arms[more]), optimizer  # Algorithm 2
+    shards = nq.MaxUtility(k, utility=utility, optimizer="greedi", partitions="shards")
+    lazy = nq.MaxUtility(k, utility=utility).select(pool, anchor)
+    assert shards.select(pool, anchor).arms.tolist() == lazy.arms.tolist()  # one shard
+
+
+def test_too_many_cosines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(max_utility, "_MEMORY", 8 * 29 * 29)
+    options: dict[str, Any] = {"utility": "facility-location", "shortlist": None}
+    assert len(nq.MaxUtility(3, **options).select(random_pool(0), np.ones(5), exclude=[1])) == 3
+    with pytest.raises(InvalidInput, match=r"30 arms needs .* Pass a shortlist"):
+        nq.MaxUtility(3, **options).select(random_pool(0), np.ones(5))
 
 
 def test_diversity_passes_over_a_copy() -> None:
@@ -130,6 +196,10 @@ def test_a_kept_set_grows(seed: int, utility: str, more: int) -> None:
         ({"utility": "entropy"}, "one of log-probability, facility-location, log-det"),
         ({"reading": "both"}, "one of example, defined, joint"),
         ({"k": 50, "utility": "log-det", "shortlist": 20}, "shortlist must be at least k = 50"),
+        ({"k": 50, "optimizer": "lazy", "shortlist": 20}, "shortlist must be at least k = 50"),
+        ({"optimizer": "best"}, "one of auto, greedy, lazy, greedi"),
+        ({"partitions": 0}, "partitions must be a whole number of at least 1"),
+        ({"partitions": "rows"}, "partitions must be a whole number of at least 1, or 'shards'"),
     ],
 )
 def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import nextquery as nq
 from nextquery.arms.rows import Part, Rows
 
-READINGS = ["example", "defined", "joint"]
+READINGS = nq.preference.READINGS
 
 
 def preferences(pool: nq.ArmPool, anchor: Any, epsilon: float, reading: str) -> Any:

@@ -1,6 +1,8 @@
 import numpy as np
+import pytest
 
 import nextquery as nq
+from nextquery.errors import InvalidInput
 
 
 def test_every_arm_is_equally_likely_and_hidden_ones_never_come() -> None:
@@ -16,6 +18,23 @@ def test_every_arm_is_equally_likely_and_hidden_ones_never_come() -> None:
     live = np.delete(counts, [3, 7])
     assert live.sum() == 8000
     assert ((live - 1000) ** 2 / 1000).sum() < 30  # chi-square with 7 degrees of freedom
+
+
+@pytest.mark.parametrize("selector", [nq.RandomSelection(7), nq.PreferenceSample(7)])
+def test_with_a_generator_for_each_row_no_row_depends_on_the_others(
+    pool: nq.ArmPool, selector: nq.Selector
+) -> None:
+    assert selector.draws
+    together = selector.select_many(pool, pool.vectors[:5], (), [generator(i) for i in range(5)])
+    for i, found in enumerate(together):
+        alone = selector.select(pool, pool.vectors[i], (), generator(i))
+        assert alone.arms.tolist() == found.arms.tolist()
+    with pytest.raises(InvalidInput, match="one for each of 5 rows; received 2"):
+        selector.select_many(pool, pool.vectors[:5], (), [generator(0), generator(1)])
+
+
+def generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
 
 
 def test_more_than_there_are_is_all_there_are(pool: nq.ArmPool) -> None:

@@ -1,12 +1,14 @@
 """Fixtures: two small pools, and stores on SQLite and on one shared PostgreSQL server."""
 
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psutil
 import psycopg
 import pytest
 
@@ -43,6 +45,9 @@ def postgres() -> Iterator[str]:
 
         server = get_server(Path(folder) / "data", cleanup_mode="stop")
         yield server.get_uri()
+        main = psutil.Process(server.get_pid())
+        main.send_signal(signal.SIGQUIT)  # an orderly stop would sync every database: minutes
+        assert psutil.wait_procs([main], timeout=600)[0]
         server.cleanup()
 
 

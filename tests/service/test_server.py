@@ -23,10 +23,12 @@ from typer.testing import CliRunner
 import nextquery as nq
 from nextquery import cli
 from nextquery.errors import InvalidInput, StorageError
+from nextquery.ingest import ingest
 from nextquery.service.answer.engine import Engine
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess
+from tests.logs_for_tests import pets
 from tests.service.http.test_scopes import BODIES
 from tests.service.worlds import until
 
@@ -56,7 +58,8 @@ def test_schemathesis_finds_no_5xx(running: ServiceProcess, mode: GenerationMode
         @settings(max_examples=few, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy(generation_mode=mode))
         def call(case: schemathesis.Case[Any]) -> None:
-            case.call_and_validate(checks=[not_a_server_error, response_schema_conformance])
+            checks = [not_a_server_error, response_schema_conformance]
+            case.call_and_validate(checks=checks, timeout=600)
             tried.add(case.path)
 
         call()
@@ -258,10 +261,17 @@ def test_a_store_of_a_newer_version_is_refused_in_one_sentence(
             assert "Traceback" not in done.stderr
 
 
-def test_the_greeting_says_whether_keys_are_off(pets_pool: Path, tmp_path: Path) -> None:
-    store = Store.open(f"sqlite:///{tmp_path / 'events.db'}")
-    _, key = KeyRing(store).create(name="x", scope="write")
-    with ServiceProcess(pets_pool, f"sqlite:///{tmp_path / 'events.db'}") as service:
+def test_keys_are_needed_and_strangers_reported(tmp_path: Path) -> None:
+    """The key has another owner than the people of the pool, so nobody could be recognised."""
+    store, log = Store.open(f"sqlite:///{tmp_path / 'events.db'}"), tmp_path / "log"
+    _, key = KeyRing(store).create(name="x", scope="write", owner="blog")
+    pool, people = tmp_path / "pool", nq.Personal("a secret", "shop")
+    ingest(pets(tmp_path / "log.tsv"), pool, encoder="lsa", personal=people)
+    secret, url = {"user_hash_secret": "a secret"}, f"sqlite:///{tmp_path / 'events.db'}"
+    with ServiceProcess(pool, url, settings=secret, log=log) as service:
+        lines = [json.loads(line) for line in log.read_text().splitlines() if line[:1] == "{"]
+        said = [line["message"] for line in lines if line["level"] == "warning"]
+        assert [line for line in said if "keys of this service have 'blog'" in line]
         with nq.Client(service.url, key=key, timeout=60) as client:
             assert client.recommend("cat food", session_id="s").recommendations
         asking = nq.Client(service.url, timeout=60)

@@ -5,11 +5,11 @@ in sessions that they share or not, of two owners. The rule is computed a second
 brute force, and a stranger then looks for the texts through every endpoint below admin.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,6 +23,7 @@ from nextquery.service.http.keys import KeyRing
 from nextquery.service.http.scopes import ADMIN, NEEDED
 from nextquery.service.log.store import Store
 from nextquery.service.settings.settings import Settings
+from tests.few_examples import few
 from tests.service.http.conftest import LOCAL
 from tests.service.worlds import TEXTS, TwoUserRule, caught_up, options
 
@@ -42,6 +43,7 @@ LOOKS = {  # every endpoint below admin, as a stranger would ask it
     **dict.fromkeys(("/v1/examples", "/v1/stats", "/metrics", "/openapi.json")),
     **dict.fromkeys(("/healthz", "/readyz", "/", "/page/{file}")),
 }
+QUIET = {"/v1/simulate"}  # a population of its own, which no event of the log reaches
 
 
 class Step(NamedTuple):
@@ -84,7 +86,7 @@ def serving(pool: nq.ArmPool, min_users: int) -> Iterator[tuple[Engine, TestClie
 
 def take(engine: Engine, step: Step) -> list[str]:
     """Take a step; return the texts that its user was shown."""
-    where = {"session_id": step.session, "owner": step.owner}
+    where: dict[str, Any] = {"session_id": step.session, "owner": step.owner}
     if not step.instead:
         decision = engine.recommend(query=step.text, user_id=step.user, m=50, **where)
         return [entry.text for entry in decision.recommendations]
@@ -99,11 +101,11 @@ def take(engine: Engine, step: Step) -> list[str]:
     return [entry.text for entry in decision.recommendations]
 
 
-def seen_by(client: TestClient) -> set[str]:
-    """The secrets that a stranger finds through any endpoint."""
+def seen_by(client: TestClient, paths: Iterable[str]) -> set[str]:
+    """The secrets that a stranger finds through some endpoints."""
     found = set()
-    for path, body in LOOKS.items():
-        url = path.replace("{file}", "app.js")
+    for path in paths:
+        body, url = LOOKS[path], path.replace("{file}", "app.js")
         response = client.get(url) if body is None else client.post(url, json=body)
         assert response.status_code == (404 if path == "/v1/feedback" else 200), path
         found |= {text for text in SECRETS if text in response.text.lower()}
@@ -116,7 +118,7 @@ def test_the_stranger_looks_everywhere() -> None:
 
 @pytest.mark.parametrize("min_users", [2, 3])
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=few(6), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(steps=STEPS)
 def test_a_text_of_too_few_people_is_shown_to_nobody(
@@ -132,4 +134,15 @@ def test_a_text_of_too_few_people_is_shown_to_nobody(
                 rule.met(user, (step.owner, step.session))
                 rule.types(user, step.text)
             caught_up(engine)
-        assert seen_by(client) == rule.public  # no more; and no less, so the search is a real one
+        shown = seen_by(client, LOOKS.keys() - QUIET)
+        assert shown == rule.public  # no more; and no less, so the search is a real one
+
+
+def test_nor_is_it_in_a_simulation(world: nq.ArmPool) -> None:
+    with serving(world, 2) as (engine, client):
+        for user in ("u1", "u2"):
+            take(engine, Step("", user, user, SECRETS[0], False))
+        take(engine, Step("", "u1", "u1", SECRETS[1], False))
+        caught_up(engine)
+        assert seen_by(client, ["/v1/recommend"]) == {SECRETS[0]}
+        assert seen_by(client, QUIET) == set()

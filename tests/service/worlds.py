@@ -4,12 +4,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import nextquery as nq
 from nextquery.arms.origin import Origin
+from nextquery.personal import Personal
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.events import FeedbackEvent
@@ -20,6 +22,7 @@ from nextquery.sessions import Sessions
 
 TOPICS = ("cats", "stocks", "bread", "rust", "chess", "roses")
 WORDS = ("food", "price", "history", "guide", "care", "pictures", "kids", "club", "news", "shop")
+DAY = 86_400.0
 TEXTS = [f"{topic} {word}" for topic in TOPICS for word in WORDS]
 
 
@@ -145,3 +148,25 @@ def stalled(store: Store) -> Iterator[threading.Event]:
     finally:
         patched.reading, patched.writing = usual
         released.set()
+
+
+def personal_pool(secret: str, sessions: int = 60, seed: int = 0) -> nq.ArmPool:
+    """The small pool with a clock, and whose its sessions were: ann, bob and nobody in turn.
+
+    Each of the two keeps to a topic of their own in every third session.
+    """
+    pool = small_pool(sessions, seed)
+    origin = pool.origin
+    assert origin is not None
+    known = origin.sessions
+    arms, people = known.arms.copy(), np.full(sessions, -1, np.int64)
+    for number in range(sessions):
+        if number % 3 < 2:
+            people[number] = number % 3
+            first = (number % 3) * len(WORDS)
+            arms[known.offsets[number] : known.offsets[number + 1]] = first + np.arange(4)
+    asked = np.repeat(known.times, known.lengths) * DAY + np.tile(np.arange(4.0), sessions) * 60
+    own = known._replace(arms=arms, times=known.times * DAY, asked=asked, people=people)
+    names = [Personal(secret).hash(name) or "" for name in ("ann", "bob")]
+    changed = replace(origin, sessions=own, people=names)
+    return nq.ArmPool.from_vectors(TEXTS, pool.vectors, origin=changed, encoder=pool.encoder)

@@ -1,6 +1,7 @@
 """The parts of a log that a pool keeps: spellings, counts, sessions, cleaning rules.
 
-Sessions are kept only as arm ids, so no file contains what the privacy rules removed.
+Sessions are kept only as arm ids with their times, so no file contains what the privacy rules
+removed. Whose they were is kept only if you asked for it, and then as keyed hashes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,13 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nextquery import datasets
 from nextquery.arms.texts import TextColumn
 from nextquery.folders import Folder, Part
+from nextquery.logs.options import CLEANING
 from nextquery.logs.rules.one_query import Cleaned, QueryCleaner
-from nextquery.sessions import Sessions
+from nextquery.sessions import NOBODY, Sessions
 
 _COUNTS = ("session_counts", "user_counts")
-_SESSIONS = ("session_arms", "session_offsets", "session_times")
+_SESSIONS = ("session_arms", "session_offsets", "session_times", "query_times", "session_people")
+_ALWAYS = 3  # older pools have only the first ones; empty ones are not written
+_PEOPLE = "log_people.npy"
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,14 @@ class Origin:
     k_anonymous: bool
     report: Mapping[str, Any] = field(default_factory=dict)  #: the report of ingest, as JSON
     held_out: int = 0  #: number of newest sessions that the encoder was not fitted on
+    for_replays: int | None = None  #: the newest of them, not of the warm start; None: unknown
+    people: Sequence[str] = ()  #: keyed hashes of the users, by their number in `sessions`
+    named_with: Mapping[str, str] = field(default_factory=dict)  #: `Personal.named_with`
+
+    @property
+    def arms_are(self) -> str:
+        """What the arms are, in words; a pool knows it if its log is built-in."""
+        return datasets.arms_are(self.report.get("log"))
 
     def clean(self, query: str) -> Cleaned:
         """Clean a typed query with the rules that cleaned the log."""
@@ -39,27 +52,41 @@ class Origin:
     @cached_property
     def _cleaner(self) -> QueryCleaner:
         options = self.report.get("options", {})
-        names = ("profile", "skip", "max_chars")
-        return QueryCleaner(**{name: options[name] for name in names if name in options})
+        return QueryCleaner(**{name: options[name] for name in CLEANING if name in options})
 
     def meta(self) -> dict[str, Any]:
         """Return the log's manifest entry."""
-        return {
+        known = {
             "k_anonymous": self.k_anonymous,
             "report": dict(self.report),
             "held_out": self.held_out,
+            "for_replays": self.for_replays,
         }
+        return {**known, "named_with": dict(self.named_with)} if self.named_with else known
 
     def parts(self) -> dict[str, Part]:
         """Return the parts of the log to save in a folder."""
         counts: dict[str, Part] = {f"log_{name}.npy": getattr(self, name) for name in _COUNTS}
-        named = zip(_SESSIONS, self.sessions, strict=True)
-        sessions: dict[str, Part] = {f"log_{name}.npy": array for name, array in named}
+        named = enumerate(zip(_SESSIONS, self.sessions, strict=True))
+        sessions: dict[str, Part] = {
+            f"log_{name}.npy": array for at, (name, array) in named if at < _ALWAYS or len(array)
+        }
+        if self.people:
+            sessions[_PEOPLE] = np.array([list(bytes.fromhex(name)) for name in self.people], "u1")
         return {**TextColumn.of(self.shown).parts("log_shown"), **counts, **sessions}
 
     @classmethod
     def of(cls, folder: Folder, meta: Mapping[str, Any]) -> "Origin":
         """Load the log from an opened folder, memory-mapped."""
         counts: dict[str, Any] = {name: folder.array(f"log_{name}.npy") for name in _COUNTS}
-        sessions = Sessions(*(folder.array(f"log_{name}.npy") for name in _SESSIONS))
-        return cls(TextColumn.open(folder, "log_shown"), **counts, sessions=sessions, **meta)
+        names = [f"log_{name}.npy" for name in _SESSIONS]
+        arrays: list[Any] = [folder.array(name) if name in folder else None for name in names]
+        empty: list[Any] = list(Sessions(NOBODY, NOBODY))
+        sessions = Sessions(
+            *(own if given is None else given for given, own in zip(arrays, empty, strict=True))
+        )
+        people: list[str] = []
+        if _PEOPLE in folder:
+            people = [row.tobytes().hex() for row in folder.array(_PEOPLE)]
+        shown = TextColumn.open(folder, "log_shown")
+        return cls(shown, **counts, sessions=sessions, people=people, **meta)

@@ -49,7 +49,9 @@ def shown(name: str, value: Any) -> Any:
     >>> shown("store", "postgresql://me@db/nextquery?password=secret")
     'postgresql://me@db/nextquery?password=***'
     """
-    if name == "user_hash_secret":
+    from pydantic import SecretStr
+
+    if isinstance(value, SecretStr):
         return "hidden" if value.get_secret_value() else ""
     if name == "store":
         from nextquery.service.log.database import without_password

@@ -8,7 +8,9 @@ import typer
 
 from nextquery.cli import log_options as o
 from nextquery.cli.cluster import Cluster, encoding_on, stdout_to_stderr
-from nextquery.cli.output import Stages, err, out, print_json, report_tables, size
+from nextquery.cli.output import Stages, err, print_json, print_report, size
+
+_MANY = 0.05  # share of rows in another language above which a user should know it
 
 
 def ingest(
@@ -17,13 +19,29 @@ def ingest(
     encoder: Annotated[
         str,
         typer.Option(
-            help="auto, static, projected, tuned, lsa, sentence, or the folder of a saved encoder."
+            help="auto, static, projected, tuned, lsa, word-vectors, sentence, or the folder of a "
+            "saved encoder."
         ),
     ] = "auto",
     hold_out: Annotated[
         int,
-        typer.Option(help="Number of newest sessions to hide from the encoder, for replays."),
+        typer.Option(
+            help="Number of newest sessions of two or more queries to hide from the encoder, for "
+            "replays."
+        ),
     ] = 0,
+    personal: Annotated[
+        bool,
+        typer.Option(
+            "--personal",
+            help="Keep whose sessions they were, as keyed hashes, for people's own pasts. Needs "
+            "the service's secret in NEXTQUERY_USER_HASH_SECRET.",
+        ),
+    ] = False,
+    owner: Annotated[
+        str,
+        typer.Option(help="With --personal: the owner of the API keys that send these users' ids."),
+    ] = "",
     session: o.Session = None,
     user: o.User = None,
     time: o.Time = None,
@@ -31,7 +49,7 @@ def ingest(
     gap: o.Gap = 30.0,
     profile: o.Profile = "text",
     skip: o.Skip = [],  # noqa: B006  (typer only reads it)
-    min_queries: o.MinQueries = 4,
+    min_queries: o.MinQueries = None,
     max_queries: o.MaxQueries = 50,
     max_chars: o.MaxChars = 1000,
     language: o.Language = None,
@@ -48,10 +66,19 @@ def ingest(
     An older pool at --out is kept until the new one is complete. To resume an interrupted run, run
     the same command again.
     """
+    from nextquery.errors import InvalidInput
     from nextquery.ingest import ingest as run
     from nextquery.logs import LogOptions
+    from nextquery.personal import Personal
 
-    options = LogOptions(
+    if owner and not personal:
+        raise InvalidInput(
+            f"received --owner {owner!r} without --personal, so nobody's past would be kept. Add "
+            "--personal, or leave --owner out."
+        )
+    files = o.source(log)
+    options = LogOptions.of(
+        files,
         session=session,
         user=user,
         time=time,
@@ -69,12 +96,21 @@ def ingest(
         memory_limit=memory_limit,
         threads=threads,
     )
-    files = o.source(log)
     encoding = encoding_on(cluster)
+    people = None
+    if personal:
+        people = Personal(os.environ.get("NEXTQUERY_USER_HASH_SECRET", ""), owner)
     _plan(files, to, options.profile, encoder)
     with Stages() as stages, stdout_to_stderr():
         done = run(
-            files, to, options, encoder=encoder, hold_out=hold_out, progress=stages, **encoding
+            files,
+            to,
+            options,
+            encoder=encoder,
+            hold_out=hold_out,
+            personal=people,
+            progress=stages,
+            **encoding,
         )
     report = {
         **done.report,
@@ -85,8 +121,7 @@ def ingest(
     if as_json:
         print_json(report)
     else:
-        for made_table in report_tables(report):
-            out().print(made_table)
+        print_report(report)
     _warn(report, to)
 
 
@@ -116,8 +151,23 @@ def _plan(files: list[str] | str, to: Path, profile: str, encoder: str) -> None:
 
 
 def _warn(report: dict[str, object], to: Path) -> None:
-    privacy = report["privacy"]
+    from nextquery.encode.scripts import doubt
+
+    privacy, encoder = report["privacy"], report["encoder"]
     assert isinstance(privacy, dict)
+    assert isinstance(encoder, dict)
+    if words := doubt(encoder["name"], encoder["represented"]):
+        err().print(f"[bold]unknown words:[/bold] {words}", soft_wrap=True)
+    rules, counts = report["rules"], report["table2"]
+    assert isinstance(rules, list)
+    assert isinstance(counts, dict)
+    foreign = sum(rule["removed"] for rule in rules if rule["name"] == "language")
+    if foreign > _MANY * counts["queries (original)"]:
+        err().print(
+            f"[bold]other languages:[/bold] {foreign:,} rows were removed, since their sessions "
+            "are not in the language of --language (en). Keep them with --language any.",
+            soft_wrap=True,
+        )
     if not privacy["k_anonymous"]:
         err().print(
             f"[bold]not k-anonymous:[/bold] a query of a single user may become an arm of {to} "

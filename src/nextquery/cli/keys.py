@@ -29,18 +29,34 @@ def create(
             "nothing of them. By default the key is an owner of its own."
         ),
     ] = None,
+    trusted_users: Annotated[
+        bool,
+        typer.Option(
+            "--trusted-users",
+            help="Trust the user_id of its requests without a signature, so that people get "
+            "recommendations from their own past. Only for a back end that knows who is logged "
+            "in; never for a key in a web page.",
+        ),
+    ] = False,
     store: s.StoreUrl = None,
     config: s.Config = None,
     as_json: s.AsJson = False,
 ) -> None:
     """Create a key and print it. It is shown only once: the store keeps only its hash."""
-    key, text = _ring(store, config).create(name=name, scope=scope, owner=owner)
+    from nextquery.service.http.keys import check_new_key
+
+    check_new_key(name=name, scope=scope, owner=owner)  # before a new store is created
+    key, text = _ring(store, config).create(
+        name=name, scope=scope, owner=owner, trusted_users=trusted_users
+    )
     if as_json:
         print_json({**_fields(key), "key": text})
         return
     print(text)
     err().print(
-        f"key {key.id}, scope {key.scope}, owner {key.owner}. Save it now: it is not shown again.",
+        f"key {key.id}, scope {key.scope}, owner {key.owner}"
+        + (", its user ids are trusted" if key.trusted_users else "")
+        + ". Save it now: it is not shown again.",
         markup=False,
     )
 
@@ -52,9 +68,9 @@ def list_keys(store: s.StoreUrl = None, config: s.Config = None, as_json: s.AsJs
     if as_json:
         print_json(rows)
     else:
-        columns = ["id", "name", "scope", "owner", "created", "revoked"]
-        cells = [[row[column] or "" for column in columns] for row in rows]
-        out().print(table("API keys", columns, cells))
+        columns = ["id", "name", "scope", "owner", "trusted_users", "created", "revoked"]
+        cells = [[_cell(row[column]) for column in columns] for row in rows]
+        out().print(table("API keys", [name.replace("_", " ") for name in columns], cells))
 
 
 @keys.command()
@@ -76,15 +92,20 @@ def _ring(store: str | None, config: "s.Config", *, create: bool = True) -> "Key
     return KeyRing(Store.open(settings.store, create=create))
 
 
-def _fields(key: "Key") -> dict[str, str | None]:
+def _fields(key: "Key") -> dict[str, str | bool | None]:
     return {
         "id": key.id,
         "name": key.name,
         "scope": key.scope,
         "owner": key.owner,
+        "trusted_users": key.trusted_users,
         "created": _day(key.created),
         "revoked": None if key.revoked is None else _day(key.revoked),
     }
+
+
+def _cell(value: str | bool | None) -> str:
+    return "yes" if value is True else value or ""
 
 
 def _day(seconds: float) -> str:

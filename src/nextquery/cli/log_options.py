@@ -11,7 +11,7 @@ Log = Annotated[
     list[str],
     typer.Argument(
         help="Files or globs (CSV, TSV, JSONL, Parquet or UBI, plain, .gz or .zst), irds:NAME for "
-        "a query log of ir_datasets, or sample for the built-in log."
+        "a query log of ir_datasets, or a built-in log: topics or core."
     ),
 ]
 Session = Annotated[
@@ -26,13 +26,17 @@ Skip = Annotated[
     list[str],
     typer.Option(help="Name of a cleaning rule or privacy pattern to switch off; repeatable."),
 ]
-MinQueries = Annotated[int, typer.Option(help="Shortest session to keep, in queries.")]
+MinQueries = Annotated[
+    int | None,
+    typer.Option(help="Shortest session to keep, in queries; by default 4, or 1 for topics."),
+]
 MaxQueries = Annotated[int, typer.Option(help="Longest session to keep, in queries.")]
 MaxChars = Annotated[int, typer.Option(help="Longest query to keep, in characters.")]
 Language = Annotated[
     str | None,
     typer.Option(
-        help="Keep only sessions in this language, such as en (needs the language extra)."
+        help="Language of the sessions to keep, such as en (the default for text) or de; any keeps "
+        "every language and script."
     ),
 ]
 MinUsers = Annotated[
@@ -57,12 +61,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def source(log: list[str]) -> list[str] | str:
-    """Return the source to read: files, with sample replaced by its path, or an irds: name."""
+    """Return the source to read: files (built-in logs by their paths), or an irds: name."""
     from nextquery import datasets
 
     if len(log) == 1 and log[0].startswith("irds:"):
         return log[0]
-    named = [name in datasets.NAMES and not Path(name).exists() for name in log]
-    return [
-        str(datasets.path(name)) if known else name for name, known in zip(log, named, strict=True)
-    ]
+    return [str(datasets.file_of(name) or name) for name in log]

@@ -22,6 +22,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from nextquery import datasets
 from nextquery.errors import NextqueryError, StorageError
 
 BAD_INPUT, BAD_FILES = 3, 4
@@ -151,10 +152,18 @@ _TABLE2 = (
 )
 
 
-def report_tables(report: Mapping[str, Any]) -> list[Table]:
-    """Return the report of `ingest` or `stats` as tables."""
+def print_report(report: Mapping[str, Any]) -> None:
+    """Print the report of `ingest` or `stats`: what a built-in log is, then tables."""
+    built_in = datasets.LOGS.get(report.get("log", ""))  # pools of earlier versions do not say
+    if built_in is not None:
+        out().print(f"{report['log']}: {built_in.about}", markup=False, soft_wrap=True)
+    for made_table in _tables(report):
+        out().print(made_table)
+
+
+def _tables(report: Mapping[str, Any]) -> list[Table]:
     counts = sorted(report["table2"].items(), key=lambda row: _TABLE2.index(row[0]))
-    tables = [table("The log (Table 2)", ["", "count"], counts, numbers=[1])]
+    tables = [table("The log (Table 3)", ["", "count"], counts, numbers=[1])]
     rules = [(r["name"], r["does"], r["removed"], r["option"]) for r in report["rules"] if r["on"]]
     tables.append(
         table("Cleaning", ["rule", "what it does", "rows removed", "option"], rules, numbers=[2])

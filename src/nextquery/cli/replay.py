@@ -11,6 +11,7 @@ from nextquery.cli.output import Stages, err, out
 if TYPE_CHECKING:
     from nextquery.arms import ArmPool
     from nextquery.replay.work import Progress
+    from nextquery.sessions import Sessions
 
 Run = Annotated[
     Path, typer.Option("--out", help="The folder of the run; an interrupted run resumes from it.")
@@ -20,7 +21,15 @@ Processes = Annotated[
 ]
 
 
+ONLY = {
+    "anchored": ("anchors", "rounds", "alpha"),
+    "stream": ("sessions", "since", "warm", "shown", "repeat", "returns", "arms"),
+}
+"""Options that only one protocol has."""
+
+
 def replay(
+    context: typer.Context,
     pool_folder: Annotated[Path, typer.Argument(metavar="POOL", help="A pool that ingest wrote.")],
     to: Run,
     protocol: Annotated[str, typer.Option(help="anchored or stream.")] = "anchored",
@@ -28,22 +37,27 @@ def replay(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds T per anchor (anchored).")] = 1000,
     selection: Annotated[
         list[str],
-        typer.Option(help="max-utility, random, zooming, threshold or sampled; repeatable."),
+        typer.Option(
+            help="max-utility, random, zooming, threshold or sampled; or a variant like "
+            "max-utility@utility=log-det,optimizer=greedi,partitions=8. Repeatable."
+        ),
     ] = ["max-utility"],  # noqa: B006  (typer only reads it)
     policy: Annotated[
         list[str],
         typer.Option(
             help="lin-ucb-memory (stream only), lin-ucb, lin-ucb-published, lin-ucb-shared, "
             "lin-ucb-feedback, lin-ts, lin-ts-interaction, most-similar, most-similar-first, "
-            "random; stream only: popularity, similarity-support, n-gram; or a variant like "
-            "lin-ucb@alpha=0.1. Repeatable."
+            "random; stream only: popularity, similarity-support, n-gram, sr, vs-knn, stan; or a "
+            "variant like lin-ucb@alpha=0.1. Repeatable."
         ),
     ] = [],  # noqa: B006
     k: Annotated[
         list[int], typer.Option("-k", "--k", help="Size of the candidate set; repeatable.")
     ] = [250],  # noqa: B006
     epsilon: Annotated[list[float], typer.Option(help="Similarity threshold; repeatable.")] = [0.5],  # noqa: B006
-    reading: Annotated[list[str], typer.Option(help="example, defined or joint; repeatable.")] = [  # noqa: B006
+    reading: Annotated[
+        list[str], typer.Option(help="example, defined, joint or one-side; repeatable.")
+    ] = [  # noqa: B006
         "example"
     ],
     alpha: Annotated[
@@ -52,14 +66,23 @@ def replay(
     ] = [],  # noqa: B006
     schedule: Annotated[
         list[str],
-        typer.Option(help="none or bump: growth of the candidate set (anchored); repeatable."),
+        typer.Option(
+            help="Growth of the candidate set: none, bump, power or lambert; or a variant like "
+            "power@beta=1,start=5. Repeatable."
+        ),
     ] = ["none"],  # noqa: B006
     seed: Annotated[
-        list[int], typer.Option(help="Random seed; each draws its own anchors; repeatable.")
+        list[int], typer.Option(help="Random seed of policies and draws; repeatable (anchored).")
     ] = [0],  # noqa: B006
+    anchor_seed: Annotated[
+        int, typer.Option(min=0, help="Random seed that draws the anchors (anchored).")
+    ] = 0,
     sessions: Annotated[
-        int, typer.Option(min=1, help="Sessions to score, the last of the log (stream).")
+        int, typer.Option(min=1, help="Score since the last so many sessions began (stream).")
     ] = 500,
+    since: Annotated[
+        str | None, typer.Option(help="Score since a date instead, like 2018-01-01 (stream).")
+    ] = None,
     warm: Annotated[
         int, typer.Option(min=0, help="Sessions before them for the warm start (stream).")
     ] = 1000,
@@ -68,7 +91,11 @@ def replay(
     ] = 10,
     repeat: Annotated[
         bool,
-        typer.Option("--repeat", help="Allow showing a session the same query again (stream)."),
+        typer.Option(help="Whether a session may be shown the same query again (stream)."),
+    ] = True,
+    returns: Annotated[
+        bool,
+        typer.Option("--returns", help="Allow recommending a session's earlier queries (stream)."),
     ] = False,
     arms: Annotated[str, typer.Option(help="Arms to recommend: seen or all (stream).")] = "seen",
     processes: Processes = None,
@@ -82,16 +109,18 @@ def replay(
     import nextquery as nq
     from nextquery import replay as experiments
     from nextquery.checks import one_of
-    from nextquery.errors import InvalidInput
     from nextquery.policies.names import SERVED
-    from nextquery.replay.stream.protocol import STREAM_POLICIES
+    from nextquery.replay.stream.options import STREAM_POLICIES
 
     one_of(protocol, "protocol", ("anchored", "stream"))
+    check_used(context, protocol)
     check_not_both(cluster, processes)
     pool = nq.ArmPool.open(pool_folder)
     past = experiments.sessions_of(pool)
     how: dict[str, Any] = {"processes": processes}
     how["each"] = tasks_on(cluster, writes=to, reads=pool_folder)
+    if protocol == "anchored":
+        note_fewer_anchors(past, anchors, held_out_of(pool))
     with Stages() as stages, stdout_to_stderr():
         if protocol == "anchored":
             grid = experiments.Options(
@@ -105,27 +134,25 @@ def replay(
                 alpha=alpha or [None],
                 schedule=schedule,
                 seeds=seed,
+                anchor_seed=anchor_seed,
                 encoder=encoder_name(pool),
                 held_out=held_out_of(pool),
             )
             experiments.run_grid(pool, past, to, grid, progress_of(stages), **how)
         else:
-            unused = {"alpha": bool(alpha), "schedule": schedule != ["none"]}
-            for name in (name for name, given in unused.items() if given):
-                raise InvalidInput(
-                    f"the stream has no --{name}. Set it in a policy's name, like "
-                    "lin-ucb-shared@alpha=0.1, or use --protocol anchored."
-                )
             plain = [n for n in STREAM_POLICIES if arms == "seen" or not n.startswith(SERVED)]
             stream = experiments.StreamOptions(
                 sessions=sessions,
+                since=since,
                 warm=warm,
                 shown=shown,
                 repeat=repeat,
+                returns=returns,
                 selection=single("selection", selection),
                 k=single("k", k),
                 epsilon=single("epsilon", epsilon),
                 reading=single("reading", reading),
+                schedule=single("schedule", schedule),
                 pool=arms,
                 seed=single("seed", seed),
                 policies=policy or plain,
@@ -133,6 +160,40 @@ def replay(
             experiments.run_stream(pool, past, to, stream, progress_of(stages), **how)
     out().print(str(to), markup=False, soft_wrap=True)
     err().print(f"next: nextquery report {to}", markup=False)
+
+
+def note_fewer_anchors(sessions: "Sessions", wanted: int, last: int) -> None:
+    """Say so if the log has fewer sessions to draw anchors from than were asked for."""
+    from nextquery.replay.sessions import draw_anchors
+
+    count = len(draw_anchors(sessions, wanted, 0, last).sessions)
+    if count < wanted:
+        where = f"the {last:,} held-out sessions" if last else "this log"
+        err().print(
+            f"note: {wanted:,} anchors were asked for, and only {count:,} of {where} have a next "
+            "query: these are played. For more, ingest a longer log, or a larger --hold-out.",
+            markup=False,
+        )
+
+
+def check_used(context: typer.Context, protocol: str) -> None:
+    """Raise an error for an option that this protocol would ignore."""
+    from nextquery.errors import InvalidInput
+
+    other = "stream" if protocol == "anchored" else "anchored"
+    for option in context.command.params:
+        if option.name not in ONLY[other] or context.params[option.name] == option.default:
+            continue
+        if other == "stream":
+            raise InvalidInput(
+                f"the protocol anchored has no {option.opts[0]}: it plays rounds on sampled "
+                "sessions, not a log in order of time. Leave it out, or use --protocol stream."
+            )
+        alpha = " Set α in a policy's name, like lin-ucb-shared@alpha=0.1."
+        raise InvalidInput(
+            f"the stream has no {option.opts[0]}. Leave it out, or use --protocol anchored."
+            + (alpha if option.name == "alpha" else "")
+        )
 
 
 def single(name: str, values: list[Any]) -> Any:
@@ -152,8 +213,14 @@ def encoder_name(pool: "ArmPool") -> str:
 
 
 def held_out_of(pool: "ArmPool") -> int:
-    """Return the number of newest sessions that the pool's encoder has not seen."""
-    return 0 if pool.origin is None else pool.origin.held_out
+    """Return the number of newest sessions, unseen by the pool's encoder, to draw anchors from.
+
+    Those of the warm start are not among them; a pool of an older version does not tell them apart.
+    """
+    if pool.origin is None:
+        return 0
+    newest = pool.origin.for_replays
+    return pool.origin.held_out if newest is None else newest
 
 
 def progress_of(stages: Stages) -> "Progress":

@@ -10,7 +10,7 @@ from nextquery.cli import settings_options as s
 from nextquery.cli.output import Stages
 from nextquery.cli.serving import join_cluster, open_pool
 
-_SAMPLE = "pools/sample"
+_POOLS = Path("pools")  # where the pools of built-in logs are made
 
 
 def serve(
@@ -18,7 +18,7 @@ def serve(
         str | None,
         typer.Argument(
             metavar="POOL",
-            help="A pool that ingest wrote, or sample for a pool of the built-in log.",
+            help="A pool that ingest wrote, or topics for a pool of the built-in log.",
         ),
     ] = None,
     store: s.StoreUrl = None,
@@ -90,8 +90,8 @@ def serve(
         def may_forget(question: str) -> bool:
             return forget or (sys.stdin.isatty() and stages.ask(question))
 
-        if settings.pool == "sample" and not Path("sample").exists():
-            settings = settings.model_copy(update={"pool": _sample(stages)})
+        if settings.pool is not None:
+            settings = settings.model_copy(update={"pool": _pool(settings.pool, stages)})
         run(
             join_cluster(settings),
             open_pool=open_pool,
@@ -103,11 +103,14 @@ def serve(
         )
 
 
-def _sample(stages: Stages) -> str:
-    """Return the path of the built-in log's pool; it is made once."""
+def _pool(name: str, stages: Stages) -> str:
+    """Return the path of the pool; the pool of a built-in log is made once."""
     from nextquery import datasets
     from nextquery.ingest import ingest
 
-    if not (Path(_SAMPLE) / "manifest.json").exists():
-        ingest([str(datasets.path("sample"))], _SAMPLE, progress=stages)
-    return _SAMPLE
+    log = datasets.file_of(name)
+    if log is None:
+        return name
+    if not (_POOLS / name / "manifest.json").exists():
+        ingest([str(log)], _POOLS / name, progress=stages)
+    return str(_POOLS / name)

@@ -39,10 +39,11 @@ def load_settings(
     installed("service", "fastapi", "uvicorn", "sqlalchemy", "pydantic_settings", "limits")
     from nextquery.service.settings.load import load
 
-    values = dict(options)
+    values, assigned = dict(options), set()
     for pair in more:
         name, equals, value = pair.partition("=")
         if not equals:
             raise InvalidInput(f"--set takes NAME=VALUE, like timeout_s=60; received {pair!r}.")
-        values[name.strip().replace("-", "_")] = value
-    return load(values, config=config)
+        assigned.add(name := name.strip().replace("-", "_"))
+        values[name] = value
+    return load(values, assigned=assigned, config=config)

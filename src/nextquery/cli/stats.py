@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nextquery.cli import log_options as o
-from nextquery.cli.output import Stages, out, print_json, report_tables
+from nextquery.cli.output import Stages, print_json, print_report
 
 
 def stats(
@@ -15,7 +15,7 @@ def stats(
     gap: o.Gap = 30.0,
     profile: o.Profile = "text",
     skip: o.Skip = [],  # noqa: B006
-    min_queries: o.MinQueries = 4,
+    min_queries: o.MinQueries = None,
     max_queries: o.MaxQueries = 50,
     max_chars: o.MaxChars = 1000,
     language: o.Language = None,
@@ -24,13 +24,15 @@ def stats(
     threads: o.Threads = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Show the statistics of a log (the paper's Table 2) or of a pool folder."""
+    """Show the statistics of a log (the paper's Table 3) or of a pool folder."""
     from nextquery.logs import LogOptions, stats_of
 
     if len(log) == 1 and Path(log[0]).is_dir():
         report = _of_pool(log[0])
     else:
-        options = LogOptions(
+        files = o.source(log)
+        options = LogOptions.of(
+            files,
             session=session,
             user=user,
             time=time,
@@ -47,12 +49,11 @@ def stats(
             threads=threads,
         )
         with Stages() as stages:
-            report = stats_of(o.source(log), options, progress=stages).to_dict()
+            report = stats_of(files, options, progress=stages).to_dict()
     if as_json:
         print_json(report)
     else:
-        for made_table in report_tables(report):
-            out().print(made_table)
+        print_report(report)
 
 
 def _of_pool(path: str) -> dict[str, object]:

@@ -78,7 +78,11 @@ def train(
         typer.Option("--static/--no-static", help="Also distil into a table of token vectors."),
     ] = True,
     hold_out: Annotated[
-        int, typer.Option(help="Number of newest sessions to hide from training, for replays.")
+        int,
+        typer.Option(
+            help="Number of newest sessions of two or more queries to hide from training, for "
+            "replays."
+        ),
     ] = 0,
     session: o.Session = None,
     user: o.User = None,
@@ -87,7 +91,7 @@ def train(
     gap: o.Gap = 30.0,
     profile: o.Profile = "text",
     skip: o.Skip = [],  # noqa: B006  (typer only reads it)
-    min_queries: o.MinQueries = 4,
+    min_queries: o.MinQueries = None,
     max_queries: o.MaxQueries = 50,
     max_chars: o.MaxChars = 1000,
     language: o.Language = None,
@@ -108,7 +112,9 @@ def train(
 
     given = dict(locals())
     options = TrainOptions(**{name: given[name] for name in TrainOptions.__dataclass_fields__})
-    cleaning = LogOptions(
+    files = o.source(log)
+    cleaning = LogOptions.of(
+        files,
         session=session,
         user=user,
         time=time,
@@ -126,7 +132,6 @@ def train(
         memory_limit=memory_limit,
         threads=threads,
     )
-    files = o.source(log)
     with Stages() as stages:
         callbacks: Any = {"progress": stages, "say": _print_check, "note": _print_note}
         report = run(files, to, options, cleaning, hold_out=hold_out, **callbacks)

@@ -44,6 +44,7 @@ def greedi(
     shortlist: int | None = None,
     strength: float = 1.0,
     memory: int = 4 << 30,
+    mass: preference.Mass | None = None,
 ) -> list[int]:
     """Choose arms for one anchor with GreeDi, in order of choice (Algorithm 3 of the paper).
 
@@ -51,7 +52,9 @@ def greedi(
     one process with the same arms and parts. Only ids cross the network: k from every part, and the
     ground set if you pass one. The nodes map the vectors they need. With the modular
     ``log-probability`` the answer is that of `MaxUtility`, which needs only one pass (and under
-    ``joint`` omits arms without preference).
+    ``joint`` omits arms without preference; under ``one-side`` it stays on one side of ε, which you
+    get here with a `shortlist` of k). ``MaxUtility(optimizer="greedi")`` calls this for a
+    `RayArmPool`, so a `Recommender` or the service can select by it.
 
     For facility location and log-det the value is at least (1 − 1/e)/min(k, m) of the optimum for m
     parts of any kind (Mirzasoleiman et al. 2016), and (1 − 1/e)/2 in expectation for random parts
@@ -72,6 +75,7 @@ def greedi(
     memory : bytes that the numbers of one part may use; larger parts raise an error. Facility
         location needs 8 × arms of the part × arms of the ground set, log-det 8 × arms × dimensions.
         The merge counts as a part of up to m·k arms.
+    mass : the pool's sums for this anchor, if you have them; else one more scan computes them.
 
     If the process or machine of a part dies, the part starts again, on another machine if needed.
     If a shard stays unavailable or a part is lost, this raises `errors.ClusterUnavailable`: the
@@ -102,7 +106,7 @@ def greedi(
         ground=ground,
         hidden=np.union1d(pool.removed, excluded),
         anchor=anchor[0],
-        mass=_mass(pool, anchor, excluded, selector.epsilon),
+        mass=_mass(pool, anchor, excluded, selector.epsilon) if mass is None else mass,
         epsilon=selector.epsilon,
         reading=selector.reading,
         utility=utility,

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn, Self, Unpack
+from typing import Any, NoReturn, Self, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -109,6 +109,12 @@ class RayArmPool(ShardedPool):
         twin = super().copy()
         twin._enter(shards, self._on_missing)
         return twin
+
+    def greedi(self, vector: ArrayLike, k: int, **options: Any) -> list[int]:
+        """Choose arms for one anchor by Algorithm 3; the options are those of `cluster.greedi`."""
+        from nextquery.cluster.greedi import greedi  # it imports this module
+
+        return greedi(self, vector, k, **options)
 
     def close(self) -> None:
         """Release the shards; they stop when the last copy that uses them is closed."""

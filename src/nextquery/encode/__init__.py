@@ -8,6 +8,7 @@ from nextquery.encode.sentence import SentenceEncoder
 from nextquery.encode.static import StaticEncoder
 from nextquery.encode.trained import TrainedEncoder
 from nextquery.encode.tuned import TunedEncoder
+from nextquery.encode.words.word_vectors import WordVectorsEncoder
 from nextquery.sessions import Sessions
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "StaticEncoder",
     "TrainedEncoder",
     "TunedEncoder",
+    "WordVectorsEncoder",
     "choose",
     "encoder_by_name",
 ]

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from nextquery.checks import number, one_of, whole_number
 from nextquery.encode.base import Encoder
 from nextquery.encode.lsa import LsaEncoder
 from nextquery.encode.projection import ProjectedEncoder
+from nextquery.encode.scripts import FEWEST_KNOWN
 from nextquery.encode.sentence import SentenceEncoder
 from nextquery.encode.static import StaticEncoder
 from nextquery.encode.tokens import pretrained
 from nextquery.encode.tuned import TunedEncoder
+from nextquery.encode.words.word_vectors import WordVectorsEncoder
 from nextquery.errors import InvalidInput
 
 AUTO = "auto"
@@ -22,6 +22,7 @@ _BUILT_IN: tuple[type[Encoder], ...] = (
     TunedEncoder,
     LsaEncoder,
     SentenceEncoder,
+    WordVectorsEncoder,
 )
 ENCODERS: dict[str, type[Encoder]] = {encoder.name: encoder for encoder in _BUILT_IN}
 
@@ -29,11 +30,17 @@ ENCODERS: dict[str, type[Encoder]] = {encoder.name: encoder for encoder in _BUIL
 # it is equal. Tuning is no worse with 1,000 and better with 3,000.
 _ENOUGH_TO_TUNE = 1_000
 _ENOUGH_TO_PROJECT = 300
-_ENOUGH_KNOWN = 0.5  # of the texts: a text without a known word has no vector
-_SAMPLE = 2_000  # texts
+_GRAMS, _SHORT_GRAMS = (3, 5), (1, 3)  # the short ones where words have one to three characters
 
 
-def choose(n_sessions: int, n_texts: int, *, profile: str = "text", known: float = 1.0) -> Encoder:
+def choose(
+    n_sessions: int,
+    n_texts: int,
+    *,
+    profile: str = "text",
+    known: float = 1.0,
+    dense: bool = False,
+) -> Encoder:
     """Return the encoder that suits a log of this size.
 
     This is the tuned encoder for 1,000 or more sessions, the projected one for 300 or more, and
@@ -45,7 +52,8 @@ def choose(n_sessions: int, n_texts: int, *, profile: str = "text", known: float
     n_sessions : sessions of two or more queries, at least 0.
     n_texts : distinct texts, at least 0.
     profile : ``text`` or ``sql``.
-    known : the share of texts with a word that has a token vector, see `share_known`.
+    known : the share of texts whose words have token vectors, see `share_known`.
+    dense : whether words have one to three characters (Chinese, Japanese, Korean).
 
     >>> [choose(n, 5 * n).name for n in (20, 300, 5_000)]
     ['static', 'projected', 'tuned']
@@ -55,21 +63,25 @@ def choose(n_sessions: int, n_texts: int, *, profile: str = "text", known: float
     sessions = whole_number(n_sessions, "n_sessions", at_least=0)
     whole_number(n_texts, "n_texts", at_least=0)
     number(known, "known", low=0, high=1)
-    if one_of(profile, "profile", ("text", "sql")) == "sql" or known < _ENOUGH_KNOWN:
-        return LsaEncoder(analyzer="char")
+    if one_of(profile, "profile", ("text", "sql")) == "sql" or known < FEWEST_KNOWN:
+        return by_characters(dense=dense)
     if sessions >= _ENOUGH_TO_TUNE:
         return TunedEncoder()
     return ProjectedEncoder() if sessions >= _ENOUGH_TO_PROJECT else StaticEncoder()
 
 
+def by_characters(*, dense: bool = False) -> LsaEncoder:
+    """Return the encoder that needs no vocabulary and no spaces: LSA over character n-grams."""
+    return LsaEncoder(analyzer="char", grams=_SHORT_GRAMS if dense else _GRAMS)
+
+
 def share_known(texts: Sequence[str]) -> float:
-    """Return the share of texts with a word that has a token vector, from a sample of the texts.
+    """Return the share of texts whose words have token vectors, from a sample of the texts.
 
     >>> share_known(["deep learning", "ሰላም"])
     0.5
     """
-    sample = [texts[i] for i in range(0, len(texts), max(1, len(texts) // _SAMPLE))]
-    return float((np.diff(pretrained()[0].bags(sample).indptr) > 0).mean()) if sample else 1.0
+    return pretrained()[0].share_known(texts)
 
 
 def encoder_by_name(
@@ -79,6 +91,7 @@ def encoder_by_name(
     n_texts: int | None = None,
     profile: str = "text",
     known: float = 1.0,
+    dense: bool = False,
     **options: Any,
 ) -> Encoder:
     """Return an encoder by name, with its options; ``auto`` chooses by the size of the log.
@@ -96,7 +109,7 @@ def encoder_by_name(
                 f"received n_sessions={n_sessions!r}, n_texts={n_texts!r} and options "
                 f"{sorted(options)}. Pass both sizes, or use one of {', '.join(ENCODERS)}."
             )
-        return choose(n_sessions, n_texts, profile=profile, known=known)
+        return choose(n_sessions, n_texts, profile=profile, known=known, dense=dense)
     try:
         return ENCODERS[name](**options)
     except TypeError as error:

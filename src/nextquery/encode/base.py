@@ -56,6 +56,13 @@ class Encoder(ABC):
             raise InvalidInput("encode takes a sequence of texts; received one. Wrap it: [text]")
         return self._encode(list(texts))
 
+    def share_known(self, texts: Sequence[str]) -> float:
+        """Return the share of texts that its vocabulary can represent, from a sample of them.
+
+        It is 1.0 for an encoder that learns its vocabulary from the log.
+        """
+        return 1.0
+
     def get_params(self) -> dict[str, Any]:
         """Return the constructor arguments."""
         return params_of(self)

@@ -9,6 +9,7 @@ import numpy as np
 from nextquery import folders
 from nextquery.checks import one_of, whole_number
 from nextquery.encode.base import Encoder, Vectors, fitted
+from nextquery.encode.words.tfidf import Tfidf
 from nextquery.errors import InvalidInput
 from nextquery.sessions import AnySessions
 from nextquery.vectors import unit_rows
@@ -20,7 +21,10 @@ class LsaEncoder(Encoder):
     Parameters
     ----------
     dim : maximum number of dimensions (fewer if the log has fewer words), at least 1.
-    analyzer : ``word``, or ``char`` for character n-grams within words (SQL, codes, misspellings).
+    analyzer : ``word``, or ``char`` for character n-grams within words (SQL, codes, misspellings,
+        scripts without spaces).
+    grams : lengths of the shortest and the longest n-gram of ``char``, at least 1; 1 to 3 suit
+        Chinese, Japanese and Korean.
     seed : seed of the randomised SVD.
 
     >>> encoder = LsaEncoder(dim=2).fit(["red cat", "black cat", "red wine", "white wine"])
@@ -31,25 +35,41 @@ class LsaEncoder(Encoder):
 
     name: ClassVar[str] = "lsa"
 
-    def __init__(self, dim: int = 128, *, analyzer: str = "word", seed: int = 0) -> None:
+    def __init__(
+        self,
+        dim: int = 128,
+        *,
+        analyzer: str = "word",
+        seed: int = 0,
+        grams: Sequence[int] = (3, 5),
+    ) -> None:
         self.dim = whole_number(dim, "dim", at_least=1)
         self.analyzer = one_of(analyzer, "analyzer", ("word", "char"))
+        shortest, longest = grams
+        least = whole_number(shortest, "grams", at_least=1)
+        self.grams = [least, whole_number(longest, "grams", at_least=least)]
         self.seed = whole_number(seed, "seed", at_least=0)
-        self._tfidf: Any = None
+        self._tfidf: Tfidf | None = None
         self._components = np.empty((0, 0))
 
     def fit(self, texts: Sequence[str], sessions: AnySessions = ()) -> Self:
         """Fit words and directions on the texts; sessions are not used."""
         from sklearn.decomposition import TruncatedSVD  # takes a second, so only when fitting
+        from sklearn.feature_extraction.text import TfidfVectorizer
 
-        self._tfidf = self._vectorizer()
+        grams: dict[str, Any] = {"analyzer": "word"}
+        if self.analyzer == "char":
+            grams = {"analyzer": "char_wb", "ngram_range": tuple(self.grams)}
+        vectorizer = TfidfVectorizer(sublinear_tf=True, **grams)
         try:
-            weights = self._tfidf.fit_transform(texts)
+            weights = vectorizer.fit_transform(texts)
         except ValueError as error:
             raise InvalidInput(
                 f"cannot fit an LSA encoder on {len(texts)} texts: {error}. "
                 'Pass texts with words, or use analyzer="char".'
             ) from error
+        words = vectorizer.get_feature_names_out().tolist()
+        self._tfidf = Tfidf(words, np.asarray(vectorizer.idf_), self._terms)
         rank = min(self.dim, *weights.shape)
         if rank == weights.shape[1]:  # nothing to reduce
             self._components = np.eye(rank)
@@ -70,21 +90,17 @@ class LsaEncoder(Encoder):
         """Return the words in column order, their weights, and the directions."""
         tfidf = fitted(self._tfidf, self)
         return {
-            "encoder_words.json": json.dumps(tfidf.get_feature_names_out().tolist()).encode(),
-            "encoder_idf.npy": np.asarray(tfidf.idf_),
+            "encoder_words.json": json.dumps(tfidf.words).encode(),
+            "encoder_idf.npy": tfidf.idf,
             "encoder_components.npy": self._components,
         }
 
     def _restore(self, folder: folders.Folder) -> None:
         words = json.loads(folder.file("encoder_words.json").read_text(encoding="utf-8"))
-        self._tfidf = self._vectorizer(words)
-        self._tfidf.idf_ = np.array(folder.array("encoder_idf.npy"))
+        self._tfidf = Tfidf(words, np.array(folder.array("encoder_idf.npy")), self._terms)
         self._components = np.array(folder.array("encoder_components.npy"))
 
-    def _vectorizer(self, words: list[str] | None = None) -> Any:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        grams: dict[str, Any] = {"analyzer": "word"}
-        if self.analyzer == "char":
-            grams = {"analyzer": "char_wb", "ngram_range": (3, 5)}
-        return TfidfVectorizer(sublinear_tf=True, vocabulary=words, **grams)
+    @property
+    def _terms(self) -> tuple[int, int] | None:
+        """The lengths of n-grams; None for whole words."""
+        return None if self.analyzer == "word" else (self.grams[0], self.grams[1])

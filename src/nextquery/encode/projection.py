@@ -75,6 +75,12 @@ class ProjectedEncoder(Encoder):
             self.table = table.times(matrix)
         return self
 
+    def share_known(self, texts: Sequence[str]) -> float:
+        """Return the share of texts that the base can represent."""
+        if self.table is not None:
+            return self.table.tokens.share_known(texts)
+        return self.base.share_known(texts)
+
     def _encode(self, texts: Sequence[str]) -> Vectors:
         if self.table is not None:
             return self.table.encode(texts)

@@ -11,6 +11,8 @@ from nextquery import folders
 from nextquery.checks import one_of, whole_number
 from nextquery.encode.base import Encoder, Vectors, fitted
 from nextquery.encode.directions import Scatter, discriminant, principal, product_by_row
+from nextquery.encode.scripts import sample, share_represented
+from nextquery.encode.tokens import meaningless
 from nextquery.errors import InvalidInput
 from nextquery.sessions import AnySessions, Sessions
 from nextquery.vectors import unit_rows
@@ -71,6 +73,16 @@ class SentenceEncoder(Encoder):
             wide = rows.astype(np.float64)
             self._matrix = principal(wide.T @ wide, self.dim)
         return self
+
+    def share_known(self, texts: Sequence[str]) -> float:
+        """Return the share of texts whose words are in the model's vocabulary.
+
+        It is 1.0 for a model whose tokenizer does not tell.
+        """
+        tokenizer = getattr(self._loaded().tokenizer, "backend_tokenizer", None)
+        if tokenizer is None:
+            return 1.0
+        return share_represented(sample(texts), tokenizer, meaningless(tokenizer))
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
         matrix = fitted(self._matrix, self)

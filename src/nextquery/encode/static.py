@@ -66,6 +66,10 @@ class StaticEncoder(Encoder):
         self.table = whole.times(principal(moment, self.dim))
         return self
 
+    def share_known(self, texts: Sequence[str]) -> float:
+        """Return the share of texts whose words have token vectors."""
+        return (pretrained()[0] if self.table is None else self.table.tokens).share_known(texts)
+
     def _encode(self, texts: Sequence[str]) -> Vectors:
         return fitted(self.table, self).encode(texts)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nextquery.encode.scripts import sample, share_represented
 from nextquery.errors import InvalidInput
 
 _TEXTS = 1 << 14  # texts tokenised at once
@@ -55,6 +56,14 @@ class Tokens:
         from scipy import sparse  # slow to import
 
         return sparse.csr_array((ones, ids, np.cumsum(lengths)), shape=shape)
+
+    def share_known(self, texts: Sequence[str]) -> float:
+        """Return the share of texts whose words are in the vocabulary, from a sample of them.
+
+        >>> pretrained()[0].share_known(["deep learning", "ሰላም", "السلام عليكم", "☃"])
+        0.25
+        """
+        return share_represented(sample(texts), self._tokenizer, self._meaningless)
 
     def words(self) -> list[str]:
         """Return each token as written in a text, in order of id; empty if it has no meaning.

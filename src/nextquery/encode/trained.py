@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from nextquery import folders
 from nextquery.checks import installed, whole_number
 from nextquery.encode.base import Encoder, Vectors, fitted
+from nextquery.encode.scripts import sample, share_represented
 from nextquery.encode.tokens import meaningless
 from nextquery.errors import InvalidInput
 from nextquery.sessions import AnySessions
@@ -62,6 +63,11 @@ class TrainedEncoder(Encoder):
             "a trained encoder cannot be fitted here. Train it with `nextquery train LOG --out "
             "ENCODER` and pass `--encoder ENCODER`, or use the encoder tuned."
         )
+
+    def share_known(self, texts: Sequence[str]) -> float:
+        """Return the share of texts whose words are in its vocabulary."""
+        fitted(self._model, self)
+        return share_represented(sample(texts), self._tokenizer, self._meaningless)
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
         fitted(self._model, self)

@@ -13,6 +13,7 @@ from nextquery.encode.infonce import Adam, Step, copies_in, info_nce
 from nextquery.encode.projection import ProjectedEncoder
 from nextquery.encode.recall import Validation
 from nextquery.encode.table import TokenTable
+from nextquery.encode.tokens import pretrained
 from nextquery.errors import InvalidInput
 from nextquery.sessions import AnySessions, Sessions
 
@@ -132,6 +133,10 @@ class TunedEncoder(Encoder):
             elif waited == self.patience:
                 break
         return best
+
+    def share_known(self, texts: Sequence[str]) -> float:
+        """Return the share of texts whose words have token vectors."""
+        return (pretrained()[0] if self.table is None else self.table.tokens).share_known(texts)
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
         return fitted(self.table, self).encode(texts)

@@ -1,6 +1,6 @@
 """Collect the arms and sessions of a prepared log, in an order that does not depend on threads."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,11 @@ from numpy.typing import NDArray
 
 from nextquery.logs.database import Engine
 from nextquery.logs.report import Report
-from nextquery.sessions import Sessions
+from nextquery.logs.sessions import NO_USER
+from nextquery.sessions import Ids, Sessions
+
+PersonHash = Callable[[str], str | None]
+"""Returns the keyed hash of a user id; None if the id names nobody."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,8 @@ class Prepared:
     """A cleaned log without private text: arms, and sessions of arms.
 
     Arms are ordered by first appearance in time, then by text. Sessions are ordered by the time of
-    their first query, which is NaN if the log has no times. Session and user ids are not kept.
+    their first query, which is NaN if the log has no times. Session and user ids are not kept;
+    `people` has keyed hashes of the users, if they were asked for.
     """
 
     texts: Sequence[str]  #: the cleaned text, the key of an arm
@@ -27,6 +32,7 @@ class Prepared:
     sessions: Sessions
     k_anonymous: bool
     report: Report
+    people: Sequence[str] = ()  #: by number of the person in `sessions`
 
 
 def arms(engine: Engine, *, timed: bool) -> dict[str, NDArray[Any]]:
@@ -51,8 +57,25 @@ def steps(engine: Engine) -> dict[str, NDArray[Any]]:
     """The rows of the sessions in order; ``first`` marks the first row of each session."""
     engine.run("CREATE TABLE starts AS SELECT visit, min(secs) AS began FROM final GROUP BY visit")
     return engine.columns(
-        "SELECT arm, coalesce(began, 'nan'::DOUBLE) AS start, "
+        "SELECT arm, coalesce(began, 'nan'::DOUBLE) AS start, who, "
+        "coalesce(final.secs, 'nan'::DOUBLE) AS asked, "
         "lag(visit) OVER (ORDER BY began, visit, secs, pos) IS DISTINCT FROM visit AS first "
         "FROM final JOIN ids USING (tid) JOIN starts USING (visit) "
         "ORDER BY began, visit, final.secs, pos"
     )
+
+
+def people(engine: Engine, who: Ids, hashed: PersonHash) -> tuple[list[str], Ids]:
+    """Return the hashes of the users, in order of first appearance, and the number of each row.
+
+    The number is -1 for a row without a user. The ids themselves are not kept.
+    """
+    names = dict(engine.rows("SELECT who, person FROM people WHERE person IS NOT NULL"))
+    numbers: dict[str, int] = {}
+    of_user = {NO_USER: -1}
+    for user in dict.fromkeys(who.tolist()):
+        name = hashed(names[user]) if user in names else None
+        of_user[user] = -1 if name is None else numbers.setdefault(name, len(numbers))
+    distinct, place = np.unique(who, return_inverse=True)
+    numbered = np.array([of_user[user] for user in distinct.tolist()], np.int64)
+    return list(numbers), numbered[place]

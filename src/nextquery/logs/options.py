@@ -5,18 +5,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from nextquery import datasets
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
 from nextquery.logs.rules.cleaning import PROFILES, rules_of
+from nextquery.logs.rules.language import checked_language
+from nextquery.logs.rules.letters import ANY, ENGLISH
 from nextquery.logs.rules.private_patterns import PATTERNS
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "ubi", "ir_datasets")
 ROLES = ("session", "user", "time", "query")
+CLEANING = ("profile", "skip", "max_chars", "language")  # a pool cleans typed queries by them
 
 
 @dataclass(frozen=True)
 class LogOptions:
     """How to read a log, split it into sessions, clean it and protect it, by default as the paper.
+
+    `LogOptions.of` also knows the defaults of the built-in logs.
 
     Parameters
     ----------
@@ -26,8 +32,9 @@ class LogOptions:
     skip : names of cleaning rules and privacy patterns to switch off.
     min_queries, max_queries : length of the sessions to keep, 4 to 50 in the paper.
     max_chars : longer queries are dropped; at least 1.
-    language : drop sessions with a query in another language than this, e.g. ``en``; needs the
-        extra ``language``. With None, only the ASCII rule applies.
+    language : an ISO 639-1 code: sessions that are clearly in another language are removed. Any
+        code but ``en`` keeps letters beyond ASCII. ``any`` keeps every language. None means ``en``
+        for the profile ``text``, and every language for ``sql`` or if you skip ``non-ascii``.
     min_users : minimum number of distinct users who issued an arm. None means 2 with a user column
         and 1 without one (sessions are then counted instead of users).
     blocklist : a file with one query per line; compared after cleaning.
@@ -79,12 +86,32 @@ class LogOptions:
                 "memory_limit must be a size like '2GB' or '500MB'; "
                 f"received {self.memory_limit!r}."
             )
+        if self.language is not None:
+            object.__setattr__(self, "language", checked_language(self.language))
         object.__setattr__(self, "skip", self._checked_skip())
+
+    @classmethod
+    def of(cls, log: Any, **given: Any) -> "LogOptions":
+        """Return the options for a log. A built-in log has defaults of its own (`datasets.LOGS`).
+
+        Options that are None in `given` keep their default. What a built-in log skips is skipped
+        beside what you skip, unless you ask for a language.
+
+        >>> LogOptions.of(datasets.path("topics")).min_queries, LogOptions.of("log.tsv").min_queries
+        (1, 4)
+        """
+        name = datasets.name_of(log)
+        own = {} if name is None else dict(datasets.LOGS[name].options)
+        chosen = {option: value for option, value in given.items() if value is not None}
+        skipped = () if "language" in chosen else own.pop("skip", ())
+        skip = tuple(dict.fromkeys((*skipped, *chosen.get("skip", ()))))
+        return cls(**{**own, **chosen, "skip": skip})
 
     def _checked_skip(self) -> tuple[str, ...]:
         names = (self.skip,) if isinstance(self.skip, str) else tuple(self.skip)
-        rules = rules_of(self.profile)
-        allowed = [rule.name for rule in rules if not rule.always] + [p.name for p in PATTERNS]
+        rules = (*rules_of(self.profile), *rules_of(self.profile, ANY))
+        removable = dict.fromkeys(rule.name for rule in rules if not rule.always)
+        allowed = [*removable, *(pattern.name for pattern in PATTERNS)]
         for name in names:
             if any(rule.always and rule.name == name for rule in rules):
                 raise InvalidInput(
@@ -94,10 +121,31 @@ class LogOptions:
             one_of(name, "skip", allowed)
         return names
 
+    @property
+    def expected_language(self) -> str | None:
+        """The language of the sessions to keep; None keeps every language.
+
+        >>> LogOptions().expected_language, LogOptions(profile="sql").expected_language
+        ('en', None)
+        """
+        if "language" in self.skip or self.language == ANY:
+            return None
+        every = self.profile != "text" or "non-ascii" in self.skip
+        return self.language or (None if every else ENGLISH)
+
+    @property
+    def fewest_left(self) -> int:
+        """The fewest queries that a session must have left after the privacy rules."""
+        return min(2, self.min_queries)
+
     def column(self, role: str) -> str | None:
         """Return the column mapped to `role`, if any."""
         value = getattr(self, role)
         return None if value is None else str(value)
+
+    def cleaning(self) -> dict[str, Any]:
+        """Return the options that decide how one query is cleaned."""
+        return {name: getattr(self, name) for name in CLEANING}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options as JSON, for reports and for comparing two runs."""

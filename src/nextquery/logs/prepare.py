@@ -4,7 +4,7 @@
 
     read      files → log            one row per line
     clean     log → spellings        rules, once per distinct spelling; private ones are marked
-    sessions  log → steps, kept      split into sessions, merge repeats, check lengths
+    sessions  log → steps, kept      split into sessions; check languages, repeats and lengths
     privacy   steps → arms, final    which texts may be arms; what remains of the sessions
     collect   → Prepared             arrays and texts, in an order that does not depend on threads
 """
@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
+from nextquery import datasets
 from nextquery.errors import InvalidInput
-from nextquery.logs import collect, privacy, sessions
-from nextquery.logs.collect import Prepared
+from nextquery.logs import collect, foreign, privacy, sessions
+from nextquery.logs.collect import PersonHash, Prepared
 from nextquery.logs.database import Engine, Progress, opened
 from nextquery.logs.options import LogOptions
 from nextquery.logs.reading import files, malformed, read, records, ubi
 from nextquery.logs.report import Privacy, Report
-from nextquery.logs.rules import language
-from nextquery.logs.rules.cleaning import cleaning, rules_of
-from nextquery.sessions import Sessions
+from nextquery.logs.rules.cleaning import cleaning
+from nextquery.sessions import NOBODY, UNTIMED, Sessions
 
 STAGES = ("read", "clean", "sessions", "privacy", "collect")
 
@@ -38,6 +38,8 @@ def prepare(
     *,
     workdir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    person_hash: PersonHash | None = None,
+    people_required: bool = True,
 ) -> Prepared:
     """Read, clean and protect a log, with bounded memory.
 
@@ -45,9 +47,11 @@ def prepare(
     ----------
     log : a path, a glob, or a list of either; ir_datasets records (``format="ir_datasets"``), or
         the name of an ir_datasets data set (``"irds:aol-ia"``).
-    options : see `LogOptions`.
+    options : see `LogOptions`; None takes the defaults for this log.
     workdir : where DuckDB may spill; cleaned up afterwards. Default: the system's temporary folder.
     progress : called with the stage (one of `STAGES`) and the fraction done, None at its start.
+    person_hash : keep whose session each one was, as this hash of the user id.
+    people_required : whether a log without users is then an error.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp(), "log.csv")
@@ -56,12 +60,19 @@ def prepare(
     >>> prepared.texts, prepared.shown, prepared.sessions.arms.tolist()
     (['tea', 'cup', 'pot'], ['Tea', 'Cup', 'Pot'], [0, 1, 2])
     """
-    options = options or LogOptions()
+    options = options or LogOptions.of(log)
     with _engine(options, workdir, progress) as engine:
         facts = _sessions(engine, log, options, private=True)
         if not engine.value("SELECT count(*) FROM kept"):
             raise _no_sessions(facts.report)
-        return _protect(engine, options, facts)
+        if not facts.by_user and not people_required:
+            person_hash = None
+        if person_hash is not None and not facts.by_user:
+            raise InvalidInput(
+                "personal needs to know whose each query is, and this log has no users. Name the "
+                "column with --user, or leave out --personal."
+            )
+        return _protect(engine, options, facts, person_hash)
 
 
 def stats_of(
@@ -71,8 +82,8 @@ def stats_of(
     workdir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Return Table 2 of a log and what each rule removes, without privacy or arms."""
-    options = options or LogOptions()
+    """Return Table 3 of a log and what each rule removes, without privacy or arms."""
+    options = options or LogOptions.of(log)
     with _engine(options, workdir, progress) as engine:
         return _sessions(engine, log, options, private=False).report
 
@@ -96,7 +107,6 @@ class _Facts:
 
 
 def _sessions(engine: Engine, log: Log, options: LogOptions, *, private: bool) -> _Facts:
-    detector = None if options.language is None else language.detector(options.language)
     engine.stage("read")
     read.create(engine)
     sources = _read(engine, log, options)
@@ -105,13 +115,14 @@ def _sessions(engine: Engine, log: Log, options: LogOptions, *, private: bool) -
     by_user = bool(engine.value("SELECT count(person) FROM log WHERE bad IS NULL"))
     timed = bool(engine.value("SELECT count(secs) FROM log WHERE bad IS NULL"))
     engine.stage("clean")
-    removed = _clean(engine, options, private=private)
+    _clean(engine, options, private=private)
     engine.stage("sessions")
     original = engine.value("SELECT count(*) FROM log WHERE bad IS NULL")
     sessions.place(engine, options, by_user=by_user)
-    removed |= sessions.keep(engine, options)
-    if detector is not None:
-        removed["language"] = language.drop_foreign(engine, detector)
+    by_language = foreign.drop(engine, options)
+    removed = sessions.keep(engine, options)
+    if options.expected_language is not None:
+        removed["language"] = by_language
     report = Report(
         original=original,
         queries=sessions.queries(engine),
@@ -120,6 +131,7 @@ def _sessions(engine: Engine, log: Log, options: LogOptions, *, private: bool) -
         removed=removed,
         malformed=faults,
         options=options,
+        log=datasets.name_of(log),
         columns=sorted(frozenset().union(*(source.roles for source in sources))),
     )
     return _Facts(report, by_user, timed)
@@ -137,13 +149,13 @@ def _read(engine: Engine, log: Log, options: LogOptions) -> list[malformed.Sourc
     return sources
 
 
-def _clean(engine: Engine, options: LogOptions, *, private: bool) -> dict[str, int]:
+def _clean(engine: Engine, options: LogOptions, *, private: bool) -> None:
     """Make ``texts(tid, text)`` and ``spellings(raw, n, shown, text, dropped, …, tid)``."""
     engine.run(
         "CREATE TABLE distinct_raw AS SELECT raw, count(*) AS n FROM log "
         "WHERE bad IS NULL GROUP BY raw"
     )
-    cleaned = cleaning("distinct_raw", options.profile, options.skip, options.max_chars)
+    cleaned = cleaning("distinct_raw", **options.cleaning())
     engine.run(
         "CREATE TABLE spellings AS SELECT *, NULL::VARCHAR AS why, false AS wide, "
         f"false AS private FROM ({cleaned})"
@@ -161,13 +173,11 @@ def _clean(engine: Engine, options: LogOptions, *, private: bool) -> dict[str, i
     )
     engine.run("DROP TABLE spellings")
     engine.run("ALTER TABLE known RENAME TO spellings")
-    counts = engine.rows(
-        "SELECT dropped, sum(n)::BIGINT FROM spellings WHERE dropped IS NOT NULL GROUP BY dropped"
-    )
-    return dict(counts)
 
 
-def _protect(engine: Engine, options: LogOptions, facts: _Facts) -> Prepared:
+def _protect(
+    engine: Engine, options: LogOptions, facts: _Facts, person_hash: PersonHash | None
+) -> Prepared:
     engine.stage("privacy")
     min_users = options.min_users or (2 if facts.by_user else 1)
     k_anonymous = facts.by_user and min_users >= 2
@@ -190,6 +200,10 @@ def _protect(engine: Engine, options: LogOptions, facts: _Facts) -> Prepared:
     report = replace(facts.report, privacy=costs)
     starts = np.flatnonzero(steps["first"])
     times = steps["start"][starts] if facts.timed else np.full(len(starts), np.nan)
+    names: list[str] = []
+    people = NOBODY
+    if person_hash is not None:
+        names, people = collect.people(engine, steps["who"][starts], person_hash)
     return Prepared(
         texts=arms["text"].tolist(),
         shown=arms["shown"].tolist(),
@@ -199,15 +213,18 @@ def _protect(engine: Engine, options: LogOptions, facts: _Facts) -> Prepared:
             steps["arm"].astype(np.int64),
             np.append(starts, len(steps["arm"])).astype(np.int64),
             np.asarray(times, np.float64),
+            np.asarray(steps["asked"], np.float64) if facts.timed else UNTIMED,
+            people,
         ),
         k_anonymous=k_anonymous,
         report=report,
+        people=names,
     )
 
 
 def _no_sessions(report: Report) -> InvalidInput:
     worst = max(report.removed, key=lambda name: report.removed[name], default="")
-    options = {rule.name: rule.changed_by for rule in rules_of(report.options.profile)}
+    options = {rule["name"]: rule["option"] for rule in report.rules()}
     return InvalidInput(
         f"no sessions remain of {report.original:,} rows. The rule {worst!r} removed most of them "
         f"({report.removed.get(worst, 0):,}). Change it with {options.get(worst, '')}, "

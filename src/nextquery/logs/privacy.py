@@ -6,8 +6,8 @@ cleaned log. (If the log has no users, sessions are counted instead.) A text cou
 first gate that removes it.
 
 A removed text is removed from its sessions, which keep their other queries. Neighbours that become
-equal are merged. A session with fewer than 2 queries left has no next query, so it is dropped. An
-arm that passed the gates stays, even if no session with it remains.
+equal are merged. A session with fewer than 2 queries left has no next query, so it is dropped,
+unless `min_queries` is 1. An arm that passed the gates stays, even if no session with it remains.
 """
 
 from collections.abc import Mapping, Sequence
@@ -121,7 +121,7 @@ def _blocked(engine: Engine, options: LogOptions) -> None:
         engine.rows(
             "INSERT INTO entries SELECT unnest(?::VARCHAR[])", [entries[start : start + 10_000]]
         )
-    cleaned = cleaning("entries", options.profile, options.skip, options.max_chars)
+    cleaned = cleaning("entries", **options.cleaning())
     engine.run(f"CREATE TABLE blocked AS SELECT tid FROM texts SEMI JOIN ({cleaned}) USING (text)")
     engine.run("DROP TABLE entries")
 
@@ -141,7 +141,8 @@ def finish_sessions(engine: Engine, options: LogOptions) -> tuple[int, int]:
     after = engine.value("SELECT count(*) FROM merged")
     engine.run(
         "CREATE TABLE final AS SELECT * FROM merged SEMI JOIN "
-        "(SELECT visit FROM merged GROUP BY visit HAVING count(*) >= 2) USING (visit)"
+        "(SELECT visit FROM merged GROUP BY visit HAVING count(*) >= "
+        f"{options.fewest_left}) USING (visit)"
     )
     engine.run("DROP TABLE merged")
     return before - after, after - engine.value("SELECT count(*) FROM final")

@@ -1,4 +1,4 @@
-"""Report on a prepared log: the paper's Table 2, and what each rule and each gate removed.
+"""Report on a prepared log: the paper's Table 3, and what each rule and each gate removed.
 
 A report contains only counts, never a text from the log.
 """
@@ -22,7 +22,7 @@ class Privacy:
     arms_before: int
     gates: tuple[Gate, ...]
     merged: int  #: rows equal to their neighbour after a query between them was removed
-    orphaned: int  #: rows of sessions with fewer than 2 queries left
+    orphaned: int  #: rows of sessions that became too short
     arms: int
     queries: int
     sessions: int
@@ -45,9 +45,10 @@ class Report:
     options: LogOptions
     privacy: Privacy | None = None
     columns: Sequence[str] = field(default_factory=tuple)
+    log: str | None = None  #: name, if it is a built-in log
 
     def table2(self) -> list[tuple[str, int | float]]:
-        """Return the data set's statistics, as in Table 2 of the paper."""
+        """Return the data set's statistics, as in Table 3 of the paper."""
         average = self.queries / self.sessions if self.sessions else 0.0
         return [
             ("queries (original)", self.original),
@@ -59,7 +60,11 @@ class Report:
 
     def rules(self) -> list[dict[str, Any]]:
         """Return for each rule: name, effect, rows removed, option that changes it, on or off."""
-        skipped = set(self.options.skip) | (set() if self.options.language else {"language"})
+        skipped = set(self.options.skip)
+        if self.options.expected_language is None:
+            skipped.add("language")
+        if "non-ascii" in skipped:
+            skipped.add("accents")
         return [
             {
                 "name": rule.name,
@@ -68,7 +73,7 @@ class Report:
                 "option": rule.changed_by,
                 "on": rule.name not in skipped,
             }
-            for rule in rules_of(self.options.profile)
+            for rule in rules_of(self.options.profile, self.options.language)
         ]
 
     def gates(self) -> list[dict[str, Any]]:
@@ -118,6 +123,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON."""
         sections: dict[str, Any] = {
+            "log": self.log,
             "table2": dict(self.table2()),
             "rules": self.rules(),
             "malformed": {

@@ -1,7 +1,8 @@
 """Group rows into sessions by id, or by user and inactivity, then apply the session rules.
 
-This module makes three tables, all of numbers. ``placed(pos, visit, who, secs, tid, private)`` has
-every usable row with its session (identified by the rowid of its first row), user and text.
+This module makes three tables, all of numbers (``people(person, who)`` has the names).
+``placed(pos, visit, who, secs, sid, tid, private)`` has every usable row with its session
+(identified by the rowid of its first row), user, spelling (by its rowid) and text.
 ``steps`` has the rows that the row rules and `repeats` keep. ``kept(visit)`` has the sessions that
 are kept.
 """
@@ -38,11 +39,12 @@ def place(engine: Engine, options: LogOptions, *, by_user: bool) -> None:
     who = f"CASE WHEN p.person IS NULL THEN {NO_USER} ELSE p.who END" if by_user else "0::BIGINT"
     people = "JOIN people p ON p.person IS NOT DISTINCT FROM l.person" if by_user else ""
     engine.run(
-        f"CREATE TABLE placed AS SELECT l.rowid AS pos, v.visit, {who} AS who, l.secs, s.tid, "
-        f"s.private FROM log l JOIN spellings s ON s.raw = l.raw {people} LEFT JOIN visits v "
-        "ON v.session = l.session AND v.person IS NOT DISTINCT FROM l.person WHERE l.bad IS NULL"
+        f"CREATE TABLE placed AS SELECT l.rowid AS pos, v.visit, {who} AS who, l.secs, "
+        f"s.rowid AS sid, s.tid, s.private FROM log l JOIN spellings s ON s.raw = l.raw {people} "
+        "LEFT JOIN visits v ON v.session = l.session AND v.person IS NOT DISTINCT FROM l.person "
+        "WHERE l.bad IS NULL"
     )
-    for table in ("visits", "people", "log"):
+    for table in ("visits", "log"):
         engine.run(f"DROP TABLE {table}")
     if engine.value("SELECT count(*) FROM placed WHERE visit IS NULL"):
         _split_by_gap(engine, options.gap_minutes * 60)
@@ -57,7 +59,7 @@ def _split_by_gap(engine: Engine, gap_seconds: float) -> None:
     numbered = f"SELECT *, sum(new) {per_user} ROWS UNBOUNDED PRECEDING) AS nth FROM ({gaps})"
     engine.run(
         "CREATE TABLE cut AS SELECT pos, min(pos) OVER (PARTITION BY who, nth) AS visit, "
-        f"who, secs, tid, private FROM ({numbered})"
+        f"who, secs, sid, tid, private FROM ({numbered})"
     )
     engine.run("DELETE FROM placed WHERE visit IS NULL")
     engine.run("INSERT INTO placed SELECT * FROM cut")
@@ -75,8 +77,12 @@ def without_repeats(source: str, options: LogOptions) -> str:
 
 
 def keep(engine: Engine, options: LogOptions) -> dict[str, int]:
-    """Apply the session rules and return the rows that each removed."""
-    clean = "(SELECT * FROM placed WHERE tid IS NOT NULL)"
+    """Apply the row rules and the session rules; return the rows that each removed."""
+    dropped = engine.rows(
+        "SELECT dropped, count(*) FROM placed JOIN spellings ON spellings.rowid = sid "
+        "WHERE dropped IS NOT NULL GROUP BY dropped"
+    )
+    clean = "(SELECT * EXCLUDE (sid) FROM placed WHERE tid IS NOT NULL)"
     before = engine.value(f"SELECT count(*) FROM {clean}")
     _unmark_repeats(engine)
     engine.run(f"CREATE TABLE steps AS {without_repeats(clean, options)}")
@@ -85,7 +91,8 @@ def keep(engine: Engine, options: LogOptions) -> dict[str, int]:
     low, high = options.min_queries, options.max_queries
     allowed = "true" if "session-length" in options.skip else f"count(*) BETWEEN {low} AND {high}"
     engine.run(f"CREATE TABLE kept AS SELECT visit FROM steps GROUP BY visit HAVING {allowed}")
-    return {"repeats": before - after, "session-length": after - queries(engine)}
+    by_length = after - queries(engine)
+    return {**dict(dropped), "repeats": before - after, "session-length": by_length}
 
 
 def _unmark_repeats(engine: Engine) -> None:

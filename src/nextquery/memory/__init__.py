@@ -1,22 +1,35 @@
-"""Memory of sessions: which query followed which, and how often, in the log and since."""
+"""Memory of sessions: which query followed which, how often, and whose it was."""
 
 from nextquery.memory.candidates import with_memory, without
-from nextquery.memory.features import FEATURES, memory_features
+from nextquery.memory.features import FEATURES, KINDS, kind_of, memory_features
 from nextquery.memory.live import LiveMemory
-from nextquery.memory.memory import Memory
+from nextquery.memory.memory import NOW, Memory, Moment
+from nextquery.memory.mentions import Mentions
+from nextquery.memory.own import Key, OwnPast, People
 from nextquery.memory.past import SessionMemory
-from nextquery.memory.recalled import Mentions, Recalled
+from nextquery.memory.reasons import SIMILAR, Reason, reason_of
+from nextquery.memory.recalled import Recalled
 from nextquery.memory.seen import only_seen
 
 __all__ = [
     "FEATURES",
+    "KINDS",
+    "NOW",
+    "SIMILAR",
+    "Key",
     "LiveMemory",
     "Memory",
     "Mentions",
+    "Moment",
+    "OwnPast",
+    "People",
+    "Reason",
     "Recalled",
     "SessionMemory",
+    "kind_of",
     "memory_features",
     "only_seen",
+    "reason_of",
     "with_memory",
     "without",
 ]

@@ -1,4 +1,4 @@
-"""The candidates of a session: the selected arms and those that the memory recalls."""
+"""The candidates of a session: the selected arms and those that the memories recall."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -7,12 +7,13 @@ import numpy as np
 
 from nextquery.arms import ArmPool
 from nextquery.arms.kernels import Vectors
-from nextquery.memory.features import memory_features
-from nextquery.memory.memory import Memory
+from nextquery.memory.features import Evidence, memory_features
+from nextquery.memory.memory import NOW, Memory, Moment
+from nextquery.memory.own_recall import NOTHING, Own
 from nextquery.select import Candidates
-from nextquery.sessions import Ids
+from nextquery.sessions import Floats, Ids
 
-FROM_MEMORY = 100  # the most arms that the memory adds to the selected ones
+FROM_MEMORY = 100  # the most arms that the memory of sessions adds to the selected ones
 
 
 def without(candidates: Candidates, hidden: Iterable[int]) -> Candidates:
@@ -29,35 +30,57 @@ def with_memory(
     *,
     running: bool = True,
     hidden: Iterable[int] = (),
-    before: int | None = None,
-    only: int | None = None,
+    returns: Iterable[int] = (),
+    own: Own = NOTHING,
+    at: Moment = NOW,
 ) -> Candidates:
     """Return the selected and recalled arms without the hidden ones, with memory features.
 
-    They keep their order: the selected arms by preference, then the recalled ones by weight.
-    `history` contains the session's arms, with the query `running` last; these are never
-    candidates. `before` is a position in the past sessions (see `Memory.recall`). `only` is an arm
-    to include even if it would not be a candidate.
+    They keep their order: the selected arms by preference, then those of earlier sessions by
+    weight, then the session's own `returns`, then the person's `own`. `history` contains the
+    session's arms, with the query `running` last.
     """
-    recalled = memory.recall(history, running=running, before=before)
-    excluded = _row([*hidden, *history])
-    suggested = recalled.suggested()
-    fresh = suggested[~np.isin(suggested, np.concatenate([selected.arms, excluded]))]
-    fresh = pool.alive(fresh)[:FROM_MEMORY]
-    kept = without(selected, excluded)
-    if only is not None and only not in kept.arms and only not in fresh:
-        fresh = np.append(fresh, only)
-    arms = np.concatenate([kept.arms, fresh])
-    similarities = np.concatenate([kept.similarities, pool.score(fresh, vector)])
-    support = memory.support(arms, before=before)
+    recalled = memory.recall(history, running=running, at=at)
+    excluded = _row(hidden)
+    kept, taken = without(selected, excluded), [excluded, selected.arms]
+
+    def fresh(arms: Ids, most: int) -> Ids:
+        new = arms[~np.isin(arms, np.concatenate(taken))]
+        new = np.concatenate([pool.alive(new[new >= 0]), new[new < 0]])[:most]
+        taken.append(new)
+        return new
+
+    added = [
+        fresh(recalled.suggested(), FROM_MEMORY),
+        fresh(_row(returns), len(history)),
+        fresh(own.ids, len(own.ids)),
+    ]
+    joined = np.concatenate(added)
+    arms = np.concatenate([kept.arms, joined])
+    scores = np.empty(len(joined))
+    scores[joined >= 0] = pool.score(joined[joined >= 0], vector)
+    scores[joined < 0] = _own_scores(joined[joined < 0], own, vector)
+    similarities = np.concatenate([kept.similarities, scores])
+    evidence = Evidence(recalled, memory.support(arms, at=at), _row(returns), own)
     return replace(
         kept,
         arms=arms,
         vectors=np.empty((len(arms), 0), np.float32),
         similarities=similarities,
         preferences=np.arange(len(arms), 0, -1).astype(np.float64),
-        features=memory_features(arms, similarities, recalled, support),
+        features=memory_features(arms, similarities, evidence),
+        own_texts=own.texts,
+        own_asked=own.asked,
     )
+
+
+def _own_scores(ids: Ids, own: Own, vector: Vectors) -> Floats:
+    """Return the similarities of queries that only their owner asked."""
+    if not len(ids):
+        return np.empty(0)
+    place = {id: number for number, id in enumerate(own.texts)}
+    rows = np.stack([own.vectors[place[id]] for id in ids.tolist()])
+    return rows.astype(np.float64) @ np.asarray(vector, np.float64)
 
 
 def _row(arms: Iterable[int]) -> Ids:

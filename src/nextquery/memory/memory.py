@@ -1,17 +1,40 @@
 """One memory of all sessions: those of the log, and the live ones since."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
 
 from nextquery.arms.pool import ArmPool
 from nextquery.memory.live import LiveMemory
+from nextquery.memory.mentions import Mentions
+from nextquery.memory.own import MOST_OWN, Key, People
+from nextquery.memory.own_recall import NOTHING, Own, OwnId, OwnLog, recall_own
 from nextquery.memory.past import SessionMemory
 from nextquery.memory.recalled import Recalled
-from nextquery.sessions import AnySessions, Ids, Sessions
+from nextquery.sessions import AnySessions, Floats, Ids, Sessions
 
 SESSIONS = 200_000  # newest past sessions to keep
 _QUERIES = 8  # newest queries of a session to look up
 _PLACES = 300  # newest places of the last query to use: head queries have very many
 _EARLIER = 50  # newest places of each query before it
+_FORGETS = 1.02  # how fast a session's earlier queries lose weight in a match (λ_spw of STAN)
+
+
+class Moment(NamedTuple):
+    """When a step happens: at a Unix time, after `before` queries of the log.
+
+    Without `before` it happens now: everything is known, live sessions too.
+    """
+
+    time: float = 0.0
+    before: int | None = None
+
+
+NOW = Moment()
+"""Now, without a clock: nothing fades, and a person's own past has no recency."""
 
 
 class Memory:
@@ -21,27 +44,51 @@ class Memory:
     ----------
     sessions : the sessions of the log, as `Sessions` or lists of arm ids; None for none.
     live : live sessions to continue from, if any.
+    people : what people asked since the log ended, each for themselves.
+    names : the names of the people of the log, by their number in `sessions`.
+    half_life : days after which a query counts half for others; None: for ever in full.
 
     >>> memory = Memory(Sessions.of([[1, 2], [1, 3]]))
     >>> memory.add(3, history=[1])
     >>> recalled = memory.recall([1])
-    >>> recalled.arms.tolist(), recalled.followers.tolist()
+    >>> recalled.arms.tolist(), recalled.follows.tolist()
     ([2, 3], [1.0, 2.0])
     """
 
-    def __init__(self, sessions: AnySessions | None = None, live: LiveMemory | None = None) -> None:
+    def __init__(
+        self,
+        sessions: AnySessions | None = None,
+        live: LiveMemory | None = None,
+        *,
+        people: People | None = None,
+        names: Sequence[str] = (),
+        half_life: float | None = None,
+    ) -> None:
         known = Sessions.of([] if sessions is None else sessions)
-        self.past = SessionMemory(known.in_order_of_time())
-        self.live = LiveMemory() if live is None else live
+        self.names, self.half_life = names, half_life
+        self.live = LiveMemory(half_life=half_life) if live is None else live
+        self.people = People() if people is None else people
+        self.use(known.in_order_of_time())
+
+    def use(self, sessions: Sessions) -> None:
+        """Replace the sessions of the log, which are in order of time.
+
+        A query that repeats the one just before it is the same query.
+        """
+        self.past = SessionMemory(sessions.without_repeats(), self.half_life)
+        self.own_log = OwnLog(self.past, self.names)
 
     @classmethod
-    def of_pool(cls, pool: ArmPool, sessions: int = SESSIONS) -> "Memory":
+    def of_pool(
+        cls, pool: ArmPool, sessions: int = SESSIONS, *, half_life: float | None = None
+    ) -> "Memory":
         """Create a memory of the newest sessions of the pool's log; empty if it has none."""
-        return cls(None if pool.origin is None else pool.origin.sessions.newest(sessions))
+        if pool.origin is None:
+            return cls(half_life=half_life)
+        newest = pool.origin.sessions.newest(sessions)
+        return cls(newest, names=pool.origin.people, half_life=half_life)
 
-    def recall(
-        self, history: Sequence[int], *, running: bool = True, before: int | None = None
-    ) -> Recalled:
+    def recall(self, history: Sequence[int], *, running: bool = True, at: Moment = NOW) -> Recalled:
         """Recall arms for a session.
 
         Parameters
@@ -49,22 +96,76 @@ class Memory:
         history : the session's arms, newest last.
         running : whether the last of them is the current query. Pass False if the current query
             is not an arm, since nothing can have followed it.
-        before : a position in the past sessions: ignore everything later, and live sessions. By
-            default everything counts.
+        at : when. At a moment of the past, everything later is ignored, and live sessions.
         """
         newest = list(history)[-_QUERIES:]
-        end = len(self.past) if before is None else before
-        mentions = [self.past.mentions(newest, end, most=_PLACES, earlier=_EARLIER)]
-        if before is None:
-            mentions.append(self.live.mentions(newest, most=_PLACES, earlier=_EARLIER))
+        end = len(self.past) if at.before is None else at.before
+        weights, now = self._weights(newest, at, end), at.time if at.time else None
+        found = partial(self.past.mentions, newest, end)
+        memories: list[Callable[..., Mentions]] = [found]
+        if at.before is None:
+            memories.append(partial(self.live.mentions, newest))
+        mentions = [
+            mentioned(most=_PLACES, earlier=_EARLIER, weights=weights, now=now)
+            for mentioned in memories
+        ]
         return Recalled.of(mentions, running=running)
 
-    def support(self, arms: Ids, *, before: int | None = None) -> Ids:
-        """Return how often each arm was asked."""
-        if before is not None:
-            return self.past.support(arms, before)
-        return self.past.support(arms, len(self.past)) + self.live.support(arms)
+    def _weights(self, history: list[int], at: Moment, end: int) -> Floats:
+        """Return how much a match of each query counts: more if it is new and if it is rare."""
+        rows = end + (self.live.count if at.before is None else 0)
+        rare = np.log((rows + 1) / (1 + self.support(np.array(history, np.int64), at=at)))
+        newest = np.exp((np.arange(len(history)) + 1 - len(history)) / _FORGETS)
+        return newest * np.maximum(rare, 0.0)
 
-    def add(self, arm: int, history: Sequence[int]) -> None:
+    def support(self, arms: Ids, *, at: Moment = NOW) -> Floats:
+        """Return how often each arm was asked."""
+        now = at.time if at.time else None
+        if at.before is not None:
+            return self.past.support(arms, at.before, now)
+        return self.past.support(arms, len(self.past), now) + self.live.support(arms, now)
+
+    def own(
+        self,
+        person: str | None,
+        current: Key | None,
+        *,
+        previous: Key | None = None,
+        at: Moment = NOW,
+        own_id: OwnId,
+    ) -> Own:
+        """Recall a person's own queries; see `recall_own`."""
+        if person is None:
+            return NOTHING
+        if at.before is not None:
+            end, past = at.before, None
+        else:
+            end, past = len(self.past), self.people.of(person)
+        return recall_own(
+            self.own_log,
+            past,
+            person,
+            current,
+            previous=previous,
+            before=end,
+            now=at.time or math.inf,
+            own_id=own_id,
+        )
+
+    def own_totals(self) -> tuple[int, int]:
+        """Return how many people have a past of their own, and how many queries in all.
+
+        Those of the log and those since together, at most 500 a person. (A query in both counts
+        twice below that.)
+        """
+        of_log = self.own_log.sizes
+        people, queries = np.count_nonzero(of_log), int(of_log.sum())
+        for name, since in self.people.sizes():
+            known = self.own_log.size(name)
+            people += not known
+            queries += min(known + since, MOST_OWN) - known
+        return int(people), queries
+
+    def add(self, arm: int, history: Sequence[int], time: float = 0.0) -> None:
         """Record that an arm was asked; `history` has the session's earlier arms, newest last."""
-        self.live.add(arm, history)
+        self.live.add(arm, history, time)

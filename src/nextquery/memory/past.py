@@ -1,84 +1,145 @@
 """The sessions of a log as a memory: what followed what, what was near what, and how often.
 
-The log itself is the memory. Sessions lie in order of time in one long row, with an index of every
-arm's places in it. "Known so far" is then just a position: only places before it count. So nothing
-is stored twice, and the past can be replayed without leaking its future.
+The log itself is the memory. Sessions lie in one long row, with an index of every arm's places in
+it, in order of time. "Known so far" is then just a position by the clock: only queries dated before
+it count. So nothing is stored twice, and the past can be replayed without leaking its future.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nextquery.memory.recalled import Mentions
-from nextquery.sessions import Ids, Sessions
+from nextquery.compiled import compiled
+from nextquery.memory.mentions import NEAR, Mentions, decayed, fading
+from nextquery.sessions import Floats, Ids, Sessions
 
-NEAR = 5  # the largest distance at which two queries of a session count as near
 _STEPS = np.array([step for step in range(-NEAR, NEAR + 1) if step])
-_WEIGHTS = 1.0 / np.abs(_STEPS)
 
 
 class SessionMemory:
     """Searchable past sessions.
 
+    If the time of every query is known, a position by the clock is the number of queries dated
+    before a time. Otherwise sessions are taken as one after the other, in the order given.
+
+    Parameters
+    ----------
+    sessions : the sessions.
+    half_life : days after which a query counts half; None: for ever in full. Without times,
+        nothing fades.
+
     >>> past = Sessions(np.array([7, 8, 9, 7, 8]), np.array([0, 3, 5]))
     >>> memory = SessionMemory(past)
     >>> memory.support(np.array([7, 9]), before=3).tolist()
-    [1, 1]
-    >>> memory.mentions([7], before=3, most=10, earlier=10).followers.tolist()
+    [1.0, 1.0]
+    >>> memory.followers([7], before=3, most=10).tolist()
     [8]
     """
 
-    def __init__(self, sessions: Sessions) -> None:
-        self.sessions = sessions
+    def __init__(self, sessions: Sessions, half_life: float | None = None) -> None:
+        self.sessions, self.timed = sessions, sessions.timed
+        self.half_life = half_life if self.timed else None
         self.arms = int(sessions.arms.max(initial=-1)) + 1  # larger ids do not occur
         self._row = np.asarray(sessions.arms)
-        self._places = np.argsort(self._row, kind="stable")
+        self.positions = np.arange(len(self._row))  # by the clock, of every place
+        self._clock = np.empty(0)
+        if self.timed:
+            order = np.argsort(sessions.asked, kind="stable")
+            self.positions[order] = np.arange(len(order))
+            self._clock = np.asarray(sessions.asked)[order]
+        self._places = np.lexsort((self.positions, self._row))
+        self._known = self.positions[self._places]
         self._starts = np.searchsorted(self._row[self._places], np.arange(self.arms + 1))
         self._span = len(self._row) + 1
-        self._keys = self._row[self._places] * self._span + self._places
-        self._begin = np.repeat(sessions.offsets[:-1], sessions.lengths)
-        self._end = np.repeat(sessions.offsets[1:], sessions.lengths)
+        self._keys = self._row[self._places] * self._span + self._known
+        self.begin = np.repeat(sessions.offsets[:-1], sessions.lengths)  # of every place's session
+        self.end = np.repeat(sessions.offsets[1:], sessions.lengths)
+        self._fresh = self._summed_by_time()
 
     def __len__(self) -> int:
         """Return the number of queries, which is also the position after all of them."""
         return len(self._row)
 
+    def position(self, time: float) -> int:
+        """Return the number of queries dated before a time."""
+        return int(np.searchsorted(self._clock, time))
+
+    def known_at(self, places: Ids) -> Ids:
+        """Return the position up to which everything is known when the query at a place is asked.
+
+        By the clock, that is everything dated before it. Without times, all earlier sessions.
+        """
+        if self.timed:
+            return np.searchsorted(self._clock, self.sessions.asked[places])
+        return self.begin[places]
+
     def places(self, arm: int, before: int, most: int) -> Ids:
         """Return the newest `most` places of an arm in the row, before a position."""
-        if arm >= self.arms:
+        if not 0 <= arm < self.arms:
             return np.empty(0, np.int64)
-        places = self._places[self._starts[arm] : self._starts[arm + 1]]
-        end = int(np.searchsorted(places, before))
-        return places[max(0, end - most) : end]
+        start = self._starts[arm]
+        end = start + int(np.searchsorted(self._known[start : self._starts[arm + 1]], before))
+        return self._places[max(start, end - most) : end]
 
-    def support(self, arms: Ids, before: int) -> Ids:
-        """Return how often each arm was asked before a position."""
-        known = arms < self.arms
+    def support(self, arms: Ids, before: int, now: float | None = None) -> Floats:
+        """Return how often each arm was asked before a position, faded as of `now`."""
+        known = (arms >= 0) & (arms < self.arms)
         own = np.where(known, arms, 0)
         if not self.arms:
-            return np.zeros(len(arms), np.int64)
-        upto = np.searchsorted(self._keys, own * self._span + before)
-        return np.where(known, upto - self._starts[own], 0)
+            return np.zeros(len(arms))
+        upto, start = np.searchsorted(self._keys, own * self._span + before), self._starts[own]
+        if self.half_life is None or now is None:
+            return np.where(known, upto - start, 0).astype(np.float64)
+        newest = np.maximum(upto - 1, 0)
+        faded = decayed(self.sessions.asked[self._places[newest]], now, self.half_life)
+        return np.where(known & (upto > start), self._fresh[newest] * faded, 0.0)
 
-    def mentions(self, history: Sequence[int], before: int, *, most: int, earlier: int) -> Mentions:
+    def mentions(
+        self,
+        history: Sequence[int],
+        before: int,
+        *,
+        most: int,
+        earlier: int,
+        weights: Sequence[float] | None = None,
+        now: float | None = None,
+    ) -> Mentions:
         """Look up the newest places of a session's queries, before a position.
 
         Uses `most` places of the last query and `earlier` places of each query before it, so the
-        work is bounded however often a query was asked.
+        work is bounded however often a query was asked. `weights` say how much a match of each
+        query counts.
         """
         last = len(history) - 1
-        places = [
+        found = [
             self.places(arm, before, most if number == last else earlier)
             for number, arm in enumerate(history)
         ]
-        everywhere = np.concatenate([np.empty(0, np.int64), *places])
-        around = everywhere[:, None] + _STEPS
-        inside = around >= self._begin[everywhere][:, None]
-        inside &= around < self._end[everywhere][:, None]
-        weights = np.broadcast_to(_WEIGHTS, around.shape)[inside]
-        followers = self.followers(history, before, most=most)
-        longer = self.followers(history, before, length=2, most=most)
-        return Mentions(self._row[around[inside]], weights, followers, longer)
+        place = np.concatenate([np.empty(0, np.int64), *found])
+        query = np.repeat(np.arange(len(found)), [len(places) for places in found])
+        around = place[:, None] + _STEPS
+        known = (around >= self.begin[place][:, None]) & (around < self.end[place][:, None])
+        known[known] = self.positions[around[known]] < before
+        match, column = np.nonzero(known)
+        target, step = around[match, column], _STEPS[column]
+        place, query = place[match], query[match]
+        later = np.maximum(place, target)
+        follows = (query == last) & (step == 1)
+        longer = follows & (place > self.begin[place])
+        if last > 0:
+            longer[longer] = self._row[place[longer] - 1] == history[-2]
+        else:
+            longer[:] = False
+        return Mentions.of(
+            self._row[target],
+            step,
+            follows=follows,
+            longer=longer,
+            match=np.ones(len(query)) if weights is None else np.asarray(weights)[query],
+            window=np.minimum(later - self.begin[later], NEAR) + 1,
+            faded=fading(self.sessions.asked, later, now, self.half_life),
+        )
 
     def followers(self, history: Sequence[int], before: int, *, length: int = 1, most: int) -> Ids:
         """Return what came right after the same last `length` queries, with repeats.
@@ -88,8 +149,41 @@ class SessionMemory:
         if len(history) < length:
             return np.empty(0, np.int64)
         here = self.places(history[-1], before, most)
-        here = here[here + 1 < self._end[here]]
+        here = here[here + 1 < self.end[here]]
+        here = here[self.positions[here + 1] < before]
         for back in range(1, length):
-            here = here[here - back >= self._begin[here]]
+            here = here[here - back >= self.begin[here]]
             here = here[self._row[here - back] == history[-1 - back]]
         return self._row[here + 1]
+
+    def later(self, arm: int, before: int, *, steps: int, most: int) -> tuple[Ids, Ids]:
+        """Return what came at most `steps` after an arm, with repeats, and how many steps after.
+
+        Uses the newest `most` places of the arm, before a position.
+
+        >>> memory = SessionMemory(Sessions.of([[7, 8, 9], [7, 9]]))
+        >>> [found.tolist() for found in memory.later(7, before=5, steps=2, most=10)]
+        [[8, 9, 9], [1, 2, 1]]
+        """
+        here = self.places(arm, before, most)[:, None]
+        places = here + np.arange(1, steps + 1)
+        known = places < self.end[here]
+        known[known] = self.positions[places[known]] < before
+        return self._row[places[known]], np.nonzero(known)[1] + 1
+
+    def _summed_by_time(self) -> Floats:
+        """Return what is left of an arm's queries up to each place of it, at the time of that."""
+        if self.half_life is None:
+            return np.zeros(0)
+        asked = np.asarray(self.sessions.asked)[self._places]
+        left: Floats = np.ones(len(asked))
+        same = np.diff(self._row[self._places], prepend=-1) == 0
+        compiled(_sum_up)(left, same, decayed(asked, np.append(asked[1:], 0.0), self.half_life))
+        return left
+
+
+def _sum_up(left: Floats, same: NDArray[np.bool_], faded: Floats) -> None:
+    """Add to each entry what is left of the one before it, if it is of the same arm."""
+    for place in range(1, len(left)):
+        if same[place]:
+            left[place] += left[place - 1] * faded[place - 1]

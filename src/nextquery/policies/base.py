@@ -1,13 +1,11 @@
 """The base class of policies: choose a candidate, observe a reward, learn."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from nextquery.checks import number, whole_number
 from nextquery.errors import InvalidInput
@@ -18,62 +16,19 @@ from nextquery.params import (
     generator_state,
     params_of,
 )
+from nextquery.policies.choice import Choice, Context, checked_reward, drawn
+from nextquery.policies.half_life import checked_time
+from nextquery.policies.observes import Observes
+from nextquery.policies.ridge import Ridge
 from nextquery.select.base import Candidates
+
+__all__ = ["Choice", "Context", "Floats", "Policy", "State"]
 
 Floats = NDArray[np.float64]
 State = dict[str, NDArray[Any]]
-_NUMBERS = (int, float, np.integer, np.floating)
 
 
-@dataclass(frozen=True, eq=False)
-class Context:
-    """What is known when a choice is made.
-
-    `anchor` is the vector of the current query, `history` the ids of the session's earlier
-    queries, `trial` the number of this recommendation in the session, from 1.
-    """
-
-    anchor: ArrayLike
-    history: tuple[int, ...] = ()
-    trial: int = 1
-
-    def __post_init__(self) -> None:
-        anchor = np.asarray(self.anchor)
-        if anchor.ndim != 1 or anchor.dtype.kind not in "fiu" or not np.isfinite(anchor).all():
-            raise InvalidInput(
-                "the anchor of a context must be one row of finite numbers; received "
-                f"{anchor.dtype} of shape {anchor.shape}: {anchor.ravel()[:4]}."
-            )
-        whole_number(self.trial, "trial", at_least=1)
-
-
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """A recommendation, with everything needed to learn from its reward later.
-
-    `propensity` is the probability with which this arm was chosen (in a slate: given the entries
-    above it); `propensity_estimated` is true if it comes from posterior draws.
-    """
-
-    arm: int
-    features: Floats
-    score: float
-    propensity: float
-    propensity_estimated: bool = False
-    id: str = ""
-    text: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values that JSON preserves exactly."""
-        return {**self.__dict__, "features": self.features.tolist()}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Choice":
-        """Restore a choice from `to_dict`, in this process or another."""
-        return cls(**{**values, "features": np.asarray(values["features"], np.float64)})
-
-
-class Policy(ABC):
+class Policy(Observes, ABC):
     """A bandit over candidates. A subclass implements `_probabilities` and the hooks it needs.
 
     Random draws come from the `rng` of a call, or else from a generator made from `seed`.
@@ -142,7 +97,7 @@ class Policy(ABC):
                 rest, features, scores = rest.take(others), features[others], scores[others]
             own = self._probabilities(rest, features, scores, draws)
             mixed = (1 - mix) * own + mix / len(rest) if mix else own
-            place = _draw(mixed, draws)
+            place = drawn(mixed, draws)
             x, score = features[place].copy(), scores[place]
             if score == -np.inf:  # drawn by exploration, so not scored yet
                 score = self._scores(rest.take([place]), x[None])[0]
@@ -163,15 +118,23 @@ class Policy(ABC):
         score = self._scores(alone, features)[0]
         return Choice(arm, features[0], float(score), float("nan"), self.estimated)
 
-    def update(self, choice: Choice, reward: float) -> None:
-        """Learn the reward of a choice, now or later, made by this policy or another copy."""
-        self.correct(choice, None, reward)
+    def update(self, choice: Choice, reward: float, *, at: float | None = None) -> None:
+        """Learn the reward of a choice, now or later, made by this policy or another copy.
 
-    def correct(self, choice: Choice, old: float | None, new: float | None) -> None:
-        """Replace the reward `old` of a choice with `new`; None means unobserved."""
-        before, after = _reward(old), _reward(new)
+        `at` is the Unix time of the decision; it matters to a policy with a half-life.
+        """
+        self.correct(choice, None, reward, at=at)
+
+    def correct(
+        self, choice: Choice, old: float | None, new: float | None, *, at: float | None = None
+    ) -> None:
+        """Replace the reward `old` of a choice with `new`; None means unobserved.
+
+        Pass the `at` with which `old` was learnt, so that exactly what is left of it is removed.
+        """
+        before, after, time = checked_reward(old), checked_reward(new), checked_time(at)
         if before != after:
-            self._correct(choice, before, after)
+            self._correct_at(choice, before, after, time)
 
     def discount(self, examples: int) -> None:
         """Reduce the weight of everything learnt so far to `examples` examples, if it has more.
@@ -180,6 +143,21 @@ class Policy(ABC):
         shared by all arms; a policy without one does not change.
         """
         self._discount(whole_number(examples, "examples", at_least=0))
+
+    def not_below_zero(self, feature: int) -> None:
+        """Set the weight of a feature to 0 if it is negative by less than its uncertainty.
+
+        A short log may happen to show similar queries less often than chance. It applies to models
+        shared by all arms.
+        """
+        for model in self._models():
+            if isinstance(model, Ridge):
+                model.not_below_zero(feature)
+
+    def move_to(self, at: float) -> None:
+        """Let what was learnt fade to a later time; without a half-life, nothing changes."""
+        for model in self._models():
+            model.move_to(at)
 
     def take_over(self, current: "Policy", base: "Policy") -> None:
         """Add what `current` has learnt since it was `base`, to what this policy has learnt.
@@ -194,6 +172,11 @@ class Policy(ABC):
         models = zip(self._models(), current._models(), base._models(), strict=True)
         for mine, theirs, earlier in models:
             mine.take_over(theirs, earlier)
+
+    def widen(self, dimension: int) -> None:
+        """Expect this many features from now on; new ones count as 0 in what was learnt."""
+        for model in self._models():
+            model.widen(dimension)
 
     def learnt_since(self, base: "Policy") -> int:
         """Return the number of examples learnt since this policy was `base`."""
@@ -258,6 +241,12 @@ class Policy(ABC):
         """Learn; does nothing in a policy without a model."""
         return
 
+    def _correct_at(
+        self, choice: Choice, old: float | None, new: float | None, at: float | None
+    ) -> None:
+        """Learn an example from a known time; without a half-life, its time does not matter."""
+        self._correct(choice, old, new)
+
     def _discount(self, examples: int) -> None:
         """Reduce the weight of what was learnt; see `discount`."""
         return
@@ -273,19 +262,3 @@ class Policy(ABC):
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `_state` returned."""
         return
-
-
-def _draw(probabilities: Floats, rng: np.random.Generator) -> int:
-    """Draw a position by its probability; uses no random number if one has probability 1."""
-    likeliest = int(np.argmax(probabilities))
-    if probabilities[likeliest] == 1.0:
-        return likeliest
-    return int(rng.choice(len(probabilities), p=probabilities / probabilities.sum()))
-
-
-def _reward(value: float | None) -> float | None:
-    if value is None:
-        return None
-    if not isinstance(value, _NUMBERS) or not math.isfinite(value):
-        raise InvalidInput(f"a reward must be a finite number, or None; received {value!r}.")
-    return float(value)

@@ -7,9 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.checks import number
-from nextquery.policies.base import Choice, Context, Floats, Policy, State
+from nextquery.policies.base import Floats, Policy, State
+from nextquery.policies.choice import Choice, Context
 from nextquery.policies.disjoint import DisjointRidge
+from nextquery.policies.half_life import checked_days
 from nextquery.policies.lin_ucb import TIE
+from nextquery.policies.packed import MOST, Step, Vectors, arms_in, pack_arms, pack_vectors
 from nextquery.policies.ridge import Ridge
 from nextquery.select.base import Candidates
 
@@ -23,12 +26,17 @@ class FeedbackUCB(Policy):
     mostly those never tried, are tried in this order, then by preference. Use it for one anchor at
     a time: w does not depend on the anchor.
 
+    In a packed step (`failures`) the arms come first and the vectors get the room that is left,
+    usually enough for a sample. If not even two vectors fit, only the disjoint model learns from
+    the step.
+
     Parameters
     ----------
     alpha : weight of the disjoint model's bonus, at least 0; 0.3 as published.
     ridge : ridge of the disjoint model, above 0.
     feedback : λ > 0, the weight of similarity: this many failures nearby weigh as much as the
         similarity itself.
+    half_life : days after which an example counts half, above 0; None: never (see `LinUCB`).
 
     >>> from nextquery import ArmPool, Context, MaxUtility
     >>> rows = [[1, 0, 0], [3, 1, 0], [3, 1.1, 0], [3, 0, 1.2]]
@@ -42,13 +50,21 @@ class FeedbackUCB(Policy):
     """
 
     def __init__(
-        self, alpha: float = 0.3, ridge: float = 1.0, feedback: float = 30.0, *, seed: int = 0
+        self,
+        alpha: float = 0.3,
+        ridge: float = 1.0,
+        feedback: float = 30.0,
+        *,
+        half_life: float | None = None,
+        seed: int = 0,
     ) -> None:
         super().__init__(seed=seed)
         self.alpha = number(alpha, "alpha", low=0)
         self.ridge = number(ridge, "ridge", low=0, above_low=True)
         self.feedback = number(feedback, "feedback", low=0, above_low=True)
-        self._own, self._shared = DisjointRidge(self.ridge), Ridge(self.feedback)
+        self.half_life = checked_days(half_life)
+        self._own = DisjointRidge(self.ridge, half_life=self.half_life)
+        self._shared = Ridge(self.feedback, half_life=self.half_life)
 
     def _features(self, candidates: Candidates, context: Context) -> Floats:
         """Return the arm's vector and its similarity, so that updates do not need the anchor."""
@@ -71,12 +87,38 @@ class FeedbackUCB(Policy):
         probabilities[best[first]] = 1.0
         return probabilities
 
-    def _correct(self, choice: Choice, old: float | None, new: float | None) -> None:
-        self._own.replace(choice.arm, old, new)
+    def _correct_at(
+        self, choice: Choice, old: float | None, new: float | None, at: float | None
+    ) -> None:
+        self._own.replace(choice.arm, old, new, at=at)
         x, similarity = choice.features[:-1], float(choice.features[-1])
         before = None if old is None else old - similarity
         after = None if new is None else new - similarity
-        self._shared.replace(x, before, after)
+        self._shared.replace(x, before, after, at=at)
+
+    def _failures(
+        self, candidates: Candidates, context: Context, rng: np.random.Generator
+    ) -> bytes:
+        arms = pack_arms(candidates.arms, rng)
+        features = self._features(candidates, context)
+        return arms + pack_vectors(features, rng, room=MOST - len(arms))
+
+    def _check_step(self, step: Step, success: Choice | None) -> None:
+        self._own.check_step(arms_in(step), success)
+        if step.vectors is not None:
+            self._shared.check_step(Vectors(step.vectors.rows[:, :-1], step.vectors.weight))
+            step.vectors.of_success(success)
+
+    def _observe(self, step: Step, success: Choice | None, sign: int, at: float | None) -> None:
+        arms = arms_in(step)
+        if step.vectors is not None:
+            rows, weight = step.vectors
+            vectors = Vectors(rows[:, :-1], weight)
+            rewards = -weight * (rows[:, -1] @ rows[:, :-1])  # each is 0 − similarity
+            b = rewards + step.vectors.of_success(success)[:-1]
+        self._own.observe(arms, None if success is None else success.arm, sign=sign, at=at)
+        if step.vectors is not None:
+            self._shared.observe(vectors, b, sign=sign, at=at)
 
     @property
     def learns(self) -> str:

@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.checks import number, one_of, whole_number
-from nextquery.policies.base import Choice, Context, Floats, Policy, State
+from nextquery.policies.base import Floats, Policy, State
+from nextquery.policies.choice import Choice, Context
 from nextquery.policies.features import FEATURES, features_of
+from nextquery.policies.half_life import checked_days
+from nextquery.policies.packed import Step, pack_vectors, vectors_in
 from nextquery.policies.ridge import Ridge
 from nextquery.select.base import Candidates
 
@@ -29,6 +32,7 @@ class LinTS(Policy):
     features : ``interaction``, ``memory``, or ``arm`` as published (see `features_of`).
     draws : models drawn per choice, at least 1 (1 is plain Thompson sampling; its propensity is
         then meaningless).
+    half_life : days after which an example counts half, above 0; None: never (see `LinUCB`).
 
     >>> round(LinTS().width(128), 4)
     0.4625
@@ -46,6 +50,7 @@ class LinTS(Policy):
         ridge: float = 1.0,
         features: str = "interaction",
         draws: int = 100,
+        half_life: float | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__(seed=seed)
@@ -56,7 +61,8 @@ class LinTS(Policy):
         self.ridge = number(ridge, "ridge", low=0, above_low=True)
         self.features = one_of(features, "features", FEATURES)
         self.draws = whole_number(draws, "draws", at_least=1)
-        self._shared = Ridge(self.ridge)
+        self.half_life = checked_days(half_life)
+        self._shared = Ridge(self.ridge, half_life=self.half_life)
 
     def width(self, d: int) -> float:
         """Return v, as given or from the published formula for vectors of dimension d."""
@@ -93,13 +99,29 @@ class LinTS(Policy):
     ) -> Floats:
         d = features.shape[1]
         noise = rng.standard_normal((d, self.draws))
-        factor = np.linalg.cholesky(self._shared.inverse)  # A⁻¹ = LLᵀ, so Lz has that covariance
+        inverse, _ = self._shared.for_reading(d)
+        factor = np.linalg.cholesky(inverse)  # A⁻¹ = LLᵀ, so Lz has that covariance
         deviations = features @ (factor @ noise)
         winners = np.argmax(scores[:, None] + self.width(d) * deviations, axis=0)
         return np.bincount(winners, minlength=len(candidates)) / self.draws
 
-    def _correct(self, choice: Choice, old: float | None, new: float | None) -> None:
-        self._shared.replace(choice.features, old, new)
+    def _correct_at(
+        self, choice: Choice, old: float | None, new: float | None, at: float | None
+    ) -> None:
+        self._shared.replace(choice.features, old, new, at=at)
+
+    def _failures(
+        self, candidates: Candidates, context: Context, rng: np.random.Generator
+    ) -> bytes:
+        return pack_vectors(self._features(candidates, context), rng)
+
+    def _check_step(self, step: Step, success: Choice | None) -> None:
+        self._shared.check_step(vectors_in(step))
+        vectors_in(step).of_success(success)
+
+    def _observe(self, step: Step, success: Choice | None, sign: int, at: float | None) -> None:
+        vectors = vectors_in(step)
+        self._shared.observe(vectors, vectors.of_success(success), sign=sign, at=at)
 
     def _discount(self, examples: int) -> None:
         self._shared.discount(examples)

@@ -7,9 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.checks import number, one_of
-from nextquery.policies.base import Choice, Context, Floats, Policy, State
+from nextquery.policies.base import Floats, Policy, State
+from nextquery.policies.choice import Choice, Context
 from nextquery.policies.disjoint import DisjointRidge
 from nextquery.policies.features import FEATURES, features_of
+from nextquery.policies.half_life import checked_days
+from nextquery.policies.packed import Step, arms_in, pack_arms, pack_vectors, vectors_in
 from nextquery.policies.ridge import Ridge
 from nextquery.select.base import Candidates
 
@@ -32,6 +35,8 @@ class LinUCB(Policy):
         disjoint model always uses the arm's vector.
     prior : ``preference`` breaks ties by preference, which also orders the untried arms; None
         breaks them at random, as published.
+    half_life : days after which an example counts half, above 0; None: examples count fully for
+        ever. It needs the times of decisions: `at` of `update`, `correct` and `observe`.
 
     >>> from nextquery import ArmPool, Context, MaxUtility
     >>> pool = ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [2, 1], [1, 2]])
@@ -51,6 +56,7 @@ class LinUCB(Policy):
         features: str = "interaction",
         prior: str | None = "preference",
         *,
+        half_life: float | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__(seed=seed)
@@ -59,7 +65,9 @@ class LinUCB(Policy):
         self.model = one_of(model, "model", ("shared", "disjoint"))
         self.features = one_of(features, "features", FEATURES)
         self.prior = prior if prior is None else one_of(prior, "prior", ("preference",))
-        self._shared, self._disjoint = Ridge(self.ridge), DisjointRidge(self.ridge)
+        self.half_life = checked_days(half_life)
+        self._shared = Ridge(self.ridge, half_life=self.half_life)
+        self._disjoint = DisjointRidge(self.ridge, half_life=self.half_life)
 
     @property
     def learns(self) -> str:
@@ -109,11 +117,35 @@ class LinUCB(Policy):
         probabilities[best] = 1.0 / best.size
         return probabilities
 
-    def _correct(self, choice: Choice, old: float | None, new: float | None) -> None:
+    def _correct_at(
+        self, choice: Choice, old: float | None, new: float | None, at: float | None
+    ) -> None:
         if self.model == "disjoint":
-            self._disjoint.replace(choice.arm, old, new)
+            self._disjoint.replace(choice.arm, old, new, at=at)
         else:
-            self._shared.replace(choice.features, old, new)
+            self._shared.replace(choice.features, old, new, at=at)
+
+    def _failures(
+        self, candidates: Candidates, context: Context, rng: np.random.Generator
+    ) -> bytes:
+        if self.model == "disjoint":
+            return pack_arms(candidates.arms, rng)
+        return pack_vectors(self._features(candidates, context), rng)
+
+    def _check_step(self, step: Step, success: Choice | None) -> None:
+        if self.model == "disjoint":
+            self._disjoint.check_step(arms_in(step), success)
+        else:
+            self._shared.check_step(vectors_in(step))
+            vectors_in(step).of_success(success)
+
+    def _observe(self, step: Step, success: Choice | None, sign: int, at: float | None) -> None:
+        if self.model == "disjoint":
+            arm = None if success is None else success.arm
+            self._disjoint.observe(arms_in(step), arm, sign=sign, at=at)
+        else:
+            vectors = vectors_in(step)
+            self._shared.observe(vectors, vectors.of_success(success), sign=sign, at=at)
 
     def _discount(self, examples: int) -> None:
         self._shared.discount(examples)

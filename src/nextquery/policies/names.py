@@ -1,10 +1,12 @@
-"""The registry: every selection and policy by name, with its default parameters.
+"""The registry: every selection, schedule and policy by name, with its default parameters.
 
 A name means the same algorithm everywhere: in the library, in replay and its result files, in the
 service, in the help and in the documentation. A plain name uses these defaults; a variant overrides
 them: ``lin-ucb@alpha=0.1``. To add a policy, write its file and add a line here.
 """
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,10 +18,14 @@ from nextquery.policies.lin_ts import LinTS
 from nextquery.policies.lin_ucb import LinUCB
 from nextquery.policies.simple import MostSimilar, RandomPolicy
 from nextquery.select import (
+    Bump,
+    LambertPower,
     MaxUtility,
+    Power,
     PreferenceSample,
     PreferenceThreshold,
     RandomSelection,
+    Schedule,
     Selector,
     Zooming,
 )
@@ -30,6 +36,12 @@ SELECTIONS: dict[str, Callable[..., Selector]] = {
     "zooming": Zooming,
     "threshold": PreferenceThreshold,
     "sampled": PreferenceSample,
+}
+
+SCHEDULES: dict[str, Callable[..., Schedule]] = {
+    "bump": Bump,
+    "power": Power,
+    "lambert": LambertPower,
 }
 
 POLICIES: dict[str, Callable[[], Policy]] = {
@@ -62,12 +74,37 @@ def selector_named(
     common: dict[str, Any] = {"epsilon": epsilon, "reading": reading}
     if has_size(name):
         common["k"] = k
-    return kind(**_known(name, given, kind(**common).get_params()), **common)
+    own = kind(**common).get_params()
+    variant = {key: value for key, value in own.items() if key not in common}
+    example = "max-utility@optimizer=greedi" if plain == "max-utility" else "zooming@threshold=0.6"
+    return kind(**known_params(name, given, variant, example), **common)
 
 
 def has_size(name: str) -> bool:
     """Whether a selection takes k (otherwise it selects by a threshold)."""
     return SELECTIONS[one_of(split(name)[0], "selection", SELECTIONS)]().k is not None
+
+
+def schedule_named(name: str, *, k: int) -> Schedule | None:
+    """Create a schedule by name; None for ``none``.
+
+    Unless a variant says otherwise, ``bump`` peaks at the selection's `k`, and β is 1.
+
+    >>> schedule_named("power@beta=2", k=250).get_params()["exponent"]  # anytime: β/(β+1)
+    0.6666666666666666
+    >>> round(schedule_named("bump", k=250).alpha, 3), schedule_named("none", k=250)
+    (6.422, None)
+    """
+    plain, given = split(name)
+    one_of(plain, "schedule", ("none", *SCHEDULES))
+    if plain == "none":
+        known_params(name, given, {})
+        return None
+    kind = SCHEDULES[plain]
+    own = dict.fromkeys(inspect.signature(kind).parameters)
+    known_params(name, given, own, example="power@beta=1,start=5")
+    usual: dict[str, Any] = {"beta": 1.0} if "beta" in own else {"peak": k}
+    return kind(**given if "alpha" in given else {**usual, **given})
 
 
 def policy_named(name: str, **params: Any) -> Policy:
@@ -80,7 +117,17 @@ def policy_named(name: str, **params: Any) -> Policy:
     plain, given = split(name)
     policy = POLICIES[one_of(plain, "policy", POLICIES)]()
     own = policy.get_params()
-    return type(policy)(**{**own, **_known(name, {**params, **given}, own)})
+    return type(policy)(**{**own, **known_params(name, {**params, **given}, own)})
+
+
+@functools.cache
+def has_memory(name: str) -> bool:
+    """Whether the policy of this name sees memory features; a name of an older version does not.
+
+    >>> has_memory("lin-ucb-memory@alpha=0.1"), has_memory("random"), has_memory("of long ago")
+    (True, False, False)
+    """
+    return split(name)[0] in POLICIES and policy_named(name).needs_memory
 
 
 def with_alpha(name: str, alpha: float) -> str:
@@ -120,6 +167,22 @@ def joined(plain: str, given: Mapping[str, Any]) -> str:
     return "@".join([plain, ",".join(params)] if params else [plain])
 
 
+def known_params(
+    name: str, given: dict[str, Any], params: dict[str, Any], example: str = "lin-ucb@alpha=0.1"
+) -> dict[str, Any]:
+    """Return what a variant sets, or raise an error if that is not among its own `params`."""
+    unknown = [key for key in given if key not in params]
+    if unknown and not params:
+        plain = split(name)[0]
+        raise InvalidInput(f"{name!r}: {plain} has no variants. Use {plain!r}.")
+    if unknown:
+        raise InvalidInput(
+            f"{name!r}: there is no parameter {unknown[0]!r}; a variant may set "
+            f"{', '.join(sorted(params))}, like {example!r}."
+        )
+    return given
+
+
 def _value(text: str) -> Any:
     for kind in (int, float):
         try:
@@ -127,13 +190,3 @@ def _value(text: str) -> Any:
         except ValueError:
             continue
     return None if text == "none" else text
-
-
-def _known(name: str, given: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
-    unknown = [key for key in given if key not in params]
-    if unknown:
-        raise InvalidInput(
-            f"{name!r}: there is no parameter {unknown[0]!r}; a variant may set "
-            f"{', '.join(sorted(params))}, like 'lin-ucb@alpha=0.1'."
-        )
-    return given

@@ -5,7 +5,7 @@ from nextquery.replay.grid import run_grid
 from nextquery.replay.reporting.report import report
 from nextquery.replay.reproduce import reproduce
 from nextquery.replay.sessions import sessions_of
-from nextquery.replay.stream.protocol import StreamOptions
+from nextquery.replay.stream.options import StreamOptions
 from nextquery.replay.stream_results import run_stream
 from nextquery.sessions import Sessions
 

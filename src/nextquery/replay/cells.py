@@ -7,11 +7,18 @@ from typing import NamedTuple
 
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import has_size, policy_named, selector_named, with_alpha
+from nextquery.policies.names import (
+    has_size,
+    policy_named,
+    schedule_named,
+    selector_named,
+    with_alpha,
+)
 from nextquery.preference import READINGS
-from nextquery.select import Bump
+from nextquery.select import MaxUtility, Schedule, Selector
+from nextquery.select.schedule import Sizes
 
-SCHEDULES = ("none", "bump")
+_DRAWING = ("random", "sampled")  # selections that draw at random
 _ROUNDS = (1, 2, 3, 5, 7, 10, 15, 20, 25, 35, 50, 75, 100, 150, 200, 250)
 
 
@@ -24,11 +31,13 @@ class Options:
     anchors : number of sessions to sample, at least 1 (100 in the paper).
     rounds : number of rounds T, at least 1 (1000 in the paper).
     selections, policies : names (see `nextquery.policies.names`) or variants, such as
-        ``lin-ucb@ridge=2``.
+        ``lin-ucb@ridge=2`` or ``max-utility@utility=log-det,optimizer=greedi,partitions=4``.
     k, epsilon, reading : options of the selection.
     alpha : α of the policies that have one; None uses each policy's default.
-    schedule : ``none``, or ``bump``: C starts with ten arms and grows to k (Algorithm 2).
-    seeds : random seeds; each one draws its own anchors.
+    schedule : ``none``, or how C grows (Algorithm 2), to at most k arms: ``bump``, ``power`` or
+        ``lambert``, or a variant, such as ``power@beta=0.8,start=5``. C starts with ten arms.
+    seeds : random seeds of the policies, and of selections that draw; all play the same anchors.
+    anchor_seed : random seed that draws the anchors.
     encoder : the encoder's name, written to the results.
     held_out : draw anchors only from this many sessions at the end of the log, which the encoder
         has not seen (`ingest` with ``hold_out``); 0 draws from all sessions.
@@ -49,6 +58,7 @@ class Options:
     seeds: Sequence[int] = (0,)
     encoder: str = ""
     held_out: int = 0
+    anchor_seed: int = 0
 
     def __post_init__(self) -> None:
         whole_number(self.anchors, "anchors", at_least=1)
@@ -67,13 +77,13 @@ class Options:
         axes = (self.selections, self.reading, self.k, self.epsilon, self.schedule, self.seeds)
         for selection, reading, k, epsilon, schedule, seed in product(*axes):
             size = k if has_size(selection) else None
-            sampling = (seed, self.anchors, self.held_out)
+            sampling = (seed, self.anchors, self.held_out, self.anchor_seed)
             setting = Setting(selection, reading, size, epsilon, *sampling).checked()
             for policy, alpha in product(self.policies, self.alpha):
                 if alpha is not None:
                     number(alpha, "alpha", low=0)
                 name = policy if alpha is None else with_alpha(policy, alpha)
-                cell = Cell(setting, name, one_of(schedule, "schedule", SCHEDULES), self.rounds)
+                cell = Cell(setting, name, schedule, self.rounds)
                 cells[cell.checked()] = None
         return list(cells)
 
@@ -88,13 +98,26 @@ class Setting(NamedTuple):
     seed: int
     anchors: int
     held_out: int
+    anchor_seed: int
 
     def checked(self) -> "Setting":
         """Return self, or raise an error that names the invalid value."""
         one_of(self.reading, "reading", READINGS)
         whole_number(self.seed, "seed", at_least=0)
-        selector_named(self.selection, k=self.k or 1, epsilon=self.epsilon, reading=self.reading)
+        whole_number(self.anchor_seed, "anchor_seed", at_least=0)
+        self.selector()
         return self
+
+    def selector(self) -> Selector:
+        """Return the selector of the candidate sets."""
+        return selector_named(
+            self.selection, k=self.k or 1, epsilon=self.epsilon, reading=self.reading
+        )
+
+    def without_luck(self) -> "Setting":
+        """Return the same for all seeds, unless the selection draws at random."""
+        draws = self.selection.partition("@")[0] in _DRAWING
+        return self if draws else self._replace(seed=self.anchor_seed)
 
 
 class Cell(NamedTuple):
@@ -112,17 +135,36 @@ class Cell(NamedTuple):
                 f"{self.policy!r} needs a memory of sessions, and an anchored experiment has none: "
                 "every anchor starts from scratch. Use --protocol stream, or another policy."
             )
-        best_first = self.setting.selection.partition("@")[0] == "max-utility"
-        if self.schedule != "none" and not best_first:
-            raise InvalidInput(
-                f"schedule {self.schedule!r} adds the best arms first (Algorithm 2), so it "
-                f"needs the selection max-utility; received {self.setting.selection!r}."
-            )
+        growth = self.growth()
+        if growth is not None:
+            self._check_growth(growth)
+            if self.setting.reading == "one-side":
+                raise InvalidInput(
+                    f"schedule {self.schedule!r} cannot grow a set in the reading one-side: the "
+                    "best set of ten arms may lie on the other side of ε than the best set of k. "
+                    "Use the schedule none, or another reading."
+                )
         return self
 
-    def growth(self) -> Bump | None:
+    def _check_growth(self, growth: Schedule) -> None:
+        selector, k = self.setting.selector(), self.setting.k or 0
+        if not isinstance(selector, MaxUtility) or not selector.modular:
+            raise InvalidInput(
+                f"schedule {self.schedule!r} adds the best arms first (Algorithm 2). Here C is a "
+                "growing part of one set, so it needs the selection max-utility with "
+                f"log-probability; received {self.setting.selection!r}. Use --protocol stream, "
+                "where any selection of k arms can grow."
+            )
+        most = Sizes(growth).at(self.rounds)
+        if most > k:
+            raise InvalidInput(
+                f"schedule {self.schedule!r} grows to {most} arms in {self.rounds} rounds, and "
+                f"k = {k} of them are selected. Pass k of at least {most}."
+            )
+
+    def growth(self) -> Schedule | None:
         """Return how C grows; None if it is complete from the start."""
-        return Bump(peak=self.setting.k) if self.schedule == "bump" else None
+        return schedule_named(self.schedule, k=self.setting.k or 1)
 
     @property
     def alpha(self) -> float | None:

@@ -1,4 +1,4 @@
-"""Describe the data for the report: arms above thresholds (Table 1), and example sessions."""
+"""Describe the data for the report: arms above thresholds (Table 2), and example sessions."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +19,7 @@ _BLOCK = 8192
 
 
 def describe(work: Work, *, anchors: int, seed: int, held_out: int = 0) -> None:
-    """Write ``similar_arms.csv`` (Table 1) and ``sessions.csv`` (Figure 1, examples)."""
+    """Write ``similar_arms.csv`` (Table 2) and ``sessions.csv`` (Figure 1, examples)."""
     drawn = draw_anchors(work.sessions, anchors, seed, held_out)
     with threadpool_limits(1):
         counts = arms_above(work.pool, drawn.arms)

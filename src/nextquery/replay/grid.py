@@ -17,6 +17,7 @@ import numpy as np
 from nextquery.arms.pool import ArmPool
 from nextquery.checks import installed
 from nextquery.replay.anchored.protocol import run_cells
+from nextquery.replay.averages import AVERAGES, CANDIDATES, average_rows, candidate_rows
 from nextquery.replay.cells import Cell, Options
 from nextquery.replay.describe import describe
 from nextquery.replay.results import COLUMNS, rows_of, write_anchors, write_json, write_rows
@@ -40,8 +41,9 @@ def run_grid(
     """Run one grid, or several together, and write the result files into the folder `out`.
 
     Finished cells are kept in ``out/cells``, so an interrupted run resumes where it stopped. The
-    files are ``results.csv``, ``anchors.parquet``, ``run.json`` and, for the report,
-    ``sessions.csv`` and ``similar_arms.csv``. `progress` is called with the number of tasks done,
+    files are ``results.csv`` (every seed), ``averages.csv`` (over the seeds), ``candidates.csv``,
+    ``anchors.parquet``, ``run.json`` and, for the report, ``sessions.csv`` and
+    ``similar_arms.csv``. `progress` is called with the number of tasks done,
     their total, and the name of the last one. Cells run in `processes` on this machine, or through
     `each`, such as `nextquery.cluster.tasks.TasksOnRay`. The results are the same, byte for byte.
     """
@@ -52,10 +54,12 @@ def run_grid(
     cells = _distinct(grids)
     results = run_cells(work, cells, run, progress)
     first = grids[0]
-    describe(work, anchors=first.anchors, seed=first.seeds[0], held_out=first.held_out)
+    describe(work, anchors=first.anchors, seed=first.anchor_seed, held_out=first.held_out)
     encoder = grids[0].encoder
     rows = (row for result in results for row in rows_of(result, encoder))
     write_rows(work.out / "results.csv", COLUMNS, rows)
+    write_rows(work.out / "averages.csv", AVERAGES, average_rows(results, encoder))
+    write_rows(work.out / "candidates.csv", CANDIDATES, candidate_rows(results))
     write_anchors(work.out / "anchors.parquet", results, encoder)
     summary = {"options": [asdict(grid) for grid in grids], "cells": len(cells)}
     update_run(work, {"anchored": {**summary, **cost(began, processes, each)}})
@@ -79,7 +83,7 @@ def update_run(work: Work, entries: dict[str, Any]) -> None:
 
 
 def facts(work: Work) -> dict[str, Any]:
-    """Return the figures of Table 2 for the data."""
+    """Return the figures of Table 3 for the data."""
     lengths = np.diff(work.sessions.offsets)
     return {
         "arms": len(work.pool),

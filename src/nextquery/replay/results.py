@@ -60,6 +60,13 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
+def read_run(folder: Path) -> dict[str, Any]:
+    """Return ``run.json`` of a run; empty if there is none."""
+    path = folder / "run.json"
+    run: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return run
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a readable JSON file."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,17 @@ import numpy as np
 
 from nextquery.arms.pool import ArmPool
 from nextquery.checks import installed
+from nextquery.memory import KINDS
 from nextquery.replay.grid import cost, update_run
+from nextquery.replay.prefetch import SIZES, counted, first_m
 from nextquery.replay.results import write_atomically, write_rows
 from nextquery.replay.runners import Each, runner
 from nextquery.replay.sessions import Ids
+from nextquery.replay.stream.clock import Stream
 from nextquery.replay.stream.contestants import contestant
-from nextquery.replay.stream.protocol import Stream, StreamOptions, follow
+from nextquery.replay.stream.options import StreamOptions
+from nextquery.replay.stream.protocol import follow
+from nextquery.replay.stream.steps import ANSWERS, StepResults, answers_by_kind
 from nextquery.replay.work import Progress, begin
 from nextquery.sessions import Sessions
 
@@ -25,7 +31,6 @@ COLUMNS = [
     *("protocol", "selection", "policy", "pool", "m", "seed", "step"),
     *("hit_at_m", "mrr", "per_round_regret", "foreseen", "wasted"),
 ]
-SIZES = (1, 2, 3, 5, 10, 20)
 _POINTS = 10  # how many points of the stream are recorded
 
 
@@ -46,26 +51,50 @@ def run_stream(
     installed("replay", "pyarrow")
     began, run = time.perf_counter(), runner(processes, each)
     work = begin(pool, sessions, out)
-    stream, ranks = follow(work, options, run, progress)
-    rows = (row for name, own in ranks.items() for row in rows_of(name, own, options))
+    stream, results = follow(work, options, run, progress)
+    rows = (row for name, own in results.items() for row in rows_of(name, own, options))
     write_rows(work.out / "stream.csv", COLUMNS, rows)
-    _write_steps(work.out / "stream_steps.parquet", stream, ranks)
-    summary = {"options": asdict(options), "steps": int(stream.scored.sum())}
+    answers = answers_by_kind(stream.past, stream.scored_steps)
+    _write_steps(work.out / "stream_steps.parquet", stream, results, answers)
+    summary = {"options": asdict(options), **summary_of(stream, answers, results)}
     update_run(work, {"stream": {**summary, **cost(began, processes, each)}})
     return work.out
 
 
-def rows_of(name: str, ranks: Ids, options: StreamOptions) -> Iterator[dict[str, Any]]:
+def summary_of(stream: Stream, answers: Ids, results: dict[str, StepResults]) -> dict[str, Any]:
+    """Return what the stream counted: the steps, what can be answered, and hits by kind."""
+    shares = np.bincount(answers, minlength=len(ANSWERS)) / max(len(answers), 1)
+    return {
+        "steps": len(answers),
+        "people": len(np.unique(stream.people_of(stream.scored_steps))),
+        "personal": bool((stream.past.sessions.people >= 0).any()),
+        "start": datetime.fromtimestamp(stream.start, UTC).isoformat(),
+        "answers": dict(zip(ANSWERS, shares.round(6).tolist(), strict=True)),
+        "recommenders": {
+            name: {
+                "coverage": float(own.covered.mean()),
+                "offered": float(own.offered.mean()),
+                "hits_at_10": {
+                    kind: int(((own.kinds == at) & (own.ranks > 0) & (own.ranks <= 10)).sum())
+                    for at, kind in enumerate(KINDS)
+                },
+            }
+            for name, own in results.items()
+        },
+    }
+
+
+def rows_of(name: str, own: StepResults, options: StreamOptions) -> Iterator[dict[str, Any]]:
     """Yield the rows of one recommender: averages over the steps so far, for every m.
 
-    `foreseen` is the share of next queries among the m recommended, and `wasted` the share of
-    recommended queries that did not run next. `per_round_regret` counts only the first.
+    `foreseen` and `wasted` are those of `nextquery.replay.prefetch`: who offers fewer than m
+    queries wastes less. `per_round_regret` counts only the first.
     """
-    hit = ranks > 0
+    ranks, hit = own.ranks, own.ranks > 0
     reciprocal = np.where(hit, 1.0 / np.maximum(ranks, 1), 0.0)
     for step in sorted({round(len(ranks) * at / _POINTS) for at in range(1, _POINTS + 1)} - {0}):
         for m in SIZES:
-            foreseen = float(np.mean(hit[:step] & (ranks[:step] <= m)))
+            shares = counted(*first_m(ranks[:step], own.offered[:step], m))
             yield {
                 "protocol": "stream",
                 "selection": options.selection if contestant(name).uses_selection else "none",
@@ -74,25 +103,35 @@ def rows_of(name: str, ranks: Ids, options: StreamOptions) -> Iterator[dict[str,
                 "m": m,
                 "seed": options.seed,
                 "step": step,
-                "hit_at_m": foreseen,
+                "hit_at_m": shares.foreseen,
                 "mrr": float(reciprocal[:step].mean()),
                 "per_round_regret": 1.0 - float(np.mean(ranks[:step] == 1)),
-                "foreseen": foreseen,
-                "wasted": 1.0 - foreseen / m,
+                "foreseen": shares.foreseen,
+                "wasted": shares.wasted,
             }
 
 
-def _write_steps(path: Path, stream: Stream, ranks: dict[str, Ids]) -> None:
-    """Write the rank at every step (0: not among the first 20), for paired comparisons."""
+def _write_steps(path: Path, stream: Stream, results: dict[str, StepResults], answers: Ids) -> None:
+    """Write what happened at every step, for paired comparisons; see `StepResults`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    count = int(stream.scored.sum())
+    count, places, own = len(answers), stream.scored_steps, list(results.values())
     columns = {
-        "policy": pa.array(np.repeat(list(ranks), count)),
-        "step": np.tile(np.arange(1, count + 1), len(ranks)),
-        "session": np.tile(stream.steps.owner[stream.scored], len(ranks)),
-        "rank": np.concatenate(list(ranks.values())),
+        "policy": pa.array(np.repeat(list(results), count)),
+        "step": np.tile(np.arange(1, count + 1), len(own)),
+        "session": np.tile(stream.session_of(places), len(own)),
+        "rank": np.concatenate([one.ranks for one in own]),
+        "person": np.tile(stream.people_of(places), len(own)),
+        "answer": pa.array(np.tile(np.array(ANSWERS)[answers], len(own))),
+        "candidate": np.concatenate([one.covered for one in own]),
+        "kind": pa.array(np.array([*KINDS, ""])[np.concatenate([one.kinds for one in own])]),
+        "offered": np.concatenate([one.offered for one in own]),
+        "forecast_rank": np.concatenate([one.forecast_ranks for one in own]),
+        "probabilities": pa.ListArray.from_arrays(
+            np.append(0, np.cumsum(np.concatenate([one.forecast_sizes for one in own]))),
+            np.concatenate([one.probabilities for one in own]),
+        ),
     }
     buffer = io.BytesIO()
     pq.write_table(pa.table(columns), buffer, compression="zstd")

@@ -40,6 +40,14 @@ class Work(NamedTuple):
     out: Path
     data: str
 
+    @property
+    def people(self) -> tuple[str, ...]:
+        """The names of the people in the sessions, by number."""
+        origin = self.pool.origin
+        if origin is not None and origin.people:
+            return tuple(origin.people)
+        return tuple(map(str, range(int(self.sessions.people.max(initial=-1)) + 1)))
+
     def folder(self, piece: Piece) -> Path:
         """Return the folder of a piece: its label, made unique by a hash of options and data."""
         described = json.dumps([piece, self.data])
@@ -68,14 +76,12 @@ class Work(NamedTuple):
 
 
 def begin(pool: ArmPool, sessions: Sessions, out: str | os.PathLike[str]) -> Work:
-    """Check the data and create the folder of a run."""
+    """Check the data of a run. Its folder is created by its first piece: `run_missing`."""
     past = Sessions.of(sessions, pool.rows_in_all)
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()  # so that results of other data are never reused
     for array in (pool.vectors, pool.removed, *past):
         digest.update(np.ascontiguousarray(array).data)
-    return Work(pool, past, folder, digest.hexdigest())
+    return Work(pool, past, Path(out), digest.hexdigest())
 
 
 def default_processes() -> int:
@@ -92,6 +98,7 @@ def run_missing(
     work: Work, pieces: Sequence[Piece], task: Task, run: Run, progress: Progress | None = None
 ) -> None:
     """Run the pieces that are not done yet. `task` must write its piece with `Work.keep`."""
+    work.out.mkdir(parents=True, exist_ok=True)
     missing = [piece for piece in pieces if not work.is_done(piece)]
     for done, piece in enumerate(run(work, missing, task), start=1):
         if progress is not None:

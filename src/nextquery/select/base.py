@@ -1,8 +1,8 @@
 """The base class of selectors: from a pool of millions to a few candidates for one anchor."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,8 @@ class Candidates:
 
     `missing` is the number of arms that could not be searched; always 0 except on a cluster.
     `features` are the memory's features of each arm (`nextquery.memory`), if there is a memory.
+    `own_texts` are the texts of a person's own queries that are not arms: their ids are negative.
+    `own_asked` is when this person last asked each of their own queries, in Unix time.
     """
 
     arms: Ids
@@ -44,6 +46,8 @@ class Candidates:
     preferences: Floats
     missing: int = 0
     features: Vectors | None = None
+    own_texts: Mapping[int, str] = field(default_factory=dict)
+    own_asked: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, kind in (("arms", np.int64), ("similarities", float), ("preferences", float)):
@@ -63,6 +67,10 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.arms)
 
+    def without_vectors(self) -> "Candidates":
+        """Return the candidates without their vectors, nine tenths of a set; the loop adds them."""
+        return replace(self, vectors=np.empty((len(self), 0), np.float32))
+
     def take(self, places: ArrayLike) -> "Candidates":
         """Return some of the candidates, by mask or by position."""
         at = np.asarray(places)
@@ -73,6 +81,8 @@ class Candidates:
             self.preferences[at],
             self.missing,
             None if self.features is None else self.features[at],
+            self.own_texts,
+            self.own_asked,
         )
 
 
@@ -86,6 +96,9 @@ class Selector(ABC):
 
     k: int | None = None
     """The number of arms to select, or None for strategies without a fixed number."""
+
+    draws = False
+    """Whether it selects at random, so that the same call selects other arms each time."""
 
     def __init__(self, *, epsilon: float = 0.5, reading: str = "example", seed: int = 0) -> None:
         self.epsilon = number(epsilon, "epsilon", low=0, high=1)
@@ -116,12 +129,15 @@ class Selector(ABC):
         pool: ArmPool,
         matrix: ArrayLike,
         exclude: Sequence[Iterable[int]] = (),
-        rng: np.random.Generator | None = None,
+        rng: np.random.Generator | Sequence[np.random.Generator] | None = None,
         *,
         k: int | None = None,
         keep: Sequence[Iterable[int]] = (),
     ) -> list[Candidates]:
-        """Select the candidates for every row of a matrix of anchors, in one pass over the pool."""
+        """Select the candidates for every row of a matrix of anchors, in one pass over the pool.
+
+        With one `rng` per row, the draws for a row do not depend on the other rows.
+        """
         anchors = pool.anchors(matrix)
         if k is not None:
             if self.k is None:
@@ -133,7 +149,7 @@ class Selector(ABC):
             pool.excluded([np.asarray(list(ids), np.int64) for ids in exclude], len(anchors)),
             pool.excluded([np.asarray(list(ids), np.int64) for ids in keep], len(anchors)),
             self.k if k is None else k,
-            self.generator if rng is None else rng,
+            _one_each(self.generator if rng is None else rng, len(anchors)),
         )
         sums, picked = self._pick(request)
         return self._candidates(request, sums, picked)
@@ -185,7 +201,7 @@ class Request:
     exclude: list[Ids]
     keep: list[Ids]
     k: int | None
-    rng: np.random.Generator
+    rngs: Sequence[np.random.Generator]
 
     def scan(self, bands: Sequence[Band], epsilon: float) -> tuple[list[list[Found]], Sums]:
         """Scan the pool once for the arms in each band and the sums that preferences need."""
@@ -211,3 +227,13 @@ class Request:
         """Return the sums over the pool for anchor i."""
         arms = max(0, self.pool.count(self.exclude[i]) - sums.missing)  # arms in the sums
         return preference.Mass(float(sums.total[i]), float(sums.similar[i]), arms)
+
+
+def _one_each(
+    rng: np.random.Generator | Sequence[np.random.Generator], rows: int
+) -> Sequence[np.random.Generator]:
+    if isinstance(rng, np.random.Generator):
+        return [rng] * rows
+    if len(rng) != rows:
+        raise InvalidInput(f"pass one rng, or one for each of {rows} rows; received {len(rng)}.")
+    return rng

@@ -83,6 +83,8 @@ class PreferenceSample(Selector):
     [0, 1]
     """
 
+    draws = True
+
     def __init__(
         self, k: int = 250, *, epsilon: float = 0.5, reading: str = "example", seed: int = 0
     ) -> None:
@@ -107,7 +109,7 @@ class PreferenceSample(Selector):
     def _race(self, request: Request, mass: Mass, i: int) -> Race:
         return Race(
             request.anchors[i],
-            int(request.rng.integers(1 << 63)),
+            int(request.rngs[i].integers(1 << 63)),
             np.union1d(request.exclude[i], request.keep[i]),
             request.missing(i),
             self.epsilon,

@@ -22,6 +22,8 @@ class RandomSelection(Selector):
     2
     """
 
+    draws = True
+
     def __init__(
         self, k: int = 250, *, epsilon: float = 0.5, reading: str = "example", seed: int = 0
     ) -> None:
@@ -35,7 +37,7 @@ class RandomSelection(Selector):
             taken = np.concatenate([request.exclude[i], request.keep[i]])
             available = request.pool.count(taken)
             count = min(request.missing(i), available)
-            places = request.rng.choice(available, count, replace=False)
+            places = request.rngs[i].choice(available, count, replace=False)
             arms = request.pool.live(places, taken)
             picked.append(Found(arms, request.score(i, arms)))
         return sums, picked

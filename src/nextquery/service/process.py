@@ -30,7 +30,7 @@ class ServiceProcess:
 
     ::
 
-        with ServiceProcess("pools/sample", "sqlite:///test.db") as service:
+        with ServiceProcess("pools/topics", "sqlite:///test.db") as service:
             nextquery.Client(service.url).recommend("graphs", session_id="s")
     """
 

@@ -29,6 +29,7 @@ from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.shards import leave
 from nextquery.service.greeting import greeting
 from nextquery.service.http import json_log
+from nextquery.service.http.access import NO_OWNER
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keyless import new_token
 from nextquery.service.http.keys import KeyRing
@@ -40,7 +41,8 @@ from nextquery.service.http.limits.connections import (
 from nextquery.service.log.database import without_password
 from nextquery.service.log.store import Store
 from nextquery.service.model.prepare import Ask, never, prepare
-from nextquery.service.settings.settings import Settings, is_loopback
+from nextquery.service.settings.loopback import is_loopback
+from nextquery.service.settings.settings import Settings
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # shared by the workers; prometheus-client reads the name too
 _READY = "ready-"  # plus the process id: a file in that folder for each worker that can answer
@@ -89,7 +91,14 @@ def serve(
     token = new_token() if keys is None else None
     listening = _listen(settings)
     try:
-        prepare(pool, store, settings.engine_options(), progress=progress, forget=forget)
+        prepare(
+            pool,
+            store,
+            settings.engine_options(),
+            progress=progress,
+            forget=forget,
+            owners=[NO_OWNER] if keys is None else keys.owners(),
+        )
     except BaseException:
         listening.close()
         store.close()
@@ -98,7 +107,7 @@ def serve(
     port = listening.getsockname()[1]
     lines = greeting(settings, port, arms=len(pool), token=token)
     if settings.workers == 1:
-        engine = Engine.start(pool, store, settings.engine_options())
+        engine = Engine(pool, store, settings.engine_options())
         app = create_app(engine, settings, keys=keys, watched=ring, token=token)
         _run_here(app, settings, listening, tell, lines)
         engine.close()
@@ -130,6 +139,7 @@ def _run_workers(
     with tempfile.TemporaryDirectory(prefix="nextquery-workers-") as folder:
         chosen = settings.model_dump() | {
             "user_hash_secret": settings.user_hash_secret.get_secret_value(),
+            "user_signing_secret": settings.user_signing_secret.get_secret_value(),
             "keys": "on" if token is None else settings.keys,
         }
         opener = f"{open_pool.__module__}:{open_pool.__qualname__}"

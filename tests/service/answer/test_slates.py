@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nextquery.loop import Visit
+from nextquery.memory import FEATURES
 from nextquery.service.answer.requests import RecommendRequest
 from nextquery.service.answer.results import Decision
 from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.store import Store
+from nextquery.visit import Visit
 from tests.service.conftest import Start
-from tests.service.worlds import TEXTS
+from tests.service.worlds import DAY, TEXTS, ManualClock, caught_up
 
 
 def test_batched_answers_are_those_of_one_at_a_time(sqlite: Store, start: Start) -> None:
@@ -25,10 +26,10 @@ def test_batched_answers_are_those_of_one_at_a_time(sqlite: Store, start: Start)
         found = []
         for batch in batches:
             anchors = [engine.catalogue.place(job.query) for job in batch]
-            for job, anchor, chosen in zip(
-                batch, anchors, engine.answerer.select(anchors), strict=True
-            ):
-                body = engine.answerer.slate(job, anchor, chosen, Visit())
+            visits = [Visit(session=job.session_id) for job in batch]
+            selected = engine.answerer.select(anchors, visits)
+            for job, anchor, visit, chosen in zip(batch, anchors, visits, selected, strict=True):
+                body = engine.answerer.slate(job, anchor, chosen, visit)
                 near: list[Any] = [pytest.approx(e.preference, rel=1e-5) for e in body.slate]
                 slate = [  # sums over the pool are only exact to 1e-5
                     replace(entry, preference=preference)
@@ -45,6 +46,32 @@ def test_batched_answers_are_those_of_one_at_a_time(sqlite: Store, start: Start)
     assert together[31].slate == ()  # no vector and no memory, so no candidates
 
 
+def test_a_map_shows_what_is_left_after_a_half_life(sqlite: Store, start: Start) -> None:
+    """Its features are those of a slate at the same moment: of two queries one counts, later."""
+    clock = ManualClock(100 * DAY)
+    engine = start(sqlite, clock=clock, half_life_days=30.0, warm_sessions=1, memory_sessions=1)
+
+    def support() -> tuple[float, float]:
+        data = engine.submit_map(session_id="map", query=TEXTS[0]).result().considered
+        slate = engine.recommend(session_id="new", query=TEXTS[0], m=50)
+        entry = next(entry for entry in slate.recommendations if entry.arm == 1)
+        assert data.candidates.features is not None
+        row = data.candidates.features[data.candidates.arms == 1]
+        at = FEATURES.index("log support")
+        return float(row[0, at]), entry.features[at]
+
+    before = support()
+    for session in ("one", "two"):
+        engine.recommend(session_id=session, query=TEXTS[1])
+    caught_up(engine)
+    asked = support()
+    clock.moment += 30 * DAY
+    later = support()
+    assert before[0] == before[1] == 0.0
+    assert asked == pytest.approx((np.log(3), np.log(3)))
+    assert later == pytest.approx((np.log(2), np.log(2)))
+
+
 def test_concurrent_requests_share_a_scan(
     sqlite: Store, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,9 +80,9 @@ def test_concurrent_requests_share_a_scan(
     selector = engine.answerer.loop.selector
     scan = selector.select_many
 
-    def counted(pool: Any, matrix: Any, *rest: Any) -> Any:
+    def counted(pool: Any, matrix: Any, *rest: Any, **more: Any) -> Any:
         sizes.append(len(matrix))
-        return scan(pool, matrix, *rest)
+        return scan(pool, matrix, *rest, **more)
 
     monkeypatch.setattr(selector, "select_many", counted)
     with engine.answerer.lock:  # blocks the handler, so that the requests queue up
@@ -90,16 +117,16 @@ def test_a_slate_says_how_probable_it_was(sqlite: Store, start: Start) -> None:
         assert entry.propensity == one.propensity
         assert one.uncertainty is not None
         assert one.text == TEXTS[one.arm].title()
-        assert len(entry.features) == 8
+        assert len(entry.features) == len(FEATURES)
 
 
 def test_a_session_is_not_shown_the_same_again_unless_asked(sqlite: Store, start: Start) -> None:
-    engine = start(sqlite)
+    engine = start(sqlite, repeat=False)
     first, second = (engine.recommend(session_id="s", query=TEXTS[0]) for _ in range(2))
     arms = [{one.arm for one in decision.recommendations} for decision in (first, second)]
     assert not arms[0] & arms[1]
     engine.close()
-    again = start(sqlite, repeat=True)
+    again = start(sqlite)
     slates = [again.recommend(session_id="t", query=TEXTS[0]) for _ in range(2)]
     assert slates[0].recommendations == slates[1].recommendations
     later = again.recommend(session_id="t", query=TEXTS[1], m=20)
@@ -116,5 +143,5 @@ def test_a_decision_is_remembered(start: Start, sqlite: Store) -> None:
     after = memory.support(np.arange(60))
     assert (after - before).nonzero()[0].tolist() == [0, 50]
     recalled = memory.recall([0])
-    assert recalled.followers[recalled.arms == 50].tolist() == [1.0]
-    assert recalled.followers.sum() > 1.0
+    assert recalled.follows[recalled.arms == 50].tolist() == [1.0]
+    assert recalled.follows.sum() > 1.0

@@ -114,4 +114,8 @@ def test_keys_and_config_commands(tmp_path: Path) -> None:
     shown = run("config", "show", "--json", "--set", "user_hash_secret=hush", "--set", "port=9")
     assert json.loads(shown)["port"] == {"value": 9, "from": "option --port"}
     assert b"hush" not in shown
+    signing = ["--set", "user_signing_secret=" + "hush" * 8]
+    shown = run("config", "show", "--json", *signing)
+    assert json.loads(shown)["user_signing_secret"]["value"] == "hidden"
+    assert b"hush" not in shown + run("config", "show", *signing)
     assert b"user_hash_secret" in run("config", "show")

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from typer.testing import CliRunner
 
+from nextquery.cli import app
 from nextquery.errors import InvalidInput
 from nextquery.service.http import keys as module
 from nextquery.service.http.keys import KeyRing
@@ -69,6 +71,25 @@ def test_mistakes(store: Store) -> None:
             ring.create(name=name, scope="read")
     with pytest.raises(InvalidInput, match="keys list"):
         ring.revoke("nobody")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["", "--trusted-users"], "name of a key"),
+        (["box", "--scope", "root"], "read, write, admin"),
+        (["box", "--owner", "a\nb"], "owner of a key"),
+    ],
+)
+def test_a_key_that_cannot_be_created_leaves_no_store(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    with pytest.raises(InvalidInput, match=message):
+        CliRunner().invoke(
+            app, ["keys", "create", *arguments, "--store", url], catch_exceptions=False
+        )
+    assert not list(tmp_path.iterdir())
 
 
 def test_keys_are_off_on_loopback_alone(store: Store) -> None:

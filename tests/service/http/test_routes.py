@@ -166,3 +166,30 @@ def test_without_m_a_small_setting_is_respected(pets_pool: Path, store: Store) -
         body = {"session_id": "s", "query": "cat food"}
         assert len(client.post("/v1/recommend", json=body).json()["recommendations"]) == 2
         assert len(client.post("/v1/forecast", json=body).json()["forecast"]) == 2
+
+
+def test_only_what_is_probable_enough(client: TestClient, engine: Engine) -> None:
+    ask = {"session_id": "s", "query": "cat food", "m": 10}
+    everything = client.post("/v1/forecast", json=ask).json()
+    least = everything["forecast"][2]["probability"]
+    some = client.post("/v1/forecast", json={**ask, "at_least": least}).json()
+    kept = [entry for entry in everything["forecast"] if entry["probability"] >= least]
+    assert some["forecast"] == kept
+    assert some["other"] == pytest.approx(1 - sum(entry["probability"] for entry in kept))
+    assert recommend(client, at_least=1)["recommendations"] == []
+    shown = recommend(client)["recommendations"]
+    text = client.get("/metrics").text
+    offered = len(everything["forecast"]) + len(kept)
+    assert f'nextquery_offered_total{{by="forecast"}} {offered}.0' in text
+    assert f'nextquery_offered_total{{by="recommend"}} {len(shown)}.0' in text
+
+
+@pytest.mark.parametrize("path", ["/v1/recommend", "/v1/forecast"])
+@pytest.mark.parametrize("wrong", [-0.1, 1.1, "0.5", True, [0.5]])
+def test_a_limit_that_is_no_probability_is_refused(
+    client: TestClient, path: str, wrong: Any
+) -> None:
+    body = {"session_id": "s", "query": "cat food", "at_least": wrong}
+    response = client.post(path, json=body)
+    assert response.status_code == 422
+    assert "at_least" in response.text

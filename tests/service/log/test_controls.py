@@ -1,5 +1,7 @@
 """Blocks, removals, the kill switch, and fallbacks when the model fails or under overload."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,7 @@ def test_a_block_holds_from_the_very_next_answer_of_every_worker(
     one, other = start(store, poll_s=60.0), start(store, poll_s=60.0)
     arms = arms_of(other, "s")
     unwanted = arms[0]
-    again = {"session_id": "r", "query": TEXTS[0], "request_id": "r"}
+    again: dict[str, Any] = {"session_id": "r", "query": TEXTS[0], "request_id": "r"}
     assert unwanted in [x.arm for x in other.recommend(**again, m=10).recommendations]
     position = one.block(TEXTS[unwanted].upper())
     assert unwanted not in arms_of(other, "t")

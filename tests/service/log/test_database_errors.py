@@ -19,7 +19,7 @@ from nextquery.service.log.events import Switched
 from nextquery.service.log.store import Store
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 from nextquery.service.model.learner import rebuilt
-from nextquery.service.model.state import difference
+from nextquery.service.model.rebuild import difference
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, ManualClock, caught_up, close_open, kinds, options, until
 

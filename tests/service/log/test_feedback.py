@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from nextquery.errors import Conflict, InvalidInput, NotInSlate, UnknownDecision
+from nextquery.memory import FEATURES
 from nextquery.outcomes import Rewards
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.results import Decision
+from nextquery.service.log.event_parts import TypedArm
 from nextquery.service.log.store import Store
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, close_open, feedback_events, kinds
@@ -76,18 +78,19 @@ def test_time_outs_close_what_was_delivered_once(store: Store, start: Start) -> 
     assert (totals["undelivered"], totals["open"]) == (0, 0)
 
 
-def test_issued_that_is_an_arm_is_a_success_by_option(sqlite: Store, start: Start) -> None:
-    engine = start(sqlite, learn_issued=True)
+def test_issued_that_is_an_arm_is_a_success(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite)
     decision, arms = ask(engine)
     other = next(arm for arm in range(len(TEXTS)) if arm not in [0, *arms])
     response = engine.feedback(
         decision_id=decision.decision_id, accepted=None, issued=TEXTS[other].upper()
     )
     assert response.status == "recorded"
-    issued = feedback_events(sqlite)[-1].issued
-    assert issued is not None
-    assert issued.arm == other
-    assert len(issued.features) == 8
+    event = feedback_events(sqlite)[-1]
+    assert event.issued == TypedArm(other)
+    assert event.full is not None
+    assert event.full.arm in (other, None)  # None: it was not a candidate
+    assert len(event.full.features) == (len(FEATURES) if event.full.arm else 0)
     decision, arms = ask(engine, session="t")
     engine.feedback(decision_id=decision.decision_id, accepted=None, issued=TEXTS[arms[1]])
     event = feedback_events(sqlite)[-1]
@@ -96,8 +99,8 @@ def test_issued_that_is_an_arm_is_a_success_by_option(sqlite: Store, start: Star
     assert engine.stats()["coverage"]["share_of_next_queries_shown"] == 0.5
 
 
-def test_issued_teaches_nothing_else(sqlite: Store, start: Start) -> None:
-    engine = start(sqlite)
+def test_issued_teaches_nothing_without_the_option(sqlite: Store, start: Start) -> None:
+    engine = start(sqlite, learn_issued=False)
     decision, arms = ask(engine)
     engine.feedback(decision_id=decision.decision_id, accepted=None, issued=TEXTS[arms[1]])
     assert feedback_events(sqlite)[-1].new == [0]

@@ -14,7 +14,7 @@ from nextquery.service.answer.engine import Engine
 from nextquery.service.log.events import FeedbackEvent
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt
-from nextquery.service.model.state import difference
+from nextquery.service.model.rebuild import difference
 from tests.service.worlds import caught_up, options
 
 ROOT = Path(__file__).parents[3]

@@ -21,8 +21,8 @@ from nextquery.service.log.teaching.caps import Caps
 from nextquery.service.log.teaching.leave_out import LeaveOut, TakeBackIn
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.learner import rebuilt
-from nextquery.service.model.rebuild import rebuild
-from nextquery.service.model.state import State, difference
+from nextquery.service.model.rebuild import difference, rebuild
+from nextquery.service.model.state import State
 from tests.service.conftest import Start
 from tests.service.model.test_learner import run_traffic
 from tests.service.worlds import TEXTS, ManualClock, caught_up, close_open, until

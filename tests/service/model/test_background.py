@@ -5,11 +5,13 @@ import threading
 import numpy as np
 import pytest
 
-from nextquery.service.log.events import ArmAdded, vector_text
+from nextquery.service.log.event_parts import vector_text
+from nextquery.service.log.events import ArmAdded
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt
+from nextquery.service.model.rebuild import difference
 from nextquery.service.model.snapshots import newest_state
-from nextquery.service.model.state import State, difference
+from nextquery.service.model.state import State
 from tests.service.conftest import Start
 from tests.service.model.test_learner import run_traffic
 from tests.service.worlds import TEXTS, caught_up, options, until

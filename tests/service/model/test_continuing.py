@@ -15,14 +15,12 @@ from nextquery.errors import InvalidInput
 from nextquery.params import from_text_array
 from nextquery.policies.ridge import Ridge
 from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.expensive.simulation import Simulator
 from nextquery.service.log.controls import NewModel
 from nextquery.service.log.store import Store
 from nextquery.service.model.arrays import from_text, packed, to_text, unpacked
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.model_events import policy_of
-from nextquery.service.model.rebuild import rebuild
-from nextquery.service.model.state import difference
+from nextquery.service.model.rebuild import difference, rebuild
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up, options
 
@@ -156,16 +154,6 @@ def test_what_would_be_lost_is_asked_for_first(
     assert other.learner.state.lineage == [sqlite.head().model]
     other.close()
     start(sqlite, policy="random")  # nothing was learnt since, so nothing is asked
-
-
-def test_simulated_users_meet_a_model_that_continues_nothing(sqlite: Store, start: Start) -> None:
-    engine = start(sqlite)
-    click(engine, 4)
-    caught_up(engine).close()
-    again = start(sqlite, alpha=0.3)
-    assert len(again.learner.state.lineage) == 2
-    rounds = list(Simulator(again).start(users=2, seed=0))
-    assert rounds[-1]["user"] == 2
 
 
 def test_serve_asks_on_a_terminal_and_fails_elsewhere(

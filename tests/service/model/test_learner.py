@@ -12,9 +12,8 @@ from nextquery.service.answer.engine import Engine
 from nextquery.service.log.schema import events, snapshots
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import Learner, rebuilt
-from nextquery.service.model.rebuild import rebuild
+from nextquery.service.model.rebuild import difference, rebuild
 from nextquery.service.model.snapshots import newest_state
-from nextquery.service.model.state import State, difference
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, TOPICS, caught_up, close_open, options
 
@@ -91,36 +90,6 @@ def test_workers_arrive_at_the_same_state(store: Store, start: Start) -> None:
     caught_up(one), caught_up(other)
     assert one.learner.position == other.learner.position
     assert one.learner.state.to_bytes() == other.learner.state.to_bytes()
-
-
-@pytest.mark.parametrize("fails", ["first", "all"])
-@pytest.mark.parametrize("place", [0, 1, 3])
-def test_a_late_click_counts_as_if_in_time(
-    sqlite: Store, start: Start, fails: str, place: int
-) -> None:
-    engine = start(sqlite, timeout_fails=fails)
-    decision = engine.recommend(session_id="s", query=TEXTS[0], m=4)
-    engine.learner.catch_up()
-    before = State.from_bytes(engine.learner.state.to_bytes())
-    engine.delivered(decision.decision_id)
-    close_open(engine)
-    arms = [one.arm for one in decision.recommendations]
-    engine.feedback(decision_id=decision.decision_id, accepted=arms[place])
-    engine.learner.catch_up()
-    late = engine.learner.state.learnt.policy
-    in_time = before.learnt.policy
-    stored = sqlite.decision(decision.decision_id)
-    assert stored is not None
-    assert late is not None
-    assert in_time is not None
-    for number, entry in enumerate(stored.body.slate[: place + 1]):
-        choice = nq.Choice(entry.arm, np.array(entry.features), 0.0, 1.0)
-        in_time.update(choice, float(number == place))
-    ours, theirs = late.state(), in_time.state()
-    if fails == "all":  # entries below the click are unobserved again
-        assert place == 3 or int(ours["updates"]) > int(theirs["updates"])
-    for name in ("A", "b", "inverse"):
-        np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=1e-9)
 
 
 def test_a_damaged_snapshot_is_left_aside(

@@ -1,8 +1,9 @@
 """Stores, pools and recommenders written by earlier commits still open and keep learning.
 
 The files directly in `old/` are older than the shared loop; `old/bec5451` was written by the commit
-before events had types. Commit 9dba084 wrote the stores of `old/` with `run_traffic` (then named
-`live_through`) of test_learner.py on the small pool, each policy under its old name.
+before events had types, `old/3e109a4` by the last one whose memory had eight features and no clock,
+and whose typed queries taught alone. Commit 9dba084 wrote the stores of `old/` with `run_traffic`
+(then named `live_through`) of test_learner.py on the small pool, each policy under its old name.
 forecasts.json has the forecasts of that commit after TEXTS[12]. The pool is read from its files: a
 pool fitted anew has other vectors on another processor.
 """
@@ -16,6 +17,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,23 +25,28 @@ import sqlalchemy as sa
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
+from nextquery.memory import FEATURES
 from nextquery.service.answer.engine import Engine
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.events import ArmAdded, ArmRemoved, ModelEvent
 from nextquery.service.log.export import write_ubi
-from nextquery.service.log.hashes import keyed, session_key
+from nextquery.service.log.hashes import session_key
 from nextquery.service.log.schema import arm_texts, identities, sightings
 from nextquery.service.log.store import Store
-from nextquery.service.model.learner import Learner, rebuilt
+from nextquery.service.model.arrays import Arrays
+from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.model_events import policy_of
 from nextquery.service.model.rebuild import AGREE, rebuild
 from nextquery.service.model.repair import repair
-from nextquery.service.model.state import State, difference
+from nextquery.service.model.state import State
+from nextquery.signing import keyed
 from tests.service.worlds import TEXTS, TwoUserRule, caught_up, options
 
 OLD = Path(__file__).parents[1] / "old"
 LAST = OLD / "bec5451"
 """Written before events had types: every kind of event, a pool, a recommender with a memory."""
+NEWEST = OLD / "3e109a4"
+"""Written before own memories and full observations: every kind of event, and a pool."""
 NOW = {
     "lin-ucb-memory": "lin-ucb-memory",
     "lin-ucb": "lin-ucb-shared",
@@ -73,26 +80,38 @@ def test_an_old_store_goes_on_with_what_it_learnt(
     with Engine.start(pool, store, options(**changes, learn_issued=True, timeout_s=1e9)) as engine:
         likely = engine.forecast(session_id="fresh", query=TEXTS[12], m=8).likely
         expected = json.loads((OLD / "forecasts.json").read_text())[old]
-        assert [one.arm for one in likely] == [arm for arm, _ in expected]
-        np.testing.assert_allclose([p for _, _, p in likely], [p for _, p in expected], rtol=1e-9)
+        wider = old == "lin-ucb-memory"  # its features grew, so a new model continues the old one
+        if not wider:
+            assert [one.arm for one in likely] == [arm for arm, _ in expected]
+            mine, theirs = [p for _, _, p in likely], [p for _, p in expected]
+            np.testing.assert_allclose(mine, theirs, rtol=1e-9)
         decision = engine.recommend(session_id="fresh", query=TEXTS[12])
         assert decision.policy == NOW[old]
         accepted = decision.recommendations[1].arm
         engine.feedback(decision_id=decision.decision_id, accepted=accepted)
         caught_up(engine)
-    found = [event.position for event in store.read(0, 10_000) if event.kind == "model"]
-    assert found == models  # no new model was started, so nothing was forgotten
-    assert rebuild(store).agrees
+    state = engine.learner.state
+    assert state.lineage == [*models, *([state.model] if wider else [])]
+    if wider:
+        bases = [policy_of(engine.learner.model(position)) for position in state.lineage]
+        assert [base.dimension for base in bases] == [8, len(FEATURES)]
+        assert state.learnt.policy.dimension == len(FEATURES)
+        lessons = rebuilt(store, until=state.model - 1).learnt.policy.learnt_since(bases[0])
+        assert state.learnt.policy.learnt_since(bases[1]) == lessons + 1 > 1
+    assert rebuild(store, pool).agrees
     store.close()
 
 
 @pytest.mark.parametrize(("url", "old"), [(name, name) for name in NOW], indirect=["url"])
+@pytest.mark.parametrize(
+    "change", [{"warm_sessions": 10}, {"selection": "random", "schedule": "bump@start=3"}], ids=str
+)
 def test_an_old_store_keeps_what_it_learnt_when_a_setting_changes(
-    pool: nq.ArmPool, url: str, old: str
+    pool: nq.ArmPool, url: str, old: str, change: dict[str, Any]
 ) -> None:
     store = Store.open(url)
     before = rebuilt(store)
-    changed = options(policy=NOW[old], learn_issued=True, timeout_s=1e9, warm_sessions=10)
+    changed = options(policy=NOW[old], learn_issued=True, timeout_s=1e9, **change)
     with Engine.start(pool, store, changed) as engine:
         state = engine.learner.state
     assert len(state.lineage) == 2
@@ -131,52 +150,87 @@ def test_an_old_recommender_opens() -> None:
 
 @pytest.fixture
 def last_store(tmp_path: Path) -> Iterator[Store]:
-    path = tmp_path / "last.db"
-    path.write_bytes(gzip.decompress((LAST / "store.db.gz").read_bytes()))
+    yield from opened(tmp_path, LAST)
+
+
+def opened(folder: Path, old: Path) -> Iterator[Store]:
+    path = folder / "last.db"
+    path.write_bytes(gzip.decompress((old / "store.db.gz").read_bytes()))
     store = Store.open(f"sqlite:///{path}")
     yield store
     store.close()
 
 
-def test_every_kind_of_event_is_read_as_it_was(last_store: Store) -> None:
-    expected = json.loads((LAST / "expected.json").read_text())
-    found = {event.kind for event in last_store.read(0, 10_000)}
-    assert len(found) == 10, found  # every kind
-    for position, digest in expected["snapshots"].items():
-        sha256, blob = last_store.snapshot(int(position)) or ("", b"")
-        assert sha256 == hashlib.sha256(blob).hexdigest() == digest
-        learner = Learner(last_store)
-        learner.catch_up(until=int(position))
-        # not to the last bit: sums of products differ between processors
-        assert difference(learner.state, State.from_bytes(blob)) <= AGREE
-    sink = io.BytesIO()
-    write_ubi(last_store, sink)
-    assert hashlib.sha256(sink.getvalue()).hexdigest() == expected["ubi_sha256"]
+def kept_then(state: State) -> Arrays:
+    """The arrays of a state, without what older versions did not keep: times, what was foreseen."""
+    new = {f"memory/{name}" for name in ("times", "asked", "half_life")}
+    new.add("statistics/next_queries")
+    return {name: array for name, array in state.arrays().items() if name not in new}
 
 
-def test_a_store_and_a_pool_of_the_commit_before_go_on(pool: nq.ArmPool, last_store: Store) -> None:
-    expected = json.loads((LAST / "expected.json").read_text())
+@pytest.mark.parametrize(("old", "kinds"), [(LAST, 10), (NEWEST, 14)], ids=["bec5451", "3e109a4"])
+def test_every_kind_of_event_is_read_as_it_was(tmp_path: Path, old: Path, kinds: int) -> None:
+    for store in opened(tmp_path, old):
+        expected = json.loads((old / "expected.json").read_text())
+        found = {event.kind for event in store.read(0, 10_000)}
+        assert len(found) == kinds, found  # every kind
+        for position, digest in expected["snapshots"].items():
+            sha256, blob = store.snapshot(int(position)) or ("", b"")
+            assert sha256 == hashlib.sha256(blob).hexdigest() == digest
+            mine = kept_then(rebuilt(store, until=int(position)))
+            theirs = kept_then(State.from_bytes(blob))
+            assert mine.keys() == theirs.keys()
+            for name, array in mine.items():
+                # not to the last bit: sums of products differ between processors
+                near = AGREE if array.dtype.kind == "f" else 0
+                assert array.shape == theirs[name].shape
+                assert near or np.array_equal(array, theirs[name]), name
+                assert not near or np.allclose(array, theirs[name], rtol=0, atol=near), name
+        sink = io.BytesIO()
+        write_ubi(store, sink)
+        assert hashlib.sha256(sink.getvalue()).hexdigest() == expected["ubi_sha256"]
+
+
+@pytest.mark.parametrize("old", [LAST, NEWEST], ids=["bec5451", "3e109a4"])
+def test_a_store_and_a_pool_of_the_commit_before_go_on(tmp_path: Path, old: Path) -> None:
+    expected = json.loads((old / "expected.json").read_text())
+    pool = nq.ArmPool.open(old / "pool")
     pool.verify()
+    shop = {"owner": "shop"} if old == NEWEST else {}
+    again_as: dict[str, Any] = {"session_id": "a", "query": TEXTS[0], "user_id": "u1"}
+    if old == NEWEST:
+        again_as = {"session_id": "s0", "query": TEXTS[3], "user_id": "u0", **shop}
     chosen = options(learn_issued=True, exploration=0.1, timeout_s=1e9)
-    with Engine.start(pool, last_store, chosen) as engine:
-        assert engine.stats() == {**expected["stats"], "not_teaching": 0}
-        forecast = engine.forecast(session_id="fresh", query=TEXTS[12], m=8)
-        assert [[one.arm, one.text] for one in forecast.likely] == [
-            [arm, text] for arm, text, _ in expected["forecast"]
-        ]
-        np.testing.assert_allclose(
-            [one.probability for one in forecast.likely], [p for _, _, p in expected["forecast"]]
-        )
-        again = engine.recommend(session_id="a", query=TEXTS[0], m=4, user_id="u1", request_id="r1")
-        arms = [one.arm for one in again.recommendations]
-        assert again.repeated
-        assert [again.decision_id, arms, again.policy, again.model_version] == expected["repeated"]
-        decision = engine.recommend(session_id="a", query=TEXTS[3], m=4)
-        accepted = decision.recommendations[0].arm
-        status = engine.feedback(decision_id=decision.decision_id, accepted=accepted).status
-        assert status == "recorded"
-        caught_up(engine)
-    assert rebuild(last_store).agrees
+    for store in opened(tmp_path, old):
+        with Engine.start(pool, store, chosen) as engine:
+            stats = {**engine.stats(), "floor": 0.0, "position": engine.stats()["position"] - 1}
+            assert_as_counted_then(stats, {"not_teaching": 0, **expected["stats"], "floor": 0.0})
+            again = engine.recommend(m=4, request_id="r1", **again_as)
+            arms = [one.arm for one in again.recommendations]
+            assert again.repeated
+            made_by = [again.decision_id, arms, again.policy, again.model_version]
+            assert made_by == expected["repeated"]
+            decision = engine.recommend(session_id="a", query=TEXTS[3], m=4)
+            assert not decision.fallback
+            accepted = decision.recommendations[0].arm
+            status = engine.feedback(decision_id=decision.decision_id, accepted=accepted).status
+            assert status == "recorded"
+            caught_up(engine)
+        assert rebuild(store, pool).agrees
+
+
+def assert_as_counted_then(stats: dict[str, Any], then: dict[str, Any]) -> None:
+    """Older versions counted a corrected decision as two next queries, and offers not at all."""
+    now, old = stats.pop("coverage"), then.pop("coverage")
+    assert now["next_queries_known"] == old["next_queries_known"] - 1
+    assert now["arms_shown"] == old["arms_shown"]
+    for mine, theirs in zip(
+        [stats.pop("totals"), *stats.pop("rows")],
+        [then.pop("totals"), *then.pop("rows")],
+        strict=True,
+    ):
+        assert {name: mine[name] for name in theirs} == theirs
+    assert stats == then
 
 
 def test_an_old_store_gets_owners_identities_and_the_keys_of_its_arms(tmp_path: Path) -> None:

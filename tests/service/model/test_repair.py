@@ -15,21 +15,22 @@ import nextquery as nq
 from nextquery import cli
 from nextquery.errors import Damaged, InvalidInput, UnknownDecision
 from nextquery.service.answer.engine import Engine
+from nextquery.service.log.event_parts import OwnAsked, SlateEntry, vector_text
 from nextquery.service.log.events import (
     ArmAdded,
     ArmRemoved,
+    DecisionEvent,
     FeedbackEvent,
     Void,
     to_json,
-    vector_text,
 )
 from nextquery.service.log.schema import counter, decisions, events, snapshots
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import Learner, rebuilt
-from nextquery.service.model.rebuild import rebuild
+from nextquery.service.model.rebuild import difference, rebuild
 from nextquery.service.model.repair import repair, warning
 from nextquery.service.model.served_catalogue import ServedCatalogue
-from nextquery.service.model.state import State, difference
+from nextquery.service.model.state import State
 from tests.service.conftest import Start
 from tests.service.model.test_learner import run_traffic
 from tests.service.worlds import TEXTS, caught_up, close_open, until
@@ -110,10 +111,30 @@ def bad_events(decision: str, rows: int) -> list[tuple[str, str, str | None]]:
         ("feedback", json.dumps(json.loads(feedback(decision)[1]) | never_learnt), decision),
         ("feedback", json.dumps(json.loads(feedback(decision)[1]) | huge), decision),
         ("decision", json.dumps({"query": SECRET, "slate": [], "arms": []}), "d-1"),
+        *(("decision", body, "d-1") for body in bad_decisions(rows)),
     ]
 
 
-@pytest.mark.parametrize("number", range(14))
+def bad_decisions(rows: int) -> list[str]:
+    """Decisions whose own query, or what they would teach, is damaged."""
+    usual: dict[str, Any] = {"query": SECRET, "m": 1, "anchor_arm": None, "history": ()}
+    usual |= {"seen": (), "slate": (), "policy": "x", "model": 1, "model_version": 1}
+    entry = SlateEntry(-1, SECRET, 0.0, 1.0, False, 0.5, None, None, (0.0,))
+    vectors = [
+        vector_text(np.full(dim, value, np.float32)) for dim, value in ((5, 1), (12, np.nan))
+    ]
+    own: list[dict[str, Any]] = [
+        {"text": SECRET},
+        {"vector": vector_text(np.ones(12, np.float32))},
+        *({"text": SECRET, "vector": vector} for vector in (*vectors, "AAA=", "!")),
+        {"after_arm": -1},
+    ]
+    changes: list[dict[str, Any]] = [{"own": OwnAsked(person="p", **each)} for each in own]
+    changes += [{"slate": (entry,)}, {"history": (rows,)}, {"failures": "AAAA"}, {"failures": "é"}]
+    return [to_json(DecisionEvent(**{**usual, "fallback": False, **each})) for each in changes]
+
+
+@pytest.mark.parametrize("number", range(25))
 def test_an_event_applies_wholly_or_not_at_all(
     sqlite: Store, start: Start, world: nq.ArmPool, number: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,5 +1,7 @@
 """The Explore view as a user works with it: typing, arrow keys, Enter, taps, back, the map."""
 
+import re
+
 from playwright.sync_api import Locator, Page, expect
 
 from nextquery.service.log.store import Store
@@ -37,8 +39,9 @@ def test_by_keyboard_alone(service: ServiceProcess, open_page: Open) -> None:
     cards = page.locator(".card")
     expect(cards).to_have_count(5)
     expect(page.locator("#said")).to_have_text("5 next queries after cat food")
-    for word in ("Similar", "Preference", "Score", "Confidence"):
+    for word in ("Similar", "Score", "Confidence"):
         expect(cards.first).to_contain_text(word)
+    expect(cards.first.locator(".because")).to_have_text(re.compile("yours|your query"))
     page.keyboard.press("ArrowDown")
     expect(cards.nth(0)).to_be_focused()
     page.keyboard.press("ArrowDown")

@@ -84,6 +84,3 @@ def test_an_empty_pool(tmp_path: Path, open_page: Open) -> None:
         page.locator("#box").fill("anything")
         page.locator("#box").press("Enter")
         expect(page.locator("#cards [data-state=none]")).to_be_visible()
-        page.locator("[data-view=learning]").click()
-        page.locator("#play").click()
-        expect(page.locator("#play-chart")).to_contain_text("no user to simulate")

@@ -90,11 +90,32 @@ def test_mistakes_of_file_and_environment_say_so(monkeypatch: pytest.MonkeyPatch
         load()
 
 
+def test_a_mistake_in_an_assignment_names_it() -> None:
+    with pytest.raises(InvalidInput, match=r"k \(option --set k\)"):
+        load({"k": "many"}, assigned={"k"})
+
+
 def test_secrets_are_not_repeated() -> None:
-    assert "abc" not in repr(load({"user_hash_secret": "abc"}).settings)
-    with pytest.raises(InvalidInput) as caught:
-        load({"user_hash_secret": ["abc"]})
-    assert "abc" not in str(caught.value)
+    long = "abc" * 20
+    for name in ("user_hash_secret", "user_signing_secret"):
+        settings = load({name: long}).settings
+        assert "abc" not in f"{settings!r} {settings} {settings.model_dump()}"
+        with pytest.raises(InvalidInput) as caught:
+            load({name: ["abc"]})
+        assert "abc" not in str(caught.value)
+
+
+def test_a_short_signing_secret_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidInput, match=r"at least 32 characters.* openssl rand") as caught:
+        load({"user_signing_secret": "hush"})
+    assert "hush" not in str(caught.value)
+    assert load().settings.user_signing_secret.get_secret_value() == ""
+    monkeypatch.setenv("NEXTQUERY_USER_SIGNING_SECRET", "x" * 32)
+    settings, origins = load()
+    assert settings.user_signing_secret.get_secret_value() == "x" * 32
+    assert origins["user_signing_secret"] == "environment NEXTQUERY_USER_SIGNING_SECRET"
+    Path("nextquery.toml").write_text("personal = false\n")
+    assert load().settings.engine_options().personal is False
 
 
 def test_every_option_of_the_engine_is_a_setting_with_the_same_default() -> None:

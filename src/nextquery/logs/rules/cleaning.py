@@ -6,14 +6,15 @@ once per distinct spelling, in the order of this file. Changes marked `shown` al
 displayed spelling of an arm: its escapes are decoded and its links removed, because the privacy
 counts do not cover what cleaning removes.
 
-The profile ``text`` is the paper's preprocessing (Section 5.1 and the authors' released code).
+The profile ``text`` is the paper's preprocessing (Section 4.1 and the authors' released code); the
+rule `accents` is ours. With a language other than English it keeps letters beyond ASCII.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nextquery.logs.quoting import matches, replaced
-from nextquery.logs.rules import sql_text
+from nextquery.logs.rules import letters, sql_text
 
 # Unicode spaces, including the zero-width space, which separates words.
 SPACES = r" \x{a0}\x{1680}\x{180e}\x{2000}-\x{200b}\x{202f}\x{205f}\x{3000}"
@@ -78,15 +79,21 @@ _SESSIONS = (
         "session",
         option="--min-queries N, --max-queries N",
     ),
-    Rule("language", "drop sessions with another language", "session", option="--language CODE"),
+    Rule(
+        "language",
+        "drop sessions with another language, by their text as typed",
+        "session",
+        option="--language CODE or any",
+    ),
 )
 
 _SEPARATED = replaced("x", f"[{SEPARATORS}]", " ")
 _UNPUNCTUATED = replaced("x", f"[{PUNCTUATION}]", "")
 _LINKLESS = replaced("x", URL, " ", "gi")
-_BEYOND_ASCII = matches("x", r"[^\x00-\x7f]")
+_BEYOND_ASCII = matches("x", letters.BEYOND_ASCII)
 _DIGITS = matches("x", "^[0-9 ]+$")
 _LAYOUT = "comments removed, spaces collapsed outside literals"
+
 
 PROFILES: dict[str, tuple[Rule, ...]] = {
     "text": (
@@ -95,6 +102,7 @@ PROFILES: dict[str, tuple[Rule, ...]] = {
         _CONTROL,
         Rule("urls", "links removed", "change", _LINKLESS, shown=True),
         Rule("lower-case", "letters in lower case", "change", "lower(x)"),
+        Rule("accents", "accented letters made plain", "change", letters.UNACCENTED),
         Rule("separators", "- _ : , . become spaces", "change", _SEPARATED),
         Rule("punctuation", "other punctuation removed", "change", _UNPUNCTUATED),
         Rule("spaces", "runs of spaces collapsed", "change", f"trim({_ONE_SPACE})"),
@@ -113,24 +121,46 @@ PROFILES: dict[str, tuple[Rule, ...]] = {
         *_SESSIONS,
     ),
 }
+_LETTER_FORMS = Rule("letter-forms", "one form for each letter", "change", letters.ONE_FORM)
+_ASCII = ("accents", "non-ascii")  # the rules of a log in English
 
 
-def rules_of(profile: str) -> tuple[Rule, ...]:
-    """Return every rule of a profile, in order.
+def rules_of(profile: str, language: str | None = None) -> tuple[Rule, ...]:
+    """Return every rule of a profile, in order; those of ``text`` depend on the language.
 
     >>> [rule.name for rule in rules_of("text") if rule.kind == "drop"]
     ['too-long', 'empty', 'numeric', 'non-ascii']
+    >>> [rule.name for rule in rules_of("text", "any") if rule.kind == "drop"]
+    ['too-long', 'empty', 'numeric']
     """
-    return PROFILES[profile]
+    rules = PROFILES[profile]
+    if profile != "text" or language is None or not letters.keeps_letters(language):
+        return rules
+    own = {
+        "lower-case": letters.folded(language),
+        "punctuation": letters.unpunctuated(PUNCTUATION),
+        "numeric": matches("x", letters.NUMBER),
+    }
+    kept = [replace(r, sql=own.get(r.name, r.sql)) for r in rules if r.name not in _ASCII]
+    at = [rule.name for rule in kept].index("lower-case")
+    return (*kept[:at], _LETTER_FORMS, *kept[at:])
 
 
-def cleaning(source: str, profile: str, skip: Collection[str], max_chars: int) -> str:
+def cleaning(
+    source: str,
+    profile: str,
+    skip: Collection[str],
+    max_chars: int,
+    language: str | None = None,
+) -> str:
     """Return a SELECT that adds three columns to `source`: ``shown``, ``text`` and ``dropped``.
 
     `source` has a column ``raw``; ``dropped`` names the first rule that drops the query, or is
     NULL. Queries that are too long are not cleaned: their ``shown`` and ``text`` are empty.
+    Without the rule `non-ascii`, letters keep their accents.
     """
-    rules = [rule for rule in rules_of(profile) if rule.name not in skip]
+    off = {*skip, *(("accents",) if "non-ascii" in skip else ())}
+    rules = [rule for rule in rules_of(profile, language) if rule.name not in off]
     long = "false"
     if any(rule.name == _TOO_LONG.name for rule in rules):
         long = f"length(raw) > {max_chars}"

@@ -40,11 +40,15 @@ class QueryCleaner:
     """
 
     def __init__(
-        self, profile: str = "text", skip: Collection[str] = (), max_chars: int = 1000
+        self,
+        profile: str = "text",
+        skip: Collection[str] = (),
+        max_chars: int = 1000,
+        language: str | None = None,
     ) -> None:
         self._lock = threading.Lock()
         self._connection = duckdb.connect(config={"threads": "1", "memory_limit": "64MB"})
-        cleaned = cleaning("(SELECT ?::VARCHAR AS raw)", profile, skip, max_chars)
+        cleaned = cleaning("(SELECT ?::VARCHAR AS raw)", profile, skip, max_chars, language)
         # Planning this SQL costs more than running it, so it is planned once. Most queries cannot
         # match the patterns of addresses and words, which cost as much again.
         for name, patterns in (("clean_most", NUMBERS), ("clean_any", PATTERNS)):

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable
 
 from nextquery.logs.quoting import matches, replaced, text
 from nextquery.logs.rules.cleaning import DECODED, INVISIBLE, SPACES
+from nextquery.logs.rules.letters import beyond_ascii, plain_digits
 from nextquery.logs.rules.pattern import DIGITS as _DIGITS
 from nextquery.logs.rules.pattern import Pattern
 from nextquery.logs.rules.private_addresses import ADDRESSES
@@ -186,11 +187,14 @@ KEPT = "shown"
 
 
 def seen_in(forms: str) -> str:
-    """SQL expression: the text that patterns see, with plain dashes, spaces and at-signs."""
-    plain = replaced(forms, f"[{SPACES[1:]}]", " ")
+    """SQL expression: the text that patterns see, with plain dashes, spaces, digits and letters.
+
+    Digits of other scripts and full-width letters become ASCII.
+    """
+    plain = replaced("x", f"[{SPACES[1:]}]", " ")
     plain = replaced(plain, r"[\x{2010}-\x{2015}\x{2212}]", "-")
-    plain = replaced(plain, r"\x{ff20}", "@")
-    return replaced(plain, f"[{INVISIBLE}]", "")
+    plain = replaced(plain_digits(plain), f"[{INVISIBLE}]", "")
+    return f"list_transform([{forms}], lambda x: {beyond_ascii(plain)})[1]"
 
 
 def suspicious(column: str, skip: Collection[str]) -> str:

@@ -68,6 +68,11 @@ SECRET = (
     "password|passwd|passphrase|passcode|pwd|pin|pincode|passwort|kennwort|contraseña|contrasena|clave|"
     "mot de passe|wachtwoord|senha|hasło|haslo|lösenord"
 )
+# Russian, Chinese, Japanese, Korean, Arabic, Hebrew, Hindi, Thai, Greek, Amharic; \b knows none
+_SECRET_ELSEWHERE = (
+    "пароль|密码|密碼|パスワード|비밀번호|كلمة المرور|كلمة السر|סיסמה|पासवर्ड|รหัสผ่าน|κωδικός|የይለፍ ቃል"
+)
+_IN_ASCII = r"[!-~]*(?:[a-z][!-~]*\d|\d[!-~]*[a-z])"  # letters and digits
 _IS = r"(?: for [\w.-]+| code| number)?(?: (?:is|was|ist|war|lautet|es|era|est|è|é)| ?[:=])"
 _MIXED = r"(?:\S*[a-z]\S*\d|\S*\d\S*[a-z]|\d{4})\S*"  # letters and digits, or digits
 _MY = "(?:my|our|mein|meine|unser|mi|mon|mijn|minha|mia)"
@@ -118,6 +123,7 @@ WORDS: tuple[Pattern, ...] = (
             rf"\b{_MY} (?:[\w-]+ )?(?:{SECRET}) (?:is|ist|war|lautet|es|era|est|è|é) \S+",
             rf"{_MIXED} (?:is|ist|es|est) {_MY} (?:[\w-]+ )?(?:{SECRET})\b",
             rf"\b{_LOGIN}(?:pass|pw|{SECRET})\W{{1,2}}{_MIXED}",
+            rf"(?:{_SECRET_ELSEWHERE})[\s:=是は은는]{{0,4}}(?:это )?{_IN_ASCII}",
         ),
         check=_NO_SECRET,
     ),

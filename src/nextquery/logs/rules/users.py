@@ -3,6 +3,8 @@
 import re
 import unicodedata
 
+from nextquery.signing import keyed
+
 PLACEHOLDERS = (
     *("null", "(null)", "none", "nil", "nan", "n/a", "na", "-", "undefined"),
     *("unknown", "anonymous", "anon", "guest", "\\n"),
@@ -40,3 +42,26 @@ def normalised_user(user_id: str) -> str | None:
     """
     spelt = one_spelling(user_id)
     return None if not spelt or _DASHES.sub("-", spelt) in PLACEHOLDERS else spelt
+
+
+def person_hash(secret: str, owner: str, user_id: str) -> str | None:
+    """Return the keyed hash of a person with an own past, or None if the id names nobody.
+
+    Unlike `normalised_user`, spelling and letter case matter: two accounts never share a past. The
+    same id of another owner is another person.
+
+    Parameters
+    ----------
+    secret : the service's `user_hash_secret`.
+    owner : whose application knows the id, as in `nextquery keys list`; "" without API keys.
+    user_id : the id exactly as it was sent or logged.
+
+    >>> ann = person_hash("s", "shop", "ann")
+    >>> ann == person_hash("s", "shop", "ann"), ann == person_hash("s", "shop", "Ann")
+    (True, False)
+    >>> ann == person_hash("s", "blog", "ann"), person_hash("s", "shop", "Anonymous")
+    (False, None)
+    """
+    if normalised_user(user_id) is None:
+        return None
+    return keyed(secret, "person", f"{owner}\0{user_id}")

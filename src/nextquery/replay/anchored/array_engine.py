@@ -28,7 +28,7 @@ from nextquery.replay.anchored.candidates import CandidateSets
 from nextquery.replay.seeds import generator
 from nextquery.replay.sessions import Ids
 from nextquery.select import Candidates
-from nextquery.select.schedule import Schedule, grown
+from nextquery.select.schedule import Schedule, Sizes
 
 Floats = NDArray[np.float64]
 NO_NORMALS = np.empty((0, 0))
@@ -58,6 +58,21 @@ def play(game: Game, policy: Policy, name: str, seed: int) -> NDArray[np.int64]:
     return played
 
 
+def draws(policy: Policy) -> bool:
+    """Whether a policy may draw at random; if not, every seed plays the same.
+
+    >>> draws(LinUCB(prior=None)), draws(LinUCB(prior="preference"))
+    (True, False)
+    """
+    match policy:
+        case FeedbackUCB():
+            return False
+        case LinUCB():
+            return policy.prior is None
+        case _:
+            return True
+
+
 def rewards_at(game: Game, played: NDArray[np.int64], recorded: Ids) -> NDArray[np.int32]:
     """Return the sum of rewards of each anchor after each recorded round."""
     flat = game.sets.offsets[:-1, None] + played
@@ -70,11 +85,8 @@ def allowed_sizes(size: int, game: Game) -> Ids:
     """Return how many of the candidates may be played in each round."""
     if game.schedule is None:
         return np.full(game.rounds, size)
-    sizes, now = [], game.schedule.start
-    for trial in range(1, game.rounds + 1):
-        now = grown(game.schedule, now, trial)
-        sizes.append(min(now, size))
-    return np.array(sizes)
+    sizes = Sizes(game.schedule)
+    return np.array([min(sizes.at(trial), size) for trial in range(1, game.rounds + 1)])
 
 
 def _play_anchor(

@@ -14,7 +14,10 @@ REFERENCE = Path(__file__).with_name("reference_curves.csv")
 
 
 class Curve(NamedTuple):
-    """One cell of a grid: its description, its curve with the band, and its floor."""
+    """One cell of a grid: its description, its curve with the band, and its floor.
+
+    `seed` is empty if the curve is an average over `seeds`.
+    """
 
     selection: str
     policy: str
@@ -23,6 +26,7 @@ class Curve(NamedTuple):
     epsilon: float
     schedule: str
     seed: str
+    seeds: int
     rounds: Floats
     regret: Floats
     low: Floats
@@ -41,20 +45,22 @@ class Curve(NamedTuple):
         return (self.last - self.floor) / (1 - self.floor) if self.floor < 1 else float("nan")
 
 
-def read_curves(path: Path) -> list[Curve]:
-    """Return the curves of a ``results.csv``, in its order."""
+def read_curves(run: Path) -> list[Curve]:
+    """Return the curves of a run, in its order: averages over seeds; of older runs, every seed."""
+    averaged = run / "averages.csv"
     groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    names = ("selection", "policy", "reading", "k", "epsilon", "schedule", "seed")
-    for row in read_rows(path):
-        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    names = ("selection", "policy", "reading", "k", "epsilon", "schedule")
+    for row in read_rows(averaged if averaged.exists() else run / "results.csv"):
+        key = (*(row[name] for name in names), row.get("seed", ""), row.get("seeds", "1"))
+        groups.setdefault(key, []).append(row)
     curves = []
-    for (selection, policy, reading, k, epsilon, schedule, seed), rows in groups.items():
+    for (selection, policy, reading, k, epsilon, schedule, seed, seeds), rows in groups.items():
         t, regret, low, high = (
             np.array([float(row[column]) for row in rows])
             for column in ("round", "per_round_regret", "ci_low", "ci_high")
         )
         floor, anchors = float(rows[0]["floor"]), int(rows[0]["anchors"])
-        described = (selection, policy, reading, k, float(epsilon), schedule, seed)
+        described = (selection, policy, reading, k, float(epsilon), schedule, seed, int(seeds))
         curves.append(Curve(*described, t, regret, low, high, floor, anchors))
     return curves
 
@@ -77,7 +83,7 @@ def reference(figure: str) -> dict[str, tuple[Floats, Floats]]:
 
 
 def pick(curves: Sequence[Curve], accept: Callable[[Curve], bool]) -> list[Curve]:
-    """Return the accepted curves of the smallest seed."""
+    """Return the accepted curves; of older runs, those of the smallest seed."""
     accepted = [curve for curve in curves if accept(curve)]
-    first = min((int(curve.seed) for curve in accepted), default=0)
-    return [curve for curve in accepted if int(curve.seed) == first]
+    first = min((int(curve.seed or 0) for curve in accepted), default=0)
+    return [curve for curve in accepted if int(curve.seed or 0) == first]

@@ -24,16 +24,15 @@ _SETTINGS: Any = {
 
 
 def new_figure(
-    panels: int = 1, *, width: float = 6.6, height: float = 3.6, stacked: bool = False
+    panels: int = 1, *, rows: int = 1, width: float = 6.6, height: float = 3.6
 ) -> tuple[Any, list[Any]]:
-    """Return a figure with panels that share the y axis: side by side, or `stacked`."""
+    """Return a figure with panels that share the y axis, in so many rows."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(_SETTINGS):
         figure = Figure(figsize=(width, height), layout="constrained")
-        shape = (panels, 1) if stacked else (1, panels)
-        axes = figure.subplots(*shape, sharey=True, squeeze=False).ravel()
+        axes = figure.subplots(rows, panels // rows, sharey=True, squeeze=False).ravel()
     return figure, list(axes)
 
 

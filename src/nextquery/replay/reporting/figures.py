@@ -54,7 +54,7 @@ def figure_1(run: Path, folder: Path) -> bool:
 
 def figure_2(curves: Sequence[Curve], folder: Path) -> bool:
     """Per-round regret of all algorithms, their floors, and the paper's curves as thin lines."""
-    plain = pick(curves, lambda c: _default(c) and c.selection != "random")
+    plain = pick(curves, lambda c: _default(c) and _kind(c) in ("max-utility", "zooming"))
     if not plain:
         return False
     last = int(max(curve.rounds[-1] for curve in plain))
@@ -101,9 +101,7 @@ def figure_3(curves: Sequence[Curve], folder: Path) -> bool:
 
 def figure_4(curves: Sequence[Curve], folder: Path) -> bool:
     """Per-round regret for different ε, one panel per reading."""
-    sweeps = pick(
-        curves, lambda c: c.selection == "max-utility" and c.policy == "lin-ucb-published"
-    )
+    sweeps = pick(curves, _swept)
     sizes = [c.k for c in sweeps]
     common = max(set(sizes), key=sizes.count, default="")
     panels, titles = [], []
@@ -113,6 +111,14 @@ def figure_4(curves: Sequence[Curve], folder: Path) -> bool:
             panels.append(sorted(part, key=lambda c: c.epsilon))
             titles.append(f"reading “{reading}”")
     return _sweep(panels, titles, "ε", lambda c: f"{c.epsilon:g}", folder, "figure-4")
+
+
+def selections(curves: Sequence[Curve], folder: Path) -> bool:
+    """Per-round regret of the published LinUCB over the candidates of each selection."""
+    part = pick(curves, lambda c: _default(c) and c.policy == "lin-ucb-published")
+    panels = [part] if len({_kind(c) for c in part}) > 2 else []
+    titles = [LOOKS["lin-ucb-published"][0]]
+    return _sweep(panels, titles, "", lambda c: c.selection, folder, "selections")
 
 
 def _sweep(
@@ -126,7 +132,10 @@ def _sweep(
 ) -> bool:
     if not panels:
         return False
-    figure, axes = new_figure(len(panels), width=3.4 * len(panels) + 0.6, height=3.6)
+    columns = 2 if len(panels) == 4 else len(panels)
+    rows = len(panels) // columns
+    width = max(3.4 * columns + 0.6, 6.6)
+    figure, axes = new_figure(len(panels), rows=rows, width=width, height=3.6 * rows)
     everything = [curve for part in panels for curve in part]
     for at, (part, title) in enumerate(zip(panels, titles, strict=True)):
         last = int(max(curve.rounds[-1] for curve in part))
@@ -145,11 +154,13 @@ def _sweep(
                 axes[at].plot(t[t <= last], values[t <= last], color=colour, lw=0.6, alpha=0.8)
         for same in by_line.values():  # identical curves share one label
             colour = CYCLE[order.index(id(same[-1])) % len(CYCLE)]
-            which = f"{symbol} = " + ", ".join(value(curve) for curve in same)
+            which = f"{symbol} = " if symbol else ""
+            which += ", ".join(value(curve) for curve in same)
             which = f"every {symbol}" if len(same) == len(part) > 1 else which
             labels.append((same[0].last, f"{which}  {same[0].last:.3f}", colour))
         label_ends(axes[at], labels, gap=0.06)
-    axes[0].set_ylabel("per-round regret R(t)/t")
+    for first in axes[::columns]:
+        first.set_ylabel("per-round regret R(t)/t")
     drawing.save(figure, folder, stem)
     return True
 
@@ -158,6 +169,17 @@ def _default(curve: Curve) -> bool:
     """Whether a curve belongs in Figure 2: the default k and ε, and policies without variants."""
     usual = curve.k in ("250", "") and curve.epsilon == 0.5 and curve.schedule == "none"
     return usual and curve.reading == "example" and "@" not in curve.policy
+
+
+def _kind(curve: Curve) -> str:
+    """Return the selection without its variant."""
+    return curve.selection.partition("@")[0]
+
+
+def _swept(curve: Curve) -> bool:
+    """Whether a curve belongs in Figure 4: any ε and reading."""
+    plain = curve.selection == "max-utility" and curve.schedule == "none"
+    return plain and curve.policy == "lin-ucb-published"
 
 
 def _best_first(curve: Curve) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nextquery.checks import installed
 from nextquery.errors import NotAFolder
-from nextquery.replay.reporting import figures, stream_report, tables
+from nextquery.replay.reporting import figures, paired, prefetching, stream_report, tables
 from nextquery.replay.reporting.curves import read_curves
 from nextquery.replay.reporting.page import Block, Heading, Paragraph, Picture, markdown, page
 from nextquery.replay.results import write_atomically
@@ -15,16 +15,29 @@ from nextquery.replay.results import write_atomically
 CAPTIONS = {
     "figure-1": "Figure 1. Queries of five sessions in the plane of their two main directions; "
     "lines join a session's queries in their order.",
-    "figure-2": "Figure 2. Per-round regret of the algorithms with 95% bands over anchors. Dotted "
+    "figure-2": "Figure 2. Per-round regret of the algorithms, averaged over the seeds, with 95% "
+    "bands that cover anchors and seeds. Dotted "
     "horizontal lines: the floor, 1 − coverage, the lowest regret any policy can reach. Thin "
     "lines: the paper's own curves, on its own log, in the colour of the same algorithm.",
     "figure-3": "Figure 3. Per-round regret for different k. Triangles: the floor of each k. "
     "Thin lines: the paper's own curves.",
-    "figure-4": "Figure 4. Per-round regret of the published LinUCB for different ε, in the three "
-    "readings of the paper. Triangles: the floors.",
-    "prefetch": "Prefetching m queries at every step: the share of next queries foreseen against "
-    "the share of prefetches wasted, for m = 1 to 20.",
+    "figure-4": "Figure 4. Per-round regret of the published LinUCB for different ε, in every "
+    "reading of the paper. Triangles: the floors.",
+    "selections": "Per-round regret of the published LinUCB over the candidates of each selection: "
+    "max-utility, zooming, the two that the paper calls naive (threshold, sampled), and random. "
+    "Triangles: the floors.",
+    "prefetch": "Prefetching what is offered: the share of next queries foreseen against the share "
+    "of the offers wasted. Points: the first m offers of every step, for m = 1, 2, 3, 5, 10 and 20 "
+    "(hollow: parts of ours switched off). Lines: all offers above a threshold, by the calibrated "
+    "probability of a forecast, or by a rival's own share of scores. Who offers nothing wastes "
+    "nothing.",
 }
+_EQUAL_WASTE = (
+    "At the waste of each recommender's first m offers: what these foresee, what a threshold on "
+    "its own scores foresees, and what lin-ucb-memory foresees with a threshold on its calibrated "
+    "probability (for itself: less its own first m). The last columns are paired on the same "
+    "steps; people are resampled."
+)
 
 
 def report(run: str | os.PathLike[str]) -> Path:
@@ -37,7 +50,7 @@ def report(run: str | os.PathLike[str]) -> Path:
     blocks += [Heading("The data"), tables.table_2(run_info["data"])]
     blocks += [Paragraph(line) for line in _vectors(run_info)]
     if (folder / "similar_arms.csv").exists():
-        blocks += [Heading("Table 1: arms above a similarity, averaged over anchors", 3)]
+        blocks += [Heading("Table 2: arms above a similarity, averaged over anchors", 3)]
         blocks += [tables.table_1(folder)]
         blocks += [Heading("Example sessions", 3), tables.examples(folder)]
         if figures.figure_1(folder, folder / "figures"):
@@ -52,24 +65,54 @@ def report(run: str | os.PathLike[str]) -> Path:
 
 
 def _anchored(folder: Path) -> list[Block]:
-    curves, target = read_curves(folder / "results.csv"), folder / "figures"
+    curves, target, run = read_curves(folder), folder / "figures", _run(folder)
     blocks: list[Block] = [Heading("Per-round regret on fixed anchors (protocol “anchored”)")]
     drawn = {
         "figure-2": figures.figure_2(curves, target),
         "figure-3": figures.figure_3(curves, target),
         "figure-4": figures.figure_4(curves, target),
+        "selections": figures.selections(curves, target),
     }
     blocks += [Picture(stem, CAPTIONS[stem]) for stem, exists in drawn.items() if exists]
+    blocks.insert(1, Paragraph(_seeds(run)))
     blocks += [
         Heading("Paired differences", 3),
         Paragraph(
             "Max-utility selection, reading “example”, ε = 0.5, no schedule, k = 250 (or the "
-            "largest k run), the first seed; all cells are in the table below. "
+            "largest k run); all cells are in the table below. "
             "Both policies run on the same anchors and candidates; a negative difference means "
             "less regret for the first. Anchors differ far more than algorithms, so only these "
             "intervals can separate two good algorithms."
         ),
-        tables.paired(folder),
+        paired.policies(folder),
+    ]
+    if (others := paired.claims(folder)).rows:
+        blocks += [
+            Heading("The paper's other comparisons, paired", 3),
+            Paragraph(
+                "Between selections (on the same anchors), between sets that grow (Algorithm 2, "
+                "“bump”) and fixed ones, and between LinUCB and LinTS with the same model: one for "
+                "all arms, over the arm's vector."
+            ),
+            others,
+        ]
+    if (swept := paired.sweeps(folder)).rows:
+        words = "The published LinUCB on the same anchors, with other k and other ε."
+        blocks += [Heading("k and ε, paired", 3), Paragraph(words), swept]
+    if (quoted := tables.rates(curves, run["data"]["dim"])).rows:
+        blocks += [
+            Heading("The order of the regret in T and d", 3),
+            Paragraph(
+                "The paper explains LinUCB's lead by the orders d/√T and d²/√T of the per-round "
+                "regret. A bound above 1 says nothing, since no round can cost more. The exponent "
+                "is the slope of log(R(t)/t − floor) over log t, for t from T/4 to T: −½ for the "
+                "order √T, −1 for a policy that no longer errs."
+            ),
+            quoted,
+        ]
+    if (folder / "candidates.csv").exists():
+        blocks += [Heading("Candidate sets", 3), tables.candidate_sets(folder)]
+    blocks += [
         Heading("Final regrets", 3),
         Paragraph(
             "The floor is the cost of the candidates: the share of anchors with no next query "
@@ -85,23 +128,39 @@ def _stream(folder: Path) -> list[Block]:
     run = _run(folder)["stream"]
     options = run["options"]
     blocks: list[Block] = [
-        Heading("Sessions in order of time (protocol “stream”)"),
+        Heading("Queries in order of time (protocol “stream”)"),
         Paragraph(
-            f"{run['steps']:,} steps of the last {options['sessions']:,} sessions, after a warm "
-            f"start on {options['warm']:,}; seed {options['seed']}. Every step recommends for the "
+            f"{run['steps']:,} steps with an answer {_since(options)}, after a warm start on "
+            f"{options['warm']:,} sessions; seed {options['seed']}. Every step recommends for the "
             f"current query, users see {options['shown']} recommendations, and the session's real "
             f"next query is the answer. A session {'may' if options['repeat'] else 'does not'} see "
-            "the same recommendation again. The regret counts only the first recommendation; MRR "
-            "counts ranks up to 20. If the vectors were fitted on these sessions, they have seen "
-            "the answers: make the pool with --hold-out."
+            "the same recommendation again, and its own earlier queries "
+            f"{'may' if options.get('returns') else 'do not'} come back. The regret counts only "
+            "the first recommendation; MRR counts ranks up to 20. If the vectors were fitted on "
+            "these sessions, they have seen the answers: make the pool with --hold-out."
         ),
+        Paragraph(stream_report.stream_note(folder)),
         stream_report.stream_table(folder),
+        Heading("What was a candidate, and the hits by kind", 3),
+        stream_report.stream_answers(folder),
         Heading("Paired differences in hit@10", 3),
         stream_report.stream_differences(folder),
     ]
-    if stream_report.prefetch(folder, folder / "figures"):
-        blocks.append(Picture("prefetch", CAPTIONS["prefetch"]))
+    blocks.append(Heading("Prefetching", 3))
+    if not prefetching.prefetch_figure(folder, folder / "figures"):
+        return [*blocks, Paragraph(prefetching.NOT_COUNTED)]
+    blocks.append(Picture("prefetch", CAPTIONS["prefetch"]))
+    table = prefetching.prefetch_table(folder)
+    if table is not None:
+        blocks += [Paragraph(_EQUAL_WASTE), table]
     return blocks
+
+
+def _since(options: dict[str, Any]) -> str:
+    """Say which answers are scored."""
+    if options.get("since"):
+        return f"of {options['since']} or later"
+    return f"since the last {options['sessions']:,} sessions began"
 
 
 def _run(folder: Path) -> dict[str, Any]:
@@ -113,6 +172,22 @@ def _run(folder: Path) -> dict[str, Any]:
             "`nextquery replay` or `nextquery reproduce` wrote."
         ) from None
     return run
+
+
+def _seeds(run: dict[str, Any]) -> str:
+    """Say what is averaged, and what the intervals cover."""
+    options = run["anchored"]["options"][0]
+    if "anchor_seed" not in options:
+        return "The first seed. Intervals cover the anchors."
+    seeds = options["seeds"]
+    return (
+        f"Averages over {len(seeds)} seed{'s' if len(seeds) > 1 else ''} of the policies (and of "
+        f"selections that draw) on the same anchors, drawn with seed {options['anchor_seed']}; "
+        "the table of final regrets says which slow ones had fewer. "
+        "Intervals are 95% bootstrap intervals: every anchor is averaged over its seeds, then "
+        "anchors are resampled. An anchor's draws do not depend on another's, so the intervals "
+        "cover both anchors and seeds. They do not cover the log or the encoder."
+    )
 
 
 def _vectors(run: dict[str, Any]) -> list[str]:

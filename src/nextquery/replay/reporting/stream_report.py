@@ -1,17 +1,21 @@
-"""The stream in the report: its table, paired differences, and the prefetch figure."""
+"""The stream in the report: its table, what was a candidate, and paired differences."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nextquery.memory import KINDS
 from nextquery.replay.metrics import bands
-from nextquery.replay.reporting import drawing
-from nextquery.replay.reporting.drawing import CYCLE, new_figure
 from nextquery.replay.reporting.page import Table
-from nextquery.replay.results import read_rows
+from nextquery.replay.results import read_rows, read_run
 
 OURS = "lin-ucb-memory"
+_VARIANTS = {
+    "@learning=off": ", frozen",
+    "@weights=off": ", fixed weights",
+    "@personal=off": ", nobody's own past",
+}
 
 
 def stream_table(run: Path) -> Table:
@@ -29,61 +33,34 @@ def stream_table(run: Path) -> Table:
 
 
 def stream_differences(run: Path) -> Table:
-    """Return our hit@10 minus each other's, on the same steps; sessions are resampled."""
+    """Return our hit@10 minus each other's, on the same steps; people are resampled."""
     import pyarrow.parquet as pq
 
     table = pq.read_table(run / "stream_steps.parquet")
     names = np.array(table["policy"].to_pylist(), dtype=object)
-    sessions, ranks = table["session"].to_numpy(), table["rank"].to_numpy()
+    whose = "person" if "person" in table.column_names else "session"  # older runs
+    people, ranks = table[whose].to_numpy(), table["rank"].to_numpy()
     hits = {name: _hits(ranks[names == name]) for name in dict.fromkeys(names.tolist())}
     rows = []
     if OURS in hits:
-        of_step = sessions[names == OURS]
+        of_step = people[names == OURS]
         for other in hits:
             if other != OURS:
-                gap, low, high = _by_session(hits[OURS] - hits[other], of_step)
+                gap, low, high = interval(hits[OURS] - hits[other], of_step)
                 clear = "yes" if low > 0 or high < 0 else "no"
                 rows.append([other, f"{gap:+.4f}", f"[{low:+.4f}, {high:+.4f}]", clear])
     return Table([f"{OURS} less", "hit@10", "95% interval", "excludes 0"], rows)
 
 
-def prefetch(run: Path, folder: Path) -> bool:
-    """Draw the share foreseen against the share wasted, as m grows."""
-    groups = _last(run)
-    if not groups:
-        return False
-    figure, (axes,) = new_figure(width=7.0, height=4.2)
-    axes.grid(color="#e5e5e5", linewidth=0.6)
-    ends = []
-    plain = list(dict.fromkeys(name.partition("@")[0] for name in groups))
-    for at, (name, rows) in enumerate(groups.items()):
-        frozen = "=off" in name
-        colour = CYCLE[plain.index(name.partition("@")[0]) % len(CYCLE)]
-        wasted = [float(row["wasted"]) for row in rows]
-        foreseen = [float(row["foreseen"]) for row in rows]
-        line = ":" if frozen else "-"
-        axes.plot(wasted, foreseen, color=colour, linestyle=line, marker="o", markersize=3)
-        text = name.replace("@learning=off", ", frozen").replace("@weights=off", ", fixed weights")
-        ends.append((foreseen[-1], f"{text}  {foreseen[-1]:.3f}", colour))
-        if at == 0:
-            for x, y, row in zip(wasted, foreseen, rows, strict=True):
-                axes.annotate(
-                    f"m = {row['m']}" if row["m"] == "1" else row["m"],
-                    (x, y),
-                    xytext=(0, 5),
-                    textcoords="offset points",
-                    fontsize=7,
-                    ha="center",
-                    color=colour,
-                )
-    axes.set_xlim(right=1.0)
-    axes.locator_params(axis="x", nbins=6)
-    axes.set_ylim(bottom=0.0)
-    axes.set_xlabel("share of prefetched queries wasted")
-    axes.set_ylabel("share of next queries foreseen")
-    drawing.label_ends(axes, ends, gap=0.055)
-    drawing.save(figure, folder, "prefetch")
-    return True
+def shown_name(name: str) -> str:
+    """Return a recommender's name in words.
+
+    >>> shown_name("lin-ucb-memory@learning=off")
+    'lin-ucb-memory, frozen'
+    """
+    for variant, words in _VARIANTS.items():
+        name = name.replace(variant, words)
+    return name
 
 
 def _last(run: Path) -> dict[str, list[dict[str, str]]]:
@@ -101,8 +78,40 @@ def _hits(ranks: Any) -> Any:
     return ((ranks > 0) & (ranks <= 10)).astype(np.float64)
 
 
-def _by_session(values: Any, sessions: Any) -> tuple[float, float, float]:
-    """Return the mean over steps; sessions are resampled, because their steps are dependent.
+def stream_answers(run: Path) -> Table:
+    """Return where the answers were before, what was a candidate, and the hits by kind."""
+    summary = read_run(run).get("stream", {})
+    rows = []
+    for name, own in summary.get("recommenders", {}).items():
+        hits = own["hits_at_10"]
+        counts = [f"{hits[kind]:,}" if sum(hits.values()) else "" for kind in KINDS]
+        rows.append([name, f"{own['coverage']:.3f}", f"{own['offered']:.1f}", *counts])
+    return Table(["policy", "coverage", "offered", *(f"hits: {kind}" for kind in KINDS)], rows)
+
+
+def stream_note(run: Path) -> str:
+    """Return a sentence on what the stream counts."""
+    summary = read_run(run).get("stream", {})
+    answers = summary.get("answers")
+    if not answers:
+        return ""
+    whose = (
+        f"{summary['people']:,} people. The recommender knows each person's own past, which in the "
+        "service needs user ids that it can trust; @personal=off is without"
+        if summary["personal"]
+        else f"{summary['people']:,} sessions; whose they were is not known"
+    )
+    return (
+        f"By the clock from {summary['start'][:10]}: {summary['steps']:,} steps of {whose}. "
+        f"Of the next queries, {answers['own']:.1%} had been asked by the same person in other "
+        f"sessions, {answers['return']:.1%} earlier in the session, {answers['others']:.1%} only "
+        f"by others, and {answers['new']:.1%} by nobody: these cannot be answered. Queries that "
+        "the privacy rules removed are not counted."
+    )
+
+
+def interval(values: Any, sessions: Any) -> tuple[float, float, float]:
+    """Return the mean over steps; people are resampled, because their steps are dependent.
 
     The bootstrap of a ratio of sums is linearised around the mean, so it becomes one of means.
     """

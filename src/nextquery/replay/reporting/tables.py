@@ -1,22 +1,22 @@
 """The tables, each made from result files alone."""
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nextquery.replay.metrics import difference
 from nextquery.replay.reporting.curves import Curve
 from nextquery.replay.reporting.page import Table
 from nextquery.replay.results import read_rows
 
-Floats = NDArray[np.float64]
 PAPER_TABLE_1 = {"0.25": 1_116_801, "0.4": 949_365, "0.5": 523_750, "0.6": 161_529}
+ORDERS = {  # what the paper says of each policy's per-round regret: as text, and the power of d
+    "lin-ucb-published": ("d/√T", 1),
+    "lin-ucb-shared@features=arm,prior=none": ("d/√T", 1),
+    "lin-ts": ("d²/√T", 2),
+}
 PAPER_TABLE_2 = {"queries": "1,120,461", "sessions": "159,237", "queries per session": "7"}
-CHAIN = ("lin-ucb", "lin-ucb-published", "lin-ts", "most-similar", "random")
 
 
 def table_1(run: Path) -> Table:
@@ -59,66 +59,62 @@ def final_regrets(curves: Sequence[Curve]) -> Table:
         early = [f"{_at(c, t):.3f}" if t <= c.rounds[-1] else "" for t in (10, 100)]
         rows.append(
             [
-                *(c.selection, c.policy, c.reading, c.k, f"{c.epsilon:g}", c.schedule, c.seed),
+                *(
+                    c.selection,
+                    c.policy,
+                    c.reading,
+                    c.k,
+                    f"{c.epsilon:g}",
+                    c.schedule,
+                    str(c.seeds),
+                ),
                 *early,
                 f"{c.last:.3f} [{c.low[-1]:.3f}, {c.high[-1]:.3f}]",
                 f"{c.floor:.3f}",
                 "" if np.isnan(c.search_cost) else f"{c.search_cost:.3f}",
             ]
         )
-    header = ["selection", "policy", "reading", "k", "ε", "schedule", "seed", "t = 10", "t = 100"]
+    header = ["selection", "policy", "reading", "k", "ε", "schedule", "seeds", "t = 10", "t = 100"]
     return Table([*header, "t = T [95%]", "floor", "cost of search"], rows)
 
 
-def paired(run: Path) -> Table:
-    """Return differences on the same anchors: selection max-utility, k = 250, ε = 0.5.
+def candidate_sets(run: Path) -> Table:
+    """Return the mean number of candidates of every selection, and the share without an answer."""
+    names = ("selection", "reading", "k", "epsilon")
+    rows = [
+        [*(row[name] for name in names), f"{float(row['arms']):,.1f}", f"{float(row['floor']):.3f}"]
+        for row in read_rows(run / "candidates.csv")
+    ]
+    return Table(["selection", "reading", "k", "ε", "candidates", "floor"], rows)
 
-    Each policy of `CHAIN` is compared with its successor, and every other policy with the published
-    and the default LinUCB.
+
+def rates(curves: Sequence[Curve], dim: int) -> Table:
+    """Return how fast R(t)/t comes down to its floor, beside the orders that the paper quotes.
+
+    The exponent is the slope of log(R(t)/t − floor) over log t, for t from T/4 to T: −½ for a
+    regret of the order √T, −1 for a policy that no longer errs.
     """
-    regrets = _by_anchor(run)
-    others = [name for name, _ in regrets if name not in CHAIN]
-    pairs = [*pairwise(CHAIN)]
-    pairs += [(name, "lin-ucb-published") for name in dict.fromkeys(others)]
-    pairs += [(name, "lin-ucb") for name in dict.fromkeys(others)]
     rows = []
-    for policy, other in pairs:
-        for t in sorted({t for name, t in regrets if name == policy}):
-            if (other, t) in regrets:
-                gap = difference(regrets[policy, t], regrets[other, t])
-                clear = "yes" if gap.high < 0 or gap.low > 0 else "no"
-                interval = f"[{gap.low:+.4f}, {gap.high:+.4f}]"
-                rows.append([f"{policy} − {other}", str(t), f"{gap.mean:+.4f}", interval, clear])
-    return Table(["policies", "t", "difference", "95% interval", "excludes 0"], rows)
+    for policy, (order, power) in ORDERS.items():
+        usual = [c for c in curves if c.policy == policy and _is_usual(c)]
+        for c in usual[:1]:
+            late = (c.rounds >= c.rounds[-1] / 4) & (c.regret > c.floor)
+            slope = (
+                f"{np.polyfit(np.log(c.rounds[late]), np.log(c.regret[late] - c.floor), 1)[0]:+.2f}"
+                if np.count_nonzero(late) > 1
+                else ""
+            )
+            bound = f"{order} = {dim**power / np.sqrt(c.rounds[-1]):,.1f}"
+            rows.append([policy, bound, f"{c.last:.3f}", f"{c.last - c.floor:.3f}", slope])
+    header = ["policy", "the quoted order at t = T", "R(T)/T", "above the floor", "exponent in t"]
+    return Table(header, rows)
+
+
+def _is_usual(c: Curve) -> bool:
+    """Whether a curve is of the published setting: max-utility, k = 250, ε = 0.5."""
+    plain = c.selection == "max-utility" and c.reading == "example" and c.schedule == "none"
+    return plain and c.k == "250" and c.epsilon == 0.5
 
 
 def _at(curve: Curve, t: int) -> float:
     return float(curve.regret[np.searchsorted(curve.rounds, t)])
-
-
-def _by_anchor(run: Path) -> dict[tuple[str, int], Floats]:
-    """Return the per-round regret of every anchor in the default setting, by policy and round."""
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(run / "anchors.parquet")
-    usual = {"selection": "max-utility", "reading": "example", "schedule": "none", "epsilon": 0.5}
-    for name, value in usual.items():
-        table = table.filter(pc.equal(table[name], value))
-    if len(table):
-        table = table.filter(pc.equal(table["seed"], pc.min(table["seed"])))
-        sizes = pc.unique(table["k"]).to_pylist()
-        common = 250 if 250 in sizes else max(sizes)
-        table = table.filter(pc.equal(table["k"], common))
-    return dict(_groups(table))
-
-
-def _groups(table: Any) -> Iterator[tuple[tuple[str, int], Floats]]:
-    policies = np.array(table["policy"].to_pylist(), dtype=object)
-    rounds, anchors = table["round"].to_numpy(), table["anchor"].to_numpy()
-    regrets = table["per_round_regret"].to_numpy()
-    last = int(rounds.max()) if len(rounds) else 0
-    for policy in dict.fromkeys(policies.tolist()):
-        for t in sorted({10, 100, last} & set(rounds.tolist())):
-            rows = np.flatnonzero((policies == policy) & (rounds == t))
-            yield (policy, t), regrets[rows[np.argsort(anchors[rows], kind="stable")]]

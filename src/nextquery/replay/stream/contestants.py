@@ -1,18 +1,20 @@
 """The contestants of a stream, by name: the recommender with any registered policy, and rivals.
 
-A recommender named ``…@learning=off`` stops learning when scoring starts. One named
-``…@weights=off`` keeps its model from then on, but still remembers the sessions it sees.
+A recommender named ``…@learning=off`` stops learning when the stream starts. One named
+``…@weights=off`` keeps its model from then on, but still remembers the sessions it sees. One named
+``…@personal=off`` uses nobody's own past. One named ``…@at_least=0.05`` recommends only what has
+this calibrated probability or more.
 """
 
 from typing import NamedTuple
 
-from nextquery.checks import one_of
-from nextquery.errors import InvalidInput
+from nextquery.checks import number, one_of
 from nextquery.policies import MostSimilar, Policy, RandomPolicy
 from nextquery.policies.names import POLICIES, joined, policy_named, split
-from nextquery.replay.stream.session_rivals import RIVALS
+from nextquery.rivals.names import RIVALS, rival_named
+from nextquery.sessions import Sessions
 
-LEARNING_OFF, WEIGHTS_OFF = "learning=off", "weights=off"
+LEARNING_OFF, WEIGHTS_OFF, PERSONAL_OFF = "learning=off", "weights=off", "personal=off"
 
 
 class Contestant(NamedTuple):
@@ -22,16 +24,23 @@ class Contestant(NamedTuple):
     policy: Policy | None = None
     weights: bool = True
     memory: bool = True
+    personal: bool = True
+    at_least: float = 0.0
 
     @property
     def uses_selection(self) -> bool:
         """Whether it depends on the selected candidates."""
-        return self.rival not in ("popularity", "n-gram")
+        return self.rival is None or RIVALS[split(self.rival)[0]].uses_selection
 
     @property
-    def explores(self) -> bool:
+    def half_life(self) -> float | None:
+        """The half-life of its policy, in days; its memory has the same."""
+        return None if self.policy is None else self.policy.get_params().get("half_life")
+
+    @property
+    def learns(self) -> bool:
         """Whether its policy learns, so that exploration can help."""
-        return not isinstance(self.policy, MostSimilar | RandomPolicy)
+        return self.policy is not None and not isinstance(self.policy, MostSimilar | RandomPolicy)
 
 
 def contestant(name: str, seed: int = 0) -> Contestant:
@@ -43,9 +52,18 @@ def contestant(name: str, seed: int = 0) -> Contestant:
     plain, parameters = split(name)
     one_of(plain, "policy", (*POLICIES, *RIVALS))
     if plain in RIVALS:
-        if parameters:
-            raise InvalidInput(f"{name!r}: {plain} has no variants in the stream. Use {plain!r}.")
-        return Contestant(plain)
-    off = [key for key in ("learning", "weights") if parameters.pop(key, None) == "off"]
-    policy = policy_named(joined(plain, parameters), seed=seed)
-    return Contestant(None, policy, weights=not off, memory="learning" not in off)
+        rival_named(name, Sessions.of([]))  # raises if it has no such variant
+        return Contestant(name)
+    switches = ("learning", "weights", "personal")
+    off = [key for key in switches if parameters.get(key) == "off"]
+    least = number(parameters.get("at_least", 0.0), f"at_least in {name!r}", low=0, high=1)
+    kept = {key: value for key, value in parameters.items() if key not in (*off, "at_least")}
+    policy = policy_named(joined(plain, kept), seed=seed)
+    return Contestant(
+        None,
+        policy,
+        weights="weights" not in off and "learning" not in off,
+        memory="learning" not in off,
+        personal="personal" not in off,
+        at_least=least,
+    )

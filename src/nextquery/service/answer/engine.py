@@ -13,6 +13,7 @@ from nextquery.service.answer.batching import Batcher
 from nextquery.service.answer.expensive.lane import Lane
 from nextquery.service.answer.expensive.trail import place_trail
 from nextquery.service.answer.inputs import (
+    check_at_least,
     check_id,
     check_query,
     check_slate_length,
@@ -68,7 +69,7 @@ class Engine(Operations, Reports):
         self.learner.refresh()
         loop = loop_of(self.catalogue, options, self.learner.state.learnt)
         self.learner.swapped = lambda swapped: loop.use(swapped.learnt)
-        self.answerer = Answerer(loop, self.learner, options)
+        self.answerer = Answerer(loop, self.learner, options, self.clock)
         self._waiting, self._count_lock = 0, threading.Lock()
         self._closed = False
         self.background = Background(self.learner, store, options, self.clock)
@@ -110,12 +111,16 @@ class Engine(Operations, Reports):
         user_id: str | None = None,
         request_id: str | None = None,
         owner: str = "",
+        trusted: bool = False,
+        at_least: float | None = None,
     ) -> "Future[Decision]":
         """Ask for a slate; the future holds it once it is durable.
 
         A session belongs to its `owner`: the same id of another owner is another session. A
         repeated `request_id` of the same owner gets the same answer again; with another request it
-        raises `Conflict`.
+        raises `Conflict`. Pass `trusted` only if you know that the user is `user_id`: then the
+        slate may use this person's own past, and only they may continue the session. Nothing less
+        probable than `at_least` is in it; the default is `recommend_at_least`.
         """
         request = RecommendRequest(
             check_id(session_id, "session_id"),
@@ -123,10 +128,14 @@ class Engine(Operations, Reports):
             check_slate_length(m, self.options.m_max),
             self._user_hash(user_id),
             owner=owner,
+            person=self._person(user_id, owner, trusted=trusted),
+            at_least=check_at_least(at_least, self.options.recommend_at_least),
         )
         if request_id is not None:
             request.request_key = request_key(owner, check_id(request_id, "request_id"))
-            request.request_hash = request_hash(session_id, query, request.m, request.user_hash)
+            request.request_hash = request_hash(
+                session_id, query, request.m, request.user_hash, request.person, at_least
+            )
         request.fallback = self._waiting > self.options.max_inflight
         self._submit(request)
         return request.future
@@ -145,51 +154,78 @@ class Engine(Operations, Reports):
         issued: str | None = None,
         user_id: str | None = None,
         owner: str = "",
+        trusted: bool = False,
     ) -> "Future[FeedbackResult]":
         """Record what a person did with a slate; the future is resolved once it is durable.
 
-        The future may raise `UnknownDecision` (also for a decision of another `owner`),
-        `NotInSlate`, `Conflict` or `StoreUnavailable`.
+        The future may raise `UnknownDecision` (also for a decision of another `owner`, or of
+        another person if both are `trusted`), `NotInSlate`, `Conflict` or `StoreUnavailable`.
         """
         check_id(decision_id, "decision_id")
         if accepted is not None and (isinstance(accepted, bool) or not isinstance(accepted, int)):
             raise InvalidInput(f"accepted must be the id of an arm or null; received {accepted!r}.")
         user_hash = self._user_hash(user_id)
+        person = self._person(user_id, owner, trusted=trusted)
         if issued is None:
             learning = self.options.learning
-            return self.writer.submit(
-                NewFeedback(decision_id, accepted, learning, owner=owner, user_hash=user_hash)
+            made = NewFeedback(
+                decision_id, accepted, learning, owner=owner, user_hash=user_hash, person=person
             )
+            return self.writer.submit(made)
         typed = check_query(issued, "issued")
-        request = FeedbackRequest(decision_id, accepted, typed, user_hash, owner)
+        request = FeedbackRequest(decision_id, accepted, typed, user_hash, owner, person)
         self._submit(request)
         return request.future
 
     feedback = waited_for(submit_feedback)
 
     def submit_forecast(
-        self, *, session_id: str, query: str, m: int = 5, owner: str = ""
+        self,
+        *,
+        session_id: str,
+        query: str,
+        m: int = 5,
+        user_id: str | None = None,
+        owner: str = "",
+        trusted: bool = False,
+        returns: bool = True,
+        at_least: float = 0.0,
     ) -> "Future[Forecast]":
-        """Ask for the most probable next queries; nothing is recorded."""
+        """Ask for the most probable next queries; nothing is recorded.
+
+        With `returns`, the session's own earlier queries are among them. Queries less probable than
+        `at_least` are not.
+        """
         m = check_slate_length(m, self.options.m_max)
         session_id = check_id(session_id, "session_id")
-        request = ForecastRequest(session_id, check_query(query), m, owner)
+        person = self._person(user_id, owner, trusted=trusted)
+        least = check_at_least(at_least, 0.0)
+        request = ForecastRequest(session_id, check_query(query), m, owner, person, returns, least)
         self._submit(request)
         return request.future
 
     forecast = waited_for(submit_forecast)
 
     def submit_map(
-        self, *, session_id: str, query: str, trail: Sequence[str] = (), owner: str = ""
+        self,
+        *,
+        session_id: str,
+        query: str,
+        trail: Sequence[str] = (),
+        user_id: str | None = None,
+        owner: str = "",
+        trusted: bool = False,
     ) -> "Future[MapData]":
         """Ask for the data of a session's map (`session_map.draw`); nothing is recorded.
 
         The `trail` is placed one query at a time in the lane of expensive requests. What is left
         for the batch then costs as much as a forecast.
         """
-        request = MapRequest(check_id(session_id, "session_id"), check_query(query), owner=owner)
+        person = self._person(user_id, owner, trusted=trusted)
+        session_id = check_id(session_id, "session_id")
+        request = MapRequest(session_id, check_query(query), owner=owner, person=person)
         earlier = check_trail(trail)
-        _keep(request)
+        request.keep()
         if earlier:
             place_trail(self.lane, self.catalogue.place, earlier, request, then=self._submit)
         else:
@@ -231,7 +267,7 @@ class Engine(Operations, Reports):
             raise StoreUnavailable(
                 f"{self._waiting} requests are already waiting. Try again in a second."
             )
-        _keep(request)
+        request.keep()
         with self._count_lock:
             self._waiting += 1
         request.future.add_done_callback(self._answered)
@@ -250,11 +286,12 @@ class Engine(Operations, Reports):
     def _user_hash(self, user_id: str | None) -> str | None:
         return None if user_id is None else self.hashes.user(check_id(user_id, "user_id"))
 
-
-def _keep(request: Request) -> None:
-    """Make a request's future one that cannot be cancelled: a caller who leaves stops nothing."""
-    if not request.future.running():
-        request.future.set_running_or_notify_cancel()
+    def _person(self, user_id: str | None, owner: str, *, trusted: bool) -> str | None:
+        """Return the hash of a person whose own past may be used."""
+        if user_id is None:
+            return None
+        checked = check_id(user_id, "user_id")
+        return self.hashes.person(owner, checked) if trusted and self.options.personal else None
 
 
 def _closing() -> StoreUnavailable:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from nextquery.checks import whole_number
+from nextquery.checks import number, whole_number
 from nextquery.errors import InvalidInput
 from nextquery.service.log.limits import LONGEST_ID, LONGEST_QUERY, LONGEST_TRAIL, MOST_TRAIL
 
@@ -54,6 +54,11 @@ def check_trail(texts: Sequence[str]) -> list[str]:
 def check_slate_length(m: Any, most: int) -> int:
     """Return how many recommendations to make."""
     return whole_number(m, "m", at_least=1, at_most=most)
+
+
+def check_at_least(value: Any, default: float) -> float:
+    """Return the least probability of what is offered; None means the default."""
+    return default if value is None else number(value, "at_least", low=0, high=1)
 
 
 def _quoted(value: Any) -> str:

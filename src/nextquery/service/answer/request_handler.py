@@ -6,7 +6,6 @@ from typing import Any
 
 from nextquery.catalogue import Place
 from nextquery.errors import Conflict, NextqueryError, StoreUnavailable
-from nextquery.loop import Visit
 from nextquery.select import Candidates
 from nextquery.service.answer.requests import (
     FeedbackRequest,
@@ -17,7 +16,7 @@ from nextquery.service.answer.requests import (
 )
 from nextquery.service.answer.results import Decision, MapData
 from nextquery.service.answer.slates import Answerer, visit_of
-from nextquery.service.log.events import vector_text
+from nextquery.service.log.event_parts import vector_text
 from nextquery.service.log.feedback import NewFeedback, TypedQuery, unknown_decision
 from nextquery.service.log.hashes import Hashes
 from nextquery.service.log.new_arms.sightings import NewArmRules, Sighting
@@ -25,6 +24,7 @@ from nextquery.service.log.new_decision import NewDecision, Written
 from nextquery.service.log.store import Store, StoredDecision
 from nextquery.service.log.writer import Writer
 from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.visit import Visit
 
 _TOGETHER = 16  # slates that are written together
 _TRIES = 20  # how often a slate is made again because a block came in between
@@ -78,14 +78,16 @@ class RequestHandler:
         last = self.store.last_of_sessions(
             (request.owner, request.session_id) for request, _ in placed
         )
-        selections = self.answerer.select([place for _, place in placed])
+        visits = [
+            _visit(request, last.get((request.owner, request.session_id))) for request, _ in placed
+        ]
+        selections = self.answerer.select([place for _, place in placed], visits)
         slates: list[Recorded] = []
-        for (request, place), selected in zip(placed, selections, strict=True):
-            visit = visit_of(last.get((request.owner, request.session_id)))
+        for (request, place), visit, selected in zip(placed, visits, selections, strict=True):
             if isinstance(request, RecommendRequest):
                 slates.append((request, self._decision(request, place, selected, visit)))
             elif isinstance(request, ForecastRequest):
-                forecast = self.answerer.forecast(place, selected, visit, request.m)
+                forecast = self.answerer.forecast(request, place, selected, visit)
                 request.future.set_result(forecast)
             else:
                 considered = self.answerer.considered(place, selected, visit)
@@ -114,6 +116,7 @@ class RequestHandler:
             self._sighting(place, request.user_hash),
             self.rules,
             self.options.caps,
+            request.person,
         )
 
     def _record(self, slates: list[Recorded]) -> None:
@@ -158,25 +161,31 @@ class RequestHandler:
         stored = self._stored(decision_id, request.owner)
         self._read_to_the_barrier()
         with self.answerer.lock:
-            alive = self.answerer.catalogue.pool.alive(stored.body.arms)
-            left = set(alive.tolist()) - set(self.answerer.catalogue.blocked_arms())
-            on = self.answerer.learner.state.on
+            catalogue, on = self.answerer.catalogue, self.answerer.learner.state.on
+            alive = catalogue.pool.alive([arm for arm in stored.body.arms if arm >= 0])
+            left = set(alive.tolist()) - set(catalogue.blocked_arms())
+            own = [entry for entry in stored.body.slate if entry.arm < 0]
+            left |= {entry.arm for entry in own if catalogue.own_id(entry.text) is not None}
         slate = [entry for entry in stored.body.slate if on and entry.arm in left]
         request.future.set_result(Decision.of(decision_id, stored.body, slate, repeated=True))
 
     def _feedback(self, request: FeedbackRequest) -> None:
         """Record feedback with the query that was typed instead."""
         stored = self._stored(request.decision_id, request.owner)
-        answerer, arm = self.answerer, self.answerer.catalogue.find(request.issued)
-        if arm is None:
-            user = request.user_hash or stored.user_hash
-            place = answerer.catalogue.place(request.issued)
-            issued = TypedQuery(sighting=self._sighting(place, user))
-        else:
-            made_by_this_model = stored.body.model in answerer.learner.state.lineage
-            teaches = self.options.learn_issued and made_by_this_model
-            features = answerer.features_of(arm, stored) if teaches else ()
-            issued = TypedQuery(arm, features, stored.body.model)
+        answerer, place = self.answerer, self.answerer.catalogue.place(request.issued)
+        person = stored.person if stored.person == request.person else None
+        with answerer.lock:
+            arm = answerer.loop.typed_arm(place, person)
+        # A person's own entry is known by its text: its id may have changed since it was shown.
+        own = [entry for entry in stored.body.slate if entry.arm < 0 and person is not None]
+        arm = next((entry.arm for entry in own if entry.text == place.text), arm)
+        features, failures, teaches = self._as_candidate(arm, stored, person)
+        if stored.person != person and place.arm is None:
+            teaches = False  # it may be in the own past of that person, who is not proved to ask
+        sighting = None
+        if place.arm is None:
+            sighting = self._sighting(place, request.user_hash or stored.user_hash)
+        issued = TypedQuery(arm, features, sighting, teaches, failures)
         feedback = NewFeedback(
             request.decision_id,
             request.accepted,
@@ -185,9 +194,27 @@ class RequestHandler:
             request.owner,
             request.user_hash,
             self.rules,
+            request.person,
         )
         request.handed_on = True
         self.writer.submit(feedback).add_done_callback(lambda done: _pass_on(done, request.future))
+
+    def _as_candidate(
+        self, arm: int | None, decision: StoredDecision, person: str | None
+    ) -> tuple[tuple[float, ...], bytes, bool]:
+        """Return a typed query as `Answerer.as_candidate` does, and whether it may teach.
+
+        Not if the candidates are forgotten here and the session went on: the memory knows the typed
+        query as the next one by now, so features computed again would contain the answer.
+        """
+        body = decision.body
+        if arm is None or arm in body.arms or not body.failures or not self.options.learn_issued:
+            return (), b"", True
+        if not self.answerer.offers(decision.id):
+            session = (decision.owner, decision.session_id)
+            if self.store.last_of_sessions([session])[session].id != decision.id:
+                return (), b"", False
+        return *self.answerer.as_candidate(arm, decision, person), True
 
     def _stored(self, decision_id: str, owner: str) -> StoredDecision:
         stored = self.store.decision(decision_id)
@@ -202,6 +229,15 @@ class RequestHandler:
         key = self._hashes.text(place.text)
         # Shown as cleaned: a spelling of one person alone could carry what the others never typed.
         return Sighting(key, user_hash, place.text, place.text, vector_text(place.vector))
+
+
+def _visit(request: Placed, last: StoredDecision | None) -> Visit:
+    """Return the state of the session after its last decision, unless that was another person's.
+
+    Who reuses a person's session id starts anew: what was asked and shown there is not theirs.
+    """
+    others = last is not None and last.person not in (None, request.person)
+    return visit_of(request.session_id, None if others else last, request.person)
 
 
 def _must_know_the_barrier(request: Request) -> bool:

@@ -19,6 +19,11 @@ class Waiting(Generic[Answer]):
     future: "Future[Answer]" = field(default_factory=Future)
     handed_on: bool = False  #: the writer answers it
 
+    def keep(self) -> None:
+        """Make the future one that cannot be cancelled: a caller who leaves stops nothing."""
+        if not self.future.running():
+            self.future.set_running_or_notify_cancel()
+
 
 @dataclass(eq=False)
 class RecommendRequest(Waiting[Decision]):
@@ -30,9 +35,11 @@ class RecommendRequest(Waiting[Decision]):
     user_hash: str | None = None
     request_key: str | None = None
     request_hash: str | None = None
+    at_least: float = 0.0  #: recommend nothing less probable
     fallback: bool = False  #: answer without the model
     known: tuple[str, str] | None = None  #: the decision that this request id had before
     owner: str = ""
+    person: str | None = None  #: keyed hash of who asks, only if the user id can be trusted
     tries: int = 0
     decision_id: str = field(default_factory=lambda: uuid4().hex)
 
@@ -45,6 +52,9 @@ class ForecastRequest(Waiting[Forecast]):
     query: str
     m: int = 5
     owner: str = ""
+    person: str | None = None
+    returns: bool = True
+    at_least: float = 0.0
 
 
 @dataclass(eq=False)
@@ -55,6 +65,7 @@ class MapRequest(Waiting[MapData]):
     query: str
     trail: list[Place] = field(default_factory=list)
     owner: str = ""
+    person: str | None = None
 
 
 @dataclass(eq=False)
@@ -66,6 +77,7 @@ class FeedbackRequest(Waiting[FeedbackResult]):
     issued: str
     user_hash: str | None = None
     owner: str = ""
+    person: str | None = None
 
 
 Request = RecommendRequest | ForecastRequest | MapRequest | FeedbackRequest

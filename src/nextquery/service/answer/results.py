@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from nextquery.catalogue import Place
 from nextquery.loop import Likely
 from nextquery.select import Candidates
-from nextquery.service.log.events import DecisionEvent, SlateEntry
+from nextquery.service.log.event_parts import SlateEntry
+from nextquery.service.log.events import DecisionEvent
 from nextquery.service.model.statistics import Counts, Coverage, Row, Size
 
 

@@ -8,41 +8,49 @@ from dataclasses import replace
 import numpy as np
 
 from nextquery.catalogue import Place
-from nextquery.loop import Loop, Slate, Visit
-from nextquery.memory import without
+from nextquery.loop import Loop, Slate
+from nextquery.memory import Moment, without
 from nextquery.policies import Choice, Context, MostSimilar
 from nextquery.select import Candidates
 from nextquery.service.answer.candidate_cache import CandidateCache
-from nextquery.service.answer.requests import RecommendRequest
+from nextquery.service.answer.requests import ForecastRequest, RecommendRequest
 from nextquery.service.answer.results import Considered, Forecast
-from nextquery.service.log.events import DecisionEvent, SlateEntry
+from nextquery.service.log.clock import Clock
+from nextquery.service.log.event_parts import OwnAsked, SlateEntry, bytes_text, vector_text
+from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.store import StoredDecision
 from nextquery.service.model.learner import Learner
 from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.visit import Visit
 
 _log = logging.getLogger("nextquery.service")
 _OFFERED = 1024  # slates kept in memory, for the features of a query that is typed instead
 FALLBACK = "most-similar-first"
 
 
-def visit_of(last: StoredDecision | None) -> Visit:
-    """Return the state of a session after its newest decision."""
+def visit_of(session_id: str, last: StoredDecision | None, person: str | None = None) -> Visit:
+    """Return the state of a session after its newest decision, for a person if they are known."""
     if last is None:
-        return Visit()
-    return visit_before(last).after(last.body.anchor_arm, last.body.arms)
+        return Visit(person=person, session=session_id)
+    before, own = visit_before(last), last.body.own
+    key = None if own is None else own.text or None
+    after = before.after(last.body.anchor_arm, last.body.arms, key, last.body.kept)
+    return after._replace(person=person, previous=after.previous if own is not None else None)
 
 
 def visit_before(decision: StoredDecision) -> Visit:
-    """Return the state of a session just before a decision."""
-    body = decision.body
-    return Visit(body.history, body.seen, body.trial - 1)
+    """Return the state of a session just before a decision, but with the candidate set of it."""
+    body, own = decision.body, decision.body.own
+    session = decision.session_id
+    earlier = Visit(body.history, body.seen, body.trial - 1, session=session, kept=body.kept)
+    return earlier if own is None else earlier._replace(person=own.person, previous=own.after)
 
 
 class Answerer:
     """Makes slates and forecasts from the state of the learner."""
 
-    def __init__(self, loop: Loop, learner: Learner, options: EngineOptions) -> None:
-        self.loop, self.learner, self.options = loop, learner, options
+    def __init__(self, loop: Loop, learner: Learner, options: EngineOptions, clock: Clock) -> None:
+        self.loop, self.learner, self.options, self._clock = loop, learner, options, clock
         self.catalogue, self.lock = loop.catalogue, learner.lock
         self.cache = CandidateCache(loop, options.cache_size)
         self._offered: OrderedDict[str, Slate] = OrderedDict()
@@ -54,11 +62,11 @@ class Answerer:
         assert model is not None
         return model.policy
 
-    def select(self, places: Sequence[Place]) -> list[Candidates]:
-        """Return the candidates of every place."""
+    def select(self, places: Sequence[Place], visits: Sequence[Visit]) -> list[Candidates]:
+        """Return the candidates of every place in its session."""
         with self.lock:
             version = self.catalogue.version
-        return self.cache.select(places, version)
+        return self.cache.select(places, visits, version)
 
     def slate(
         self, request: RecommendRequest, place: Place, selected: Candidates, visit: Visit
@@ -79,6 +87,9 @@ class Answerer:
                 model_version=state.position,
                 fallback=False,
                 not_searched=selected.missing,
+                at_least=request.at_least,
+                own=self._own(place, visit),
+                kept=self.loop.kept(place, visit, selected),
             )
             return self._filled(empty, request, place, selected, visit) if state.on else empty
 
@@ -93,23 +104,49 @@ class Answerer:
         rng = self.loop.draws(request.session_id, visit.trial + 1)
         if not request.fallback:
             try:
-                slate = self.loop.rank(place, visit, selected, request.m, rng)
+                slate = self.loop.rank(
+                    place, visit, selected, request.m, rng, self._now(), at_least=request.at_least
+                )
                 entries = self._described(slate, selected)
                 self._offer(request.decision_id, slate)
-                size = len(slate.candidates)
-                return replace(body, slate=entries, policy=self.policy, candidates=size)
+                return replace(
+                    body,
+                    slate=entries,
+                    policy=self.policy,
+                    candidates=int((slate.candidates.arms >= 0).sum()),
+                    failures=bytes_text(slate.failures),
+                )
             except Exception:  # people get an answer even if the model is broken
                 _log.exception("the model failed; similarity answers instead")
         hidden = {place.arm, *visit.history, *([] if self.options.repeat else visit.seen)}
         hidden |= {*self.catalogue.blocked_arms(), *self.catalogue.pool.removed.tolist()}
         left = without(selected, (arm for arm in hidden if arm is not None))
+        if request.at_least > 0:  # similarity alone has no probability
+            left = left.take(np.arange(0))
         similar = MostSimilar(top=1).rank(left, Context(place.vector), request.m, rng)
         entries = tuple(self._entry(choice, left, selected, None) for choice in similar)
         return replace(body, slate=entries, policy=FALLBACK, fallback=True, candidates=len(left))
 
+    def _now(self) -> Moment:
+        return Moment(self._clock.now())
+
+    def _own(self, place: Place, visit: Visit) -> OwnAsked | None:
+        """Return what the person's own past is to remember of this query."""
+        if visit.person is None:
+            return None
+        key, after = self.loop.own_key(place), visit.previous
+        text = key if isinstance(key, str) else ""
+        return OwnAsked(
+            person=visit.person,
+            text=text,
+            vector=vector_text(place.vector) if text else "",
+            after_arm=after if isinstance(after, int) else None,
+            after_text=after if isinstance(after, str) else "",
+        )
+
     def _offer(self, decision_id: str, slate: Slate) -> None:
-        """Keep the features that came from a memory; those of vectors can be computed later."""
-        if self.loop.policy.needs_memory:
+        """Keep the candidates with their features, for a query that is typed instead."""
+        if slate.failures:
             self._offered[decision_id] = slate
             while len(self._offered) > _OFFERED:
                 self._offered.popitem(last=False)
@@ -134,7 +171,7 @@ class Answerer:
         at = int(np.flatnonzero(candidates.arms == choice.arm)[0])
         return SlateEntry(
             arm=choice.arm,
-            text=self.catalogue.shown(choice.arm),
+            text=self.loop.text_of(choice.arm, candidates),
             score=choice.score,
             propensity=choice.propensity,
             propensity_estimated=choice.propensity_estimated,
@@ -142,34 +179,72 @@ class Answerer:
             preference=float(selected.preferences[place[0]]) if len(place) else None,
             uncertainty=width,
             features=tuple(choice.features.tolist()),
+            asked_at=candidates.own_asked.get(choice.arm),
         )
 
-    def forecast(self, place: Place, selected: Candidates, visit: Visit, m: int) -> Forecast:
-        """Return the m most probable next queries; none while the switch is off."""
+    def forecast(
+        self, request: ForecastRequest, place: Place, selected: Candidates, visit: Visit
+    ) -> Forecast:
+        """Return the most probable next queries; none while the switch is off."""
         with self.lock:
             position = self.learner.position
             if not self.learner.state.on:
                 return Forecast([], 1.0, position, selected.missing)
-            likely, other = self.loop.forecast(place, visit, selected, m)
+            likely, other = self.loop.forecast(
+                place,
+                visit,
+                selected,
+                request.m,
+                returns=request.returns,
+                at_least=request.at_least,
+                at=self._now(),
+            )
             return Forecast(likely, other, position, selected.missing)
 
     def considered(self, place: Place, selected: Candidates, visit: Visit) -> Considered:
-        """Return all candidates with their scores; none while the switch is off."""
+        """Return all candidates with their scores; none while the switch is off.
+
+        A person's own queries that are not arms have no place on a map, so they are left out.
+        """
         with self.lock:
-            candidates, context = self.loop.candidates(place, visit, selected)
+            nobody, returns = visit._replace(person=None), self.loop.returns
+            candidates, context = self.loop.candidates(
+                place, nobody, selected, returns=returns, at=self._now()
+            )
             if not self.learner.state.on:
                 candidates = candidates.take(np.arange(0))
-            scores = self.loop.expected(candidates, context)
+            scores = self.loop.learnt.expected(candidates, context)
             return Considered(candidates, selected, scores, self.learner.position)
 
-    def features_of(self, arm: int, decision: StoredDecision) -> tuple[float, ...]:
-        """Return the features of an arm at a decision; today's, if those are forgotten."""
+    def offers(self, decision_id: str) -> bool:
+        """Whether this worker still has the candidates of a decision."""
+        with self.lock:
+            return decision_id in self._offered
+
+    def as_candidate(
+        self, arm: int, decision: StoredDecision, person: str | None
+    ) -> tuple[tuple[float, ...], bytes]:
+        """Return the features of a candidate at a decision, empty if it was none.
+
+        If the candidates are forgotten here, they are selected again, with what is known now, and
+        their `failures` are returned too; a person's own past is used only if `person` is theirs.
+        """
         with self.lock:
             slate = self._offered.get(decision.id)
-            choice = None if slate is None else self.loop.offered(arm, slate)
-        if choice is None:
+        if slate is None:
             place = self.catalogue.place(decision.body.query)
-            selected = self.select([place])[0]
-            with self.lock:
-                choice = self.loop.as_choice(arm, place, visit_before(decision), selected)
-        return () if choice is None else tuple(choice.features.tolist())
+            visit = visit_before(decision)._replace(person=person)
+            selected = self.select([place], [visit])[0]
+        with self.lock:
+            failures, policy = b"", self.loop.policy
+            if slate is None:
+                repeat, returns = self.loop.repeat, self.loop.returns
+                candidates, context = self.loop.candidates(
+                    place, visit, selected, repeat=repeat, returns=returns, at=Moment(decision.time)
+                )
+                rng = self.loop.draws(decision.session_id, decision.body.trial)
+                failures = policy.failures(candidates, context, rng.spawn(1)[0])
+            else:
+                candidates, context = slate.candidates, slate.context
+            choice = policy.as_choice(candidates, context, arm)
+        return (() if choice is None else tuple(choice.features.tolist())), failures

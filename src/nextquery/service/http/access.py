@@ -34,7 +34,8 @@ from nextquery.service.http.keyless import (
 from nextquery.service.http.keys import FRESH_S, KeyRing
 from nextquery.service.http.scopes import ADMIN, PUBLIC, allows, cost, needed
 from nextquery.service.log.database.calls import StoreCalls
-from nextquery.service.settings.settings import Settings, is_loopback
+from nextquery.service.settings.loopback import is_loopback
+from nextquery.service.settings.settings import Settings
 
 NO_OWNER = ""  #: the owner of requests without a key
 
@@ -138,6 +139,7 @@ class Access:
     async def _wrong_key(self, scope: Scope) -> Response | None:
         required = needed(scope["path"])
         scope["state"]["owner"] = scope["state"]["key"] = NO_OWNER
+        scope["state"]["trusted_users"] = False
         if required == PUBLIC or (self._keys is None and required != ADMIN):
             return None
         kind, _, text = Headers(scope=scope).get("authorization", "").partition(" ")
@@ -159,6 +161,7 @@ class Access:
                 scope, 403, f"this path needs a key with scope {required}; received {key.scope}."
             )
         scope["state"]["owner"], scope["state"]["key"] = key.owner, key.id
+        scope["state"]["trusted_users"] = key.trusted_users
         if self._rate is None:
             return None
         times = cost(scope["path"], self._rate.amount)

@@ -2,9 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
@@ -15,9 +18,11 @@ from nextquery.errors import (
     InvalidInput,
     StorageError,
     UnknownDecision,
+    WrongSignature,
 )
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.expensive.simulation import Simulator
+from nextquery.service.answer.trust import Trust
 from nextquery.service.http.access import Access
 from nextquery.service.http.error_responses import mistakes, problem
 from nextquery.service.http.json_log import LOGGER
@@ -47,9 +52,16 @@ _ROUTES = (
     *(recommend, feedback, forecast, explore, learning),
     *(operate, control, arms, health, page),
 )
+_POSTS = {
+    route.path
+    for room in _ROUTES
+    for route in room.router.routes
+    if isinstance(route, APIRoute) and "POST" in (route.methods or ())
+}
 _STATUS = {
     UnknownDecision: 404,
     Conflict: 409,
+    WrongSignature: 403,
     InvalidInput: 422,
     ClusterUnavailable: 503,
     StorageError: 503,
@@ -89,16 +101,7 @@ def create_app(
         calls.close()
         engine.close(within_s=CLOSE_S)
 
-    app = FastAPI(
-        redirect_slashes=False,  # a redirect would name the Host of the request
-        title="nextquery",
-        description="Recommends the next query. Learns from a query log and from clicks.",
-        version="1",
-        lifespan=lifespan,
-        docs_url=None,  # that page would load scripts from other hosts
-        redoc_url=None,
-        openapi_url=None,  # added below, so that it has a scope like every route
-    )
+    app = _with_routes(lifespan=lifespan)
     app.state.served = Served(
         engine,
         metrics,
@@ -106,15 +109,15 @@ def create_app(
         calls,
         timeout_s=settings.request_timeout_s,
         allows_partial=settings.on_missing == "partial",
+        trust=Trust(settings.user_signing_secret.get_secret_value()),
     )
-    for room in _ROUTES:
-        app.include_router(room.router)
-    document = openapi_document(app, m_max=engine.options.m_max)
-    app.add_api_route("/openapi.json", lambda: JSONResponse(document), include_in_schema=False)
+    m_max = engine.options.m_max
+    app.add_api_route(
+        "/openapi.json", lambda: JSONResponse(_document(m_max)), include_in_schema=False
+    )
     _add_error_handlers(app)
-    posts = {path for path, methods in document["paths"].items() if "post" in methods}
     app.add_middleware(
-        BodyLimits, posts=posts, most=settings.max_body_bytes, seconds=settings.body_timeout_s
+        BodyLimits, posts=_POSTS, most=settings.max_body_bytes, seconds=settings.body_timeout_s
     )
     app.add_middleware(
         Access, settings=settings, calls=calls, keys=keys, watched=watched, token=token
@@ -129,6 +132,28 @@ def create_app(
         )
     app.add_middleware(RequestLog, metrics=metrics)
     return app
+
+
+def _with_routes(**more: Any) -> FastAPI:
+    app = FastAPI(
+        redirect_slashes=False,  # a redirect would name the Host of the request
+        title="nextquery",
+        description="Recommends the next query. Learns from a query log and from clicks.",
+        version="1",
+        docs_url=None,  # that page would load scripts from other hosts
+        redoc_url=None,
+        openapi_url=None,  # added by `create_app`, so that it has a scope like every route
+        **more,
+    )
+    for room in _ROUTES:
+        app.include_router(room.router)
+    return app
+
+
+@lru_cache(maxsize=4)
+def _document(m_max: int) -> dict[str, Any]:
+    """Return the OpenAPI document, made on the first request: a start does not wait for it."""
+    return openapi_document(_with_routes(), m_max=m_max)
 
 
 def _add_error_handlers(app: FastAPI) -> None:

@@ -1,7 +1,7 @@
 """The JSON that the routes receive and return, with an example of each."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
@@ -30,7 +30,9 @@ def example(**values: Any) -> ConfigDict:
 Text = Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY), _checked(check_query)]
 Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID), _checked(check_id)]
 Count = Annotated[int, Field(strict=True, ge=1, le=MOST_RECOMMENDATIONS)]
-ArmId = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+Probability = Annotated[float, Field(strict=True, ge=0, le=1)]
+ArmId = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
+Kind = Literal["own", "return", "sessions", "similar"]
 PARTIAL = Field(description="Whether some arms were unavailable (only with on_missing=partial).")
 NOT_SEARCHED = Field(description="Number of arms that were unavailable.")
 
@@ -45,7 +47,20 @@ class AsksForSome(BaseModel):
         return self.m if "m" in self.model_fields_set else min(self.m, most)
 
 
-class RecommendBody(AsksForSome):
+class AboutUser(BaseModel):
+    """Who asks, and the proof of it."""
+
+    user_id: Id | None = Field(
+        None, description="Stored only as keyed hashes. Trusted if it is signed, or by the key."
+    )
+    user_signature: Annotated[str, Field(max_length=LONGEST_ID)] | None = Field(
+        None,
+        description="Proves user_id: the lower-case hex HMAC-SHA256 of nextquery-user, a zero byte "
+        "and user_id, with the key user_signing_secret. A wrong one gets 403.",
+    )
+
+
+class RecommendBody(AsksForSome, AboutUser):
     """The query that a person has just typed."""
 
     model_config = example(
@@ -55,9 +70,13 @@ class RecommendBody(AsksForSome):
     session_id: Id = Field(description="The session; its earlier queries are remembered.")
     query: Text = Field(description="The current query.")
     m: Count = Field(5, description="Number of recommendations.")
-    user_id: Id | None = Field(None, description="Stored only as a keyed hash.")
     request_id: Id | None = Field(
         None, description="Makes the request idempotent: the same id gets the same decision."
+    )
+    at_least: Probability | None = Field(
+        None,
+        description="Recommend nothing with a smaller probability of coming next, so possibly "
+        "fewer than m or none; by default the setting recommend_at_least.",
     )
     explain: bool = Field(False, strict=True, description="Whether to explain each recommendation.")
 
@@ -65,6 +84,11 @@ class RecommendBody(AsksForSome):
 class Why(BaseModel):
     """The reasons for a recommendation."""
 
+    kind: Kind = Field(
+        description="own: this person asked it before; return: this session did; sessions: earlier "
+        "sessions asked it next to the current query; similar: none of these."
+    )
+    because: str = Field(description="The same as a sentence; days are in UTC.")
     similarity: float = Field(description="Cosine similarity to the current query.")
     preference: float | None = Field(
         description="The paper's preference; null if past sessions suggested the arm."
@@ -78,7 +102,7 @@ class Why(BaseModel):
 class Entry(BaseModel):
     """One recommendation."""
 
-    arm_id: int
+    arm_id: int = Field(description="Negative for a query that only this person ever asked.")
     text: str
     score: float
     propensity: float = Field(description="Probability of this entry, given the ones above it.")
@@ -116,13 +140,16 @@ class RecommendAnswer(BaseModel):
     not_searched: int = NOT_SEARCHED
 
 
-class FeedbackBody(BaseModel):
+class FeedbackBody(AboutUser):
     """What a person did with a slate."""
 
     model_config = example(decision_id="01JD3V7Q9C", accepted=912)
 
     decision_id: Id
-    accepted: ArmId | None = Field(description="The arm that was clicked; null if none was.")
+    accepted: ArmId | None = Field(
+        description="The arm_id that was clicked (negative for a query that only this person "
+        "asked); null if none was."
+    )
     issued: Text | None = Field(None, description="The query typed instead.")
 
 
@@ -138,20 +165,24 @@ class FeedbackAnswer(BaseModel):
     )
 
 
-class ForecastBody(AsksForSome):
+class ForecastBody(AsksForSome, AboutUser):
     """The query to forecast from. Records nothing."""
 
-    model_config = example(session_id="s-17", query="graph neural networks", m=3)
+    model_config = example(session_id="s-17", query="graph neural networks", m=3, at_least=0.05)
 
     session_id: Id
     query: Text
-    m: Count = Field(5, description="Number of queries.")
+    m: Count = Field(5, description="Largest number of queries.")
+    at_least: Probability = Field(0.0, description="Leave out queries with a smaller probability.")
+    returns: bool = Field(
+        True, strict=True, description="Whether the session's own earlier queries are among them."
+    )
 
 
 class Likely(BaseModel):
     """A query and its probability of being the next one."""
 
-    arm_id: int
+    arm_id: int = Field(description="Negative for a query that only this person ever asked.")
     text: str
     probability: float
 

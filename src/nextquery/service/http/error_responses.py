@@ -16,7 +16,8 @@ Responses = dict[int | str, dict[str, Any]]
 _DESCRIPTIONS = {
     400: "The body is not JSON, or the Host header is not allowed.",
     401: "The API key is missing, unknown or revoked.",
-    403: "The scope of the API key is too small, or the web page's origin is not allowed.",
+    403: "The scope of the API key is too small, the web page's origin is not allowed, or the "
+    "user_signature is not that of the user_id.",
     404: "There is no such decision.",
     408: "The body did not arrive in time.",
     409: "The request contradicts an earlier one.",

@@ -27,7 +27,8 @@ FRESH_S = 1.0
 class Key(NamedTuple):
     """A key without its secret.
 
-    `owner` is whose sessions it works on; keys of one application share it.
+    `owner` is whose sessions it works on; keys of one application share it. `trusted_users`: the
+    `user_id` of its requests is trusted without a signature.
     """
 
     id: str
@@ -36,6 +37,22 @@ class Key(NamedTuple):
     created: float
     revoked: float | None
     owner: str
+    trusted_users: bool = False
+
+
+def check_new_key(*, name: str, scope: str, owner: str | None) -> None:
+    """Raise an error unless a key may be created like this; see `KeyRing.create`."""
+    one_of(scope, "scope", SCOPES)
+    if not 0 < len(name) <= LONGEST_KEY_NAME or not name.isprintable():
+        raise InvalidInput(
+            f"the name of a key must have 1 to {LONGEST_KEY_NAME} printable characters; "
+            f"received {name!r}."
+        )
+    if owner is not None and (len(owner) > LONGEST_KEY_NAME or not owner.isprintable()):
+        raise InvalidInput(
+            f"the owner of a key must have up to {LONGEST_KEY_NAME} printable characters; "
+            f"received {owner!r}."
+        )
 
 
 class KeyRing:
@@ -54,7 +71,9 @@ class KeyRing:
         self._known: dict[str, tuple[Key, str]] = {}
         self._read_at = -math.inf
 
-    def create(self, *, name: str, scope: str, owner: str | None = None) -> tuple[Key, str]:
+    def create(
+        self, *, name: str, scope: str, owner: str | None = None, trusted_users: bool = False
+    ) -> tuple[Key, str]:
         """Create a key; return it and its text, which is never shown again.
 
         Parameters
@@ -64,20 +83,13 @@ class KeyRing:
         owner : the application that the key belongs to, up to 200 characters; by default the key is
             an owner of its own. Keys of different owners see nothing of each other's sessions. An
             empty text is the owner of sessions recorded without a key.
+        trusted_users : whether the `user_id` of its requests is trusted. Only for the key of a back
+            end that knows who is logged in; never for one that a browser has.
         """
-        one_of(scope, "scope", SCOPES)
-        if not 0 < len(name) <= LONGEST_KEY_NAME or not name.isprintable():
-            raise InvalidInput(
-                f"the name of a key must have 1 to {LONGEST_KEY_NAME} printable characters; "
-                f"received {name!r}."
-            )
-        if owner is not None and (len(owner) > LONGEST_KEY_NAME or not owner.isprintable()):
-            raise InvalidInput(
-                f"the owner of a key must have up to {LONGEST_KEY_NAME} printable characters; "
-                f"received {owner!r}."
-            )
+        check_new_key(name=name, scope=scope, owner=owner)
         id = secrets.token_hex(6)
-        key = Key(id, name, scope, time.time(), None, id if owner is None else owner)
+        whose = id if owner is None else owner
+        key = Key(id, name, scope, time.time(), None, whose, trusted_users)
         secret = secrets.token_urlsafe(32)
         row = {**key._asdict(), "hash": _salted(secret, secrets.token_hex(16))}
         row["scopes"] = row.pop("scope")
@@ -104,6 +116,10 @@ class KeyRing:
     def has_any(self) -> bool:
         """Whether there is a key that is not revoked."""
         return any(key.revoked is None for key, _ in self._read().values())
+
+    def owners(self) -> set[str]:
+        """Return the owners of all keys that are not revoked."""
+        return {key.owner for key, _ in self._read().values() if key.revoked is None}
 
     def stale(self) -> bool:
         """Whether `find` would read the store."""
@@ -137,7 +153,15 @@ class KeyRing:
             rows = connection.execute(select(table)).all()
         return {
             row.id: (
-                Key(row.id, row.name, row.scopes, row.created, row.revoked, row.owner),
+                Key(
+                    row.id,
+                    row.name,
+                    row.scopes,
+                    row.created,
+                    row.revoked,
+                    row.owner,
+                    row.trusted_users,
+                ),
                 row.hash,
             )
             for row in rows

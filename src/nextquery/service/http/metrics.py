@@ -47,6 +47,12 @@ class Metrics:
         self._slates = Counter(
             "nextquery_slates", "Slates, by what answered.", ["by"], registry=self._own
         )
+        self._offered = Counter(
+            "nextquery_offered",
+            "Queries in answers, by what they are for: recommend or forecast.",
+            ["by"],
+            registry=self._own,
+        )
         self._not_teaching = Counter(
             "nextquery_slates_not_teaching",
             "Slates that teach nothing, since their user, session or key taught enough that day.",
@@ -80,6 +86,10 @@ class Metrics:
         self._slates.labels("fallback" if fallback else "model").inc()
         if not teaches:
             self._not_teaching.inc()
+
+    def offered(self, by: Literal["recommend", "forecast"], queries: int) -> None:
+        """Count the queries of an answer, which may be fewer than were asked for."""
+        self._offered.labels(by).inc(queries)
 
     def shards_missed(self, answer: Literal["refused", "partial"]) -> None:
         """Count a request that met unavailable shards."""

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, Field
 
-from nextquery.service.http.bodies import NOT_SEARCHED, PARTIAL, Id, Text, example
+from nextquery.service.http.bodies import NOT_SEARCHED, PARTIAL, AboutUser, Id, Text, example
 from nextquery.service.log.limits import LONGEST_TRAIL, MOST_TRAIL
 
 MOST_USERS = 100
@@ -11,13 +11,18 @@ MOST_USERS = 100
 class ExamplesAnswer(BaseModel):
     """Example queries, and the size of the pool."""
 
-    model_config = example(examples=["graph neural networks", "bose-einstein condensate"], arms=35)
+    model_config = example(
+        examples=["graph neural networks", "bose-einstein condensate"],
+        arms=35,
+        arms_are="past queries",
+    )
 
     examples: list[str]
     arms: int = Field(description="Number of queries in the pool.")
+    arms_are: str = Field(description="What they are, in words.")
 
 
-class MapBody(BaseModel):
+class MapBody(AboutUser):
     """The query to draw a map for. Records nothing."""
 
     model_config = example(session_id="s-17", query="graph neural networks", trail=["graphs"])
@@ -82,12 +87,14 @@ class MapAnswer(BaseModel):
 
 
 class SimulateBody(BaseModel):
-    """How many users to simulate, against a model of their own."""
+    """How often simulated people come to a service of their own."""
 
     model_config = example(users=100, seed=0)
 
-    users: int = Field(100, strict=True, ge=1, le=MOST_USERS)
-    seed: int = Field(0, strict=True, ge=0, lt=2**32)
+    users: int = Field(
+        100, strict=True, ge=1, le=MOST_USERS, description="Visits: sessions of simulated people."
+    )
+    seed: int = Field(0, strict=True, ge=0, lt=2**32, description="Seed of the population.")
 
 
 class Outcome(BaseModel):

@@ -4,13 +4,15 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from starlette.requests import Request
 
 from nextquery.errors import StoreUnavailable
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.expensive.simulation import Simulator
+from nextquery.service.answer.trust import Trust
+from nextquery.service.http.bodies import AboutUser
 from nextquery.service.http.metrics import Metrics
 from nextquery.service.log.database.calls import StoreCalls
 
@@ -27,6 +29,19 @@ class Served:
     calls: StoreCalls  # for all that reads the store or waits for its lock
     timeout_s: float
     allows_partial: bool
+    trust: Trust
+
+    def count_offered(
+        self, by: Literal["recommend", "forecast"], queries: int, *, trusted: bool
+    ) -> None:
+        """Count the queries of an answer, unless it depends on somebody's own past."""
+        if not (trusted and self.engine.options.personal):
+            self.metrics.offered(by, queries)
+
+    def trusts(self, request: Request, user: AboutUser) -> bool:
+        """Whether the user of a request is who it says; a wrong signature is an error."""
+        by_key: bool = request.state.trusted_users
+        return self.trust.of(user.user_id, user.user_signature, by_key=by_key)
 
     async def answer(self, future: "Future[Answer]") -> Answer:
         """Wait for an answer of the engine without blocking others; it is never cancelled."""

@@ -6,7 +6,7 @@ not written. Fields that a reader does not know are ignored.
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,28 +16,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from nextquery.errors import Damaged
 from nextquery.outcomes import Rewards
+from nextquery.service.log.event_parts import NextQuery, OwnAsked, SlateEntry, TypedArm
 
 ModelSettings = dict[str, str | int | float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class SlateEntry:
-    """One recommendation, from the model to the answer.
-
-    `score` is what the policy ranked by and `uncertainty` the width of its estimate (None for a
-    policy without a model). `preference` is the paper's (None: past sessions suggested the arm).
-    `propensity` is the probability of this entry, given the entries above it.
-    """
-
-    arm: int
-    text: str
-    score: float
-    propensity: float
-    propensity_estimated: bool
-    similarity: float
-    preference: float | None
-    uncertainty: float | None
-    features: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,28 +47,23 @@ class DecisionEvent:
     history: tuple[int, ...]
     seen: tuple[int, ...]
     trial: int = 1
-    candidates: int = 0
+    candidates: int = 0  #: without those that only this person asked
     slate: tuple[SlateEntry, ...]
     policy: str
     model: int
     model_version: int
     fallback: bool
     not_searched: int = 0
+    at_least: float = 0.0  #: candidates less probable than this were not ranked
     teaches: bool = True  #: False if its user, session or key had taught enough that day
+    failures: str = ""  #: base64 of `Policy.failures` of its candidates
+    own: OwnAsked | None = None
+    kept: tuple[int, ...] = ()  #: the session's candidate set, if it is kept for its next query
 
     @property
     def arms(self) -> list[int]:
         """The arms of the slate, from the top."""
         return [entry.arm for entry in self.slate]
-
-
-@dataclass(frozen=True)
-class TypedArm:
-    """The arm of a query that was typed instead; with features, if it teaches the model."""
-
-    arm: int
-    features: tuple[float, ...] = ()
-    model: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +84,24 @@ class FeedbackEvent(OutcomeEvent):
     accepted: int | None
     issued: TypedArm | None = None
     unissued: TypedArm | None = None
+    full: NextQuery | None = None
+    unfull: NextQuery | None = None  #: what an earlier event on this decision had as `full`
+    foreseen: bool | None = None  #: whether the next query, known now, was shown; None: not known
+    foreseen_before: bool | None = None  #: what an earlier event on this decision had
+
+    def foresaw(self, slate: Sequence[int]) -> bool | None:
+        """Return `foreseen`; older versions did not write it, and it follows from the rest."""
+        if self.foreseen is not None or self.was == "accepted":
+            return self.foreseen
+        if self.accepted is not None:
+            return True
+        return _in_slate(self.issued, self.full, slate)
+
+    def foresaw_before(self, slate: Sequence[int]) -> bool | None:
+        """Return `foreseen_before`, also of an event of an older version."""
+        if self.foreseen_before is not None:
+            return self.foreseen_before
+        return _in_slate(self.unissued, self.unfull, slate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,6 +247,14 @@ class Event(NamedTuple):
         return self.body.kind
 
 
+def _in_slate(
+    typed: TypedArm | None, following: NextQuery | None, slate: Sequence[int]
+) -> bool | None:
+    """Whether a query that was typed instead was in the slate; None if none was."""
+    known = typed if typed is not None else following
+    return None if known is None else known.arm in slate
+
+
 def to_json(body: Body) -> str:
     """The JSON that the table stores for a record.
 
@@ -285,8 +287,3 @@ def from_json(kind: str, text: str | bytes, position: int = 0) -> Body:
         raise Damaged(
             f"event {position} ({kind}) cannot be read: {field}: {first['msg']}. {REPAIR}"
         ) from None
-
-
-def vector_text(row: NDArray[np.float32]) -> str:
-    """The text of a vector for `ArmAdded`."""
-    return base64.b64encode(np.ascontiguousarray(row, np.float32).tobytes()).decode("ascii")

@@ -3,20 +3,25 @@
 from dataclasses import dataclass, field
 
 from nextquery.errors import UnknownDecision
-from nextquery.outcomes import Learning, Status, after_feedback
-from nextquery.service.log.events import FeedbackEvent, TypedArm
+from nextquery.outcomes import Learning, Outcome, Status, Typed, after_feedback
+from nextquery.service.log.event_parts import NextQuery, TypedArm, bytes_text
+from nextquery.service.log.events import FeedbackEvent
 from nextquery.service.log.new_arms.sightings import NewArmRules, Sighting, record_sighting
-from nextquery.service.log.transaction import Needs, Row, Transaction
+from nextquery.service.log.transaction import Needs, Row, Transaction, TypedBefore
 
 
 @dataclass(frozen=True)
 class TypedQuery:
-    """The query that was typed instead: an arm with its features, or not yet an arm."""
+    """The query that was typed instead: an arm, with its features if it was a candidate.
+
+    `teaches`: whether it is known if it was one. `failures`: see `NextQuery`.
+    """
 
     arm: int | None = None
     features: tuple[float, ...] = ()
-    model: int = 0
     sighting: Sighting | None = None
+    teaches: bool = True
+    failures: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ class NewFeedback:
     owner: str = ""
     user_hash: str | None = None
     rules: NewArmRules = field(default_factory=NewArmRules)
+    person: str | None = None
 
     @property
     def _sighting(self) -> Sighting | None:
@@ -60,27 +66,32 @@ class NewFeedback:
     def write(self, transaction: Transaction) -> FeedbackResult:
         """Record what is new in the feedback."""
         row = transaction.rows.get(self.decision_id)
-        if row is None or row.owner != self.owner:
+        if row is None or row.owner != self.owner or self._is_of_another(row):
             raise unknown_decision(self.decision_id)
         before = row.outcome
         issued = None if row.issued else self.issued  # the first typed query counts
-        arm = None if issued is None else issued.arm
-        status, after, typed = after_feedback(
-            before, row.arms, accepted=self.accepted, typed=arm, learning=self.learning
+        typed = None if issued is None or not issued.teaches else Typed(issued.arm)
+        status, after = after_feedback(
+            before, row.arms, accepted=self.accepted, typed=typed, learning=self.learning
         )
         is_new = issued is not None and status != "ignored"
         if is_new and status == "repeated":
             status = "recorded"
         if status in ("recorded", "corrected"):
             corrects = status == "corrected" and row.issued
+            old = transaction.typed_before(row.id, row.arms) if corrects else TypedBefore()
             event = FeedbackEvent(
                 accepted=self.accepted,
                 old=before.rewards,
                 new=after.rewards,
                 state=after.state,
                 was=before.state,
-                issued=_typed_arm(issued, teaches=typed) if is_new else None,
-                unissued=transaction.typed_before(row.id) if corrects else None,
+                issued=_typed_arm(issued) if is_new else None,
+                unissued=old.issued,
+                full=_next_query(after, row.arms, issued) if after.full else None,
+                unfull=old.full,
+                foreseen=_foreseen(before, after, row.arms, issued if is_new else None),
+                foreseen_before=old.foreseen,
             )
             transaction.append(event, row.id)
         if is_new or after != before or not row.delivered:
@@ -88,6 +99,10 @@ class NewFeedback:
             row.issued = row.issued or is_new
         self._meet(transaction, row, self._sighting if is_new else None)
         return FeedbackResult(status, row.id, after.accepted)
+
+    def _is_of_another(self, row: Row) -> bool:
+        """Whether this person and the one who got the slate are both known, and two."""
+        return None not in (row.person, self.person) and row.person != self.person
 
     def _meet(self, transaction: Transaction, row: Row, sighting: Sighting | None) -> None:
         """Record that this user was in the session of the decision, and what they typed."""
@@ -98,12 +113,29 @@ class NewFeedback:
             record_sighting(transaction, sighting, self.rules, owner=row.owner, session=session)
 
 
-def _typed_arm(issued: TypedQuery | None, *, teaches: bool) -> TypedArm | None:
-    if issued is None or issued.arm is None:
+def _typed_arm(issued: TypedQuery | None) -> TypedArm | None:
+    return None if issued is None or issued.arm is None else TypedArm(issued.arm)
+
+
+def _next_query(after: Outcome, slate: list[int], issued: TypedQuery | None) -> NextQuery:
+    """Return the next query as a candidate of the decision, if it was one."""
+    if after.success in slate:
+        return NextQuery(after.success)
+    if issued is None:
+        return NextQuery()
+    arm = issued.arm if issued.features else None
+    return NextQuery(arm, issued.features, bytes_text(issued.failures))
+
+
+def _foreseen(
+    before: Outcome, after: Outcome, slate: list[int], typed: TypedQuery | None
+) -> bool | None:
+    """Whether the next query was shown; None if this feedback does not make it known."""
+    if before.state == "accepted":
         return None
-    if not teaches or not issued.features:
-        return TypedArm(issued.arm)
-    return TypedArm(issued.arm, issued.features, issued.model)
+    if after.accepted is not None:
+        return True
+    return None if typed is None else typed.arm in slate
 
 
 def unknown_decision(decision_id: str) -> UnknownDecision:

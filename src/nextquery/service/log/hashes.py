@@ -12,18 +12,10 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from nextquery.errors import InvalidInput
-from nextquery.logs.rules.users import normalised_user, one_spelling
+from nextquery.logs.rules.users import normalised_user, one_spelling, person_hash
 from nextquery.service.log.schema import counter
 from nextquery.service.log.store import Store
-
-
-def keyed(secret: str, purpose: str, text: str) -> str:
-    """Hash a text so that it cannot be looked up without the secret.
-
-    >>> keyed("s", "user", "ann") == keyed("s", "user", "ann") != keyed("s", "text", "ann")
-    True
-    """
-    return hmac.new(secret.encode(), f"{purpose}\0{text}".encode(), hashlib.sha256).hexdigest()
+from nextquery.signing import keyed
 
 
 def session_key(secret: str, owner: str, session_id: str) -> str:
@@ -40,9 +32,20 @@ def request_key(owner: str, request_id: str) -> str:
     return hashlib.sha256(f"{owner}\0{request_id}".encode()).hexdigest()
 
 
-def request_hash(session_id: str, query: str, m: int, user: str | None) -> str:
-    """Hash the content of a request, to tell a repetition from another request with its id."""
-    content = json.dumps([session_id, query, m, user])
+def request_hash(
+    session_id: str,
+    query: str,
+    m: int,
+    user: str | None,
+    person: str | None = None,
+    at_least: float | None = None,
+) -> str:
+    """Hash the content of a request, to tell a repetition from another request with its id.
+
+    Who is trusted to be a person is part of it: the answer may hold what only they may see.
+    """
+    optional = [value for value in (person, at_least) if value is not None]
+    content = json.dumps([session_id, query, m, user, *optional])
     return hashlib.sha256(content.encode()).hexdigest()
 
 
@@ -88,6 +91,10 @@ class Hashes:
         """Return the hash of a user id; None if the id names nobody."""
         name = normalised_user(user_id)
         return None if name is None else keyed(self.user_secret, "user", name)
+
+    def person(self, owner: str, user_id: str) -> str | None:
+        """Return the hash of a person with an own past; None if the id names nobody."""
+        return person_hash(self.user_secret, owner, user_id)
 
     def text(self, text: str) -> str:
         """Return the key of a cleaned text."""

@@ -35,6 +35,7 @@ class NewDecision:
     sighting: Sighting | None = None
     rules: NewArmRules = field(default_factory=NewArmRules)
     caps: Caps = field(default_factory=Caps)
+    person: str | None = None
 
     def needs(self) -> Needs:
         """The request, to recognise a repetition; who typed this, and where."""
@@ -67,6 +68,7 @@ class NewDecision:
             user_hash=self.user_hash,
             request_key=self.request_key,
             request_hash=self.request_hash,
+            person=self.person,
         )
         if self.sighting is not None:
             record_sighting(

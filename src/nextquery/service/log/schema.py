@@ -17,6 +17,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
     text,
 )
 
@@ -65,6 +66,7 @@ decisions = Table(
     Column("rewards", Text, nullable=False),
     Column("issued", Boolean, nullable=False),
     Column("delivered", Boolean, nullable=False),
+    Column("person", String(64)),
     Index("decisions_of_session", "owner", "session_id", "position"),
     Index(
         "decisions_open",
@@ -74,7 +76,8 @@ decisions = Table(
     ),
 )
 """`state`: open, failed, accepted or undelivered. `arms`: the slate. `rewards`: the rewards of its
-entries from the top; entries below are unobserved. `owner`: whose session it is (see `keys`)."""
+entries from the top; entries below are unobserved. `owner`: whose session it is (see `keys`).
+`person`: the keyed hash of who asked, if the id could be trusted."""
 
 identities = Table(
     "identities",
@@ -138,6 +141,8 @@ keys = Table(
     Column("created", Float(53), nullable=False),
     Column("revoked", Float(53)),
     Column("owner", String(256), nullable=False, server_default=""),
+    Column("trusted_users", Boolean, nullable=False, server_default=false()),
 )
 """`owner`: whose sessions the key sees and adds to; keys of one application share it. It is empty
-for keys that are older than owners, and for requests without a key."""
+for keys that are older than owners, and for requests without a key. `trusted_users`: whether the
+`user_id` of its requests is trusted without a signature."""

@@ -36,6 +36,7 @@ class StoredDecision(NamedTuple):
     accepted: int | None
     delivered: bool
     request_hash: str | None
+    person: str | None
     body: DecisionEvent
 
 

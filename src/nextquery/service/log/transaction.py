@@ -9,14 +9,21 @@ import sqlalchemy as sa
 
 from nextquery.outcomes import OPEN, Outcome
 from nextquery.service.log.clock import Clock
-from nextquery.service.log.events import Body, FeedbackEvent, TypedArm, from_json, to_json
-from nextquery.service.log.hashes import keyed, session_key
+from nextquery.service.log.event_parts import NextQuery, TypedArm
+from nextquery.service.log.events import (
+    Body,
+    FeedbackEvent,
+    from_json,
+    to_json,
+)
+from nextquery.service.log.hashes import session_key
 from nextquery.service.log.new_arms.identities import Identities
 from nextquery.service.log.new_arms.parts import parts
 from nextquery.service.log.new_arms.sightings import TypedTexts
 from nextquery.service.log.schema import counter, decisions, events
 from nextquery.service.log.store import head_of
 from nextquery.service.log.teaching.caps import Caps, Teaching
+from nextquery.signing import keyed
 
 
 @dataclass
@@ -31,7 +38,20 @@ class Row:
     outcome: Outcome
     issued: bool
     delivered: bool
+    person: str | None = None
     changed: bool = False
+
+
+class TypedBefore(NamedTuple):
+    """What earlier feedback on a decision told about a typed query.
+
+    `full` is what it taught, `issued` how older versions recorded that, and `foreseen` whether the
+    query was in the slate; None if there was none.
+    """
+
+    issued: TypedArm | None = None
+    full: NextQuery | None = None
+    foreseen: bool | None = None
 
 
 class Needs(NamedTuple):
@@ -106,7 +126,9 @@ class Transaction:
 
     def _fetch_decisions(self, ids: Iterable[str]) -> None:
         names = ("id", "position", "owner", "session_id", "state", "accepted")
-        columns = [decisions.c[n] for n in (*names, "arms", "rewards", "issued", "delivered")]
+        columns = [
+            decisions.c[n] for n in (*names, "arms", "rewards", "issued", "delivered", "person")
+        ]
         for part in parts(ids):
             found = sa.select(*columns).where(decisions.c.id.in_(part))
             for row in self.connection.execute(found):
@@ -119,6 +141,7 @@ class Transaction:
                     Outcome(row.state, row.accepted, json.loads(row.rewards)),
                     row.issued,
                     row.delivered,
+                    row.person,
                 )
 
     def _fetch_requests(self, keys: Iterable[str]) -> None:
@@ -136,16 +159,22 @@ class Transaction:
         """Return the key of a cleaned text."""
         return keyed(self._secret, "text", text)
 
-    def typed_before(self, decision_id: str) -> TypedArm | None:
-        """Return what earlier feedback on a decision taught about a typed query, if anything."""
+    def typed_before(self, decision_id: str, slate: Sequence[int]) -> TypedBefore:
+        """Return what earlier feedback on a decision told about a typed query."""
         self.flush()
         feedback = (events.c.decision_id == decision_id, events.c.kind == FeedbackEvent.kind)
         rows = sa.select(events.c.position, events.c.body).where(*feedback)
+        foreseen = None
         for position, text in self.connection.execute(rows.order_by(events.c.position)):
             body = from_json(FeedbackEvent.kind, text, position)
-            if isinstance(body, FeedbackEvent) and body.issued and body.issued.features:
-                return body.issued
-        return None
+            if not isinstance(body, FeedbackEvent):
+                continue
+            foreseen = body.foresaw(slate) if foreseen is None else foreseen
+            if body.full is not None:
+                return TypedBefore(None, body.full, foreseen)
+            if body.issued and body.issued.features:
+                return TypedBefore(body.issued, None, foreseen)
+        return TypedBefore(None, None, foreseen)
 
     def append(self, body: Body, decision_id: str | None = None) -> int:
         """Append an event to the log and return its position."""
@@ -180,6 +209,7 @@ class Transaction:
         user_hash: str | None,
         request_key: str | None,
         request_hash: str | None,
+        person: str | None,
     ) -> None:
         """Make the decision that was appended last findable by id, session and request."""
         self._decisions.append(
@@ -190,6 +220,7 @@ class Transaction:
                 "request_key": request_key,
                 "request_hash": request_hash,
                 "user_hash": user_hash,
+                "person": person,
                 "state": OPEN.state,
                 "accepted": None,
                 "arms": json.dumps(arms),
@@ -200,7 +231,7 @@ class Transaction:
                 "time": self.time,
             }
         )
-        self.rows[id] = Row(id, self.position, owner, session_id, arms, OPEN, False, False)
+        self.rows[id] = Row(id, self.position, owner, session_id, arms, OPEN, False, False, person)
         if request_key is not None:
             self.requests[request_key] = (id, request_hash or "")
 

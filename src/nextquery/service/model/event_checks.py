@@ -3,14 +3,17 @@
 Errors name the position and the kind of an event, never its text, which may be a query.
 """
 
+import base64
 from collections.abc import Sequence
 
 import numpy as np
 
 from nextquery.errors import Damaged, InvalidInput, NextqueryError, StoreUnavailable
-from nextquery.loop import Replaced
+from nextquery.learnt import Example, Observed, Replaced
 from nextquery.policies import Policy
+from nextquery.policies.packed import unpack
 from nextquery.service.log.clock import is_time
+from nextquery.service.log.event_parts import OwnAsked
 from nextquery.service.log.events import (
     REPAIR,
     DecisionEvent,
@@ -37,7 +40,12 @@ def check(event: Event, state: State, past: Past) -> None:
     try:
         match event.body:
             case DecisionEvent() as body:
-                _check_ids([*body.arms, *body.history, body.anchor_arm or 0])
+                own = [arm for arm in body.arms if arm < 0]
+                own = [] if body.own else own
+                _check_ids([*own, *body.history, *body.kept, body.anchor_arm or 0])
+                unpack(base64.b64decode(body.failures, validate=True))
+                if body.own is not None:
+                    _check_own(body.own)
             case OutcomeEvent() as body:
                 _check_outcome(event, body, state, past)
             case ModelEvent() as body:
@@ -63,28 +71,51 @@ def _check_ids(arms: Sequence[int]) -> None:
         raise InvalidInput("it has a negative arm id")
 
 
+def _check_own(own: OwnAsked) -> None:
+    row = own.row()
+    if bool(own.text) != (row is not None) or (row is not None and not np.isfinite(row).all()):
+        raise InvalidInput("its own query and the vector of it do not belong together")
+    _check_ids([own.after_arm or 0])
+
+
 def _check_outcome(event: Event, body: OutcomeEvent, state: State, past: Past) -> None:
     if event.decision_id is None:
         raise InvalidInput("it names no decision")
-    taught, policy = state.examples(body, past.decision(event.decision_id)), state.learnt.policy
-    for choice, _, _ in taught:
-        _check_features(choice.features.tolist(), policy)
-    if any(old is not None and new is None for _, old, new in taught):
-        _try_on_a_copy(taught, policy)
+    decision = past.decision(event.decision_id)
+    taught, policy = state.examples(body, decision), state.learnt.policy
+    for example in taught:
+        if isinstance(example, Replaced):
+            _check_features(example.choice.features.tolist(), policy)
+        else:  # a step has the features of its time, which may be fewer
+            policy.check_observation(example.failures, example.success)
+            _check_size(() if example.success is None else example.success.features.tolist())
+    if any(_may_fail(example) for example in taught):
+        _try_on_a_copy(taught, policy, decision.time)
+
+
+def _may_fail(example: Example) -> bool:
+    """Whether learning it may leave no valid model: something is taken back."""
+    if isinstance(example, Observed):
+        return example.sign < 0
+    return example.old is not None and example.new is None
 
 
 def _check_features(features: Sequence[float], policy: Policy) -> None:
     if policy.dimension and len(features) != policy.dimension:
         raise InvalidInput(f"it has {len(features)} features, and the model has {policy.dimension}")
+    _check_size(features)
+
+
+def _check_size(features: Sequence[float]) -> None:
     if not all(abs(value) <= _LARGEST for value in features):  # false for NaN too
         raise InvalidInput(f"it has features that are not numbers of at most {_LARGEST:g}")
 
 
-def _try_on_a_copy(taught: Sequence[Replaced], policy: Policy) -> None:
+def _try_on_a_copy(taught: Sequence[Example], policy: Policy, at: float) -> None:
     """Taking examples back may leave no valid model, if they were never learnt."""
     copy = type(policy).from_state(policy.state())
     for example in taught:
-        copy.correct(*example)
+        example.learn(copy, at)
     arrays = copy.state()
     if not all(np.isfinite(array).all() for array in arrays.values() if array.dtype.kind == "f"):
         raise InvalidInput("the model would no longer be finite")

@@ -32,6 +32,8 @@ def same_model(written: ModelSettings, asked: ModelSettings) -> bool:
     Old events have α beside the policy. In them the old policy names keep their old meaning, so
     that a service whose settings did not change continues with what it has learnt.
     """
+    # A setting that older versions did not have is None while it changes nothing.
+    asked = {name: value for name, value in asked.items() if value is not None or name in written}
     if "alpha" not in written:
         return written == asked
     old = {name: value for name, value in written.items() if name != "alpha"}

@@ -1,5 +1,6 @@
 """Earlier events that a later one refers to."""
 
+import base64
 from typing import NamedTuple, Protocol
 
 from nextquery.service.log.events import DecisionEvent, ModelEvent
@@ -16,13 +17,17 @@ class Decided(NamedTuple):
     time: float
     position: int
     teaches: bool
+    failures: bytes
+    personal: bool  #: whether it was made for a person with a past of their own
 
     @classmethod
     def of(cls, body: DecisionEvent, time: float, position: int) -> "Decided":
         """Take it from the event of the decision."""
         features = [entry.features for entry in body.slate]
         made_by = (body.policy, body.model, body.fallback)
-        return cls(body.arms, features, *made_by, time, position, body.teaches)
+        failures = base64.b64decode(body.failures)
+        personal = body.own is not None
+        return cls(body.arms, features, *made_by, time, position, body.teaches, failures, personal)
 
 
 class Past(Protocol):

@@ -1,16 +1,18 @@
 """Preparing a store: check that it belongs to the pool, and write the model event if needed."""
 
 import contextlib
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from nextquery.arms import ArmPool
 from nextquery.catalogue import Catalogue
 from nextquery.errors import Damaged, InvalidInput
-from nextquery.loop import Learnt, Loop
-from nextquery.memory import Memory
+from nextquery.learnt import Learnt
+from nextquery.loop import Loop
+from nextquery.memory import FEATURES, Memory
+from nextquery.personal import why_unrecognised
 from nextquery.policies import Policy
-from nextquery.select import MaxUtility
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.controls import NewModel
 from nextquery.service.log.events import ModelEvent
@@ -25,6 +27,7 @@ from nextquery.service.model.snapshots import newest_state
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.warm_start import Progress, warm_start
 
+_log = logging.getLogger("nextquery.service")
 Ask = Callable[[str], bool]
 """Answers whether live learning may be forgotten, told how much."""
 
@@ -42,15 +45,18 @@ def prepare(
     progress: Progress | None = None,
     clock: Clock | None = None,
     forget: Ask = never,
+    owners: Collection[str] | None = None,
 ) -> bool:
     """Write a model event if the settings differ from those of the newest model in the log.
 
     The new model continues the old one: it keeps what was learnt live. If its features do not
     allow that, `forget` is asked first. The warm start is computed here once; other workers read it
     from the log. Call this before you start several workers, or each of them computes it and only
-    one result is used. Returns whether a model was written.
+    one result is used. Returns whether a model was written. `owners` are those of the API keys, if
+    they are known.
     """
     check_pool(store, pool)
+    _warn_of_strangers(pool, options, owners)
     digest = fingerprint(pool)
     while True:
         head = store.head()
@@ -96,14 +102,18 @@ def first_model(
 ) -> ModelEvent:
     """Warm-start a policy and its calibration, and return them as a model event."""
     loop = loop_of(Catalogue(pool), options, Learnt(options.new_policy()))
+    if not options.personal:
+        loop.memory.names = ()
     taught = warm_start(
         loop,
-        loop.memory.past.sessions,
+        loop.memory.past,
         newest=options.warm_sessions,
         examples=options.warm_examples,
         progress=progress,
     )
-    policy, calibration = loop.learnt.policy.state(), loop.learnt.calibration
+    if loop.policy.needs_memory:  # also without past sessions: an older model may have fewer
+        loop.policy.widen(len(FEATURES))
+    policy, calibration = loop.policy.state(), loop.learnt.calibration
     arrays = {**under("policy", policy), **under("calibration", calibration)}
     return ModelEvent(
         policy=options.policy_name,
@@ -118,14 +128,20 @@ def first_model(
 
 def loop_of(catalogue: Catalogue, options: EngineOptions, learnt: Learnt) -> Loop:
     """Return the library's loop with the settings of the service."""
-    memory = Memory.of_pool(catalogue.pool, options.memory_sessions)
+    memory = Memory.of_pool(
+        catalogue.pool, options.memory_sessions, half_life=options.half_life_days
+    )
     loop = Loop(
         catalogue,
-        MaxUtility(k=options.k),
+        options.new_selector(),
         learnt,
         memory,
         exploration=options.exploration,
         repeat=options.repeat,
+        returns=options.returns,
+        recommend_at_least=options.recommend_at_least,
+        schedule=options.new_schedule(),
+        reselect=options.reselect,
         seed=options.seed,
     )
     loop.use(learnt)
@@ -142,3 +158,15 @@ def check_pool(store: Store, pool: ArmPool) -> None:
                 "Serve that pool, or pass a new store; nextquery take-over brings what was learnt "
                 "into it."
             )
+
+
+def _warn_of_strangers(
+    pool: ArmPool, options: EngineOptions, owners: Collection[str] | None
+) -> None:
+    """Warn if the pool has the pasts of people whom this service can never recognise."""
+    if pool.origin is None or not pool.origin.people or not options.personal:
+        return
+    secret = options.user_hash_secret
+    why = why_unrecognised(pool.origin.named_with, user_hash_secret=secret, owners=owners)
+    if why is not None:
+        _log.warning("the pool has people's own pasts, and nobody gets theirs: %s.", why)

@@ -2,12 +2,14 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from nextquery.arms import ArmPool
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import Learner, foreseeing, rebuilt
 from nextquery.service.model.served_catalogue import ServedCatalogue
 from nextquery.service.model.snapshots import newest_state
-from nextquery.service.model.state import State, difference
+from nextquery.service.model.state import State
 
 AGREE = 1e-9
 """The largest difference of two states that count as the same."""
@@ -45,3 +47,24 @@ def rebuild(store: Store, pool: ArmPool | None = None) -> Rebuilt:
     learner.catch_up()
     state = rebuilt(store, until=learner.position) if learner.state.stale else learner.state
     return Rebuilt(state, kept.position, apart)
+
+
+def difference(one: State, other: State) -> float:
+    """Return the largest difference of two states; infinite if more than numbers differ.
+
+    >>> difference(State(), State())
+    0.0
+    """
+    ours, theirs = one.arrays(), other.arrays()
+    if ours.keys() != theirs.keys():
+        return float("inf")
+    largest = 0.0
+    for name, mine in ours.items():
+        yours = theirs[name]
+        if mine.shape != yours.shape or mine.dtype.kind != yours.dtype.kind:
+            return float("inf")
+        if mine.dtype.kind == "f":
+            largest = max(largest, float(np.abs(mine - yours).max(initial=0.0)))
+        elif not np.array_equal(mine, yours):
+            return float("inf")
+    return largest

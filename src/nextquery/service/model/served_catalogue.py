@@ -1,5 +1,6 @@
 """The arms of the service: a copy of the pool that only events change."""
 
+import base64
 import hashlib
 from functools import cached_property
 
@@ -10,6 +11,8 @@ from nextquery.arms import ArmPool
 from nextquery.arms.texts import matched
 from nextquery.catalogue import Catalogue
 from nextquery.errors import Damaged
+from nextquery.policies.packed import unpack
+from nextquery.service.log.event_parts import OwnAsked
 from nextquery.service.log.events import (
     ArmAdded,
     ArmRemoved,
@@ -47,19 +50,29 @@ class ServedCatalogue(Catalogue):
         rows = self.pool.rows_in_all
         match event.body:
             case DecisionEvent() as body:
-                arms = [*body.arms, *body.history, body.anchor_arm or 0]
+                shown = [arm for arm in body.arms if arm >= 0 or body.own is None]
+                arms = [*shown, *body.history, *body.kept, body.anchor_arm or 0]
                 if not 0 <= min(arms) <= max(arms) < max(rows, 1):
                     raise unusable(event, f"it names an arm that is not one of the {rows}")
+                step = unpack(base64.b64decode(body.failures))
+                if step.arms is not None and step.arms.ids.max() >= rows:
+                    raise unusable(event, f"it would teach an arm that is not one of the {rows}")
+                if body.own is not None and body.own.text:
+                    self._check_row(event, body.own)
             case ArmAdded() as added:
                 if added.arm != rows:
                     raise unusable(event, f"it adds arm {added.arm}, and {rows} is the next id")
-                try:
-                    matched([added.text], added.row()[None], dim=self.pool.dim)
-                except ValueError:  # its message may quote the text
-                    raise unusable(event, "its text or its vector is not valid") from None
+                self._check_row(event, added)
             case ArmRemoved(arm):
                 if not 0 <= arm < rows:
                     raise unusable(event, f"it removes arm {arm}, and there are {rows}")
+
+    def _check_row(self, event: Event, record: ArmAdded | OwnAsked) -> None:
+        try:
+            row = record.row()
+            matched([record.text], [] if row is None else row[None], dim=self.pool.dim)
+        except ValueError:  # its message may quote the text
+            raise unusable(event, "its text or its vector is not valid") from None
 
     def follow(self, event: Event) -> None:
         """Apply an event that changes arms and has passed `check`; ignore the others."""

@@ -1,15 +1,18 @@
 """The state at a log position: a pure function of the events up to it."""
 
+import base64
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import assert_never
 
 import numpy as np
 
-from nextquery.loop import Learnt, Replaced, replaced
-from nextquery.memory import LiveMemory
+from nextquery.learnt import Answered, Example, Learnt, Replaced, examples
+from nextquery.memory import LiveMemory, People
+from nextquery.outcomes import Rewards
 from nextquery.params import as_text_array, from_text_array
 from nextquery.policies import Choice, RandomPolicy
+from nextquery.service.log.event_parts import NextQuery
 from nextquery.service.log.events import (
     ArmAdded,
     ArmHeld,
@@ -29,7 +32,13 @@ from nextquery.service.log.events import (
     Void,
 )
 from nextquery.service.model.arrays import Arrays, from_text, packed, under, unpacked, within
-from nextquery.service.model.model_events import TAUGHT, described, policy_of, restored
+from nextquery.service.model.model_events import (
+    TAUGHT,
+    described,
+    half_life_of,
+    policy_of,
+    restored,
+)
 from nextquery.service.model.past import Decided, Past
 from nextquery.service.model.statistics import Statistics
 
@@ -82,7 +91,7 @@ class State:
             case TimeoutEvent() | UndeliveredEvent() as body:
                 self._outcome(body, _decision_of(event, past))
             case ModelEvent() as body:
-                self._new_model(body, event.position, past)
+                self._new_model(body, event, past)
             case LeftOut() as body:
                 if event.position > self._foreseen:
                     self._leave_out(event.position, body)
@@ -108,7 +117,7 @@ class State:
                 assert_never(body)
         self.position = event.position
 
-    def _new_model(self, body: ModelEvent, position: int, past: Past) -> None:
+    def _new_model(self, body: ModelEvent, at: Event, past: Past) -> None:
         arrays = unpacked(from_text(body.arrays))
         event, policy = restored(body, arrays)
         if taught := within(arrays, TAUGHT):
@@ -116,11 +125,13 @@ class State:
         if body.continues is None:
             self.lineage = []
         else:
+            policy.move_to(at.time)  # what was learnt live is as new as this event
             policy.take_over(self.learnt.policy, policy_of(past.model(body.continues)))
         self.model_event, self.learnt.policy = event, policy
         self.learnt.calibration = within(arrays, "calibration")
-        self.model = position
-        self.lineage.append(position)
+        self.learnt.live.half_life = half_life_of(event)
+        self.model = at.position
+        self.lineage.append(at.position)
 
     def _leave_out(self, position: int, body: LeftOut) -> None:
         if body.undoes is None:
@@ -133,18 +144,28 @@ class State:
         """Whether a decision teaches: it was not capped, and it is not left out."""
         return body.teaches and position not in self._unused
 
-    def examples(self, body: OutcomeEvent, decision: Decided) -> list[Replaced]:
-        """Return what an outcome teaches the model in force: the slate, and the typed query."""
+    def examples(self, body: OutcomeEvent, decision: Decided) -> list[Example]:
+        """Return what an outcome teaches the model in force.
+
+        The next query if it is known, else what is known of the slate. Older versions recorded a
+        typed query as a success of its own.
+        """
         if not self.teaches(decision.position, decision):
             return []
-        found: list[Replaced] = []
+        found: list[Example] = []
+        feedback = body if isinstance(body, FeedbackEvent) else None
         if decision.model in self.lineage and not decision.fallback:
-            slate = map(self._choice, decision.arms, decision.features)
-            found += replaced(list(slate), body.old, body.new)
-        if isinstance(body, FeedbackEvent):
-            for typed, old, new in ((body.issued, None, 1.0), (body.unissued, 1.0, None)):
+            slate = list(map(self._choice, decision.arms, decision.features))
+            old = _answered(body.old, None if feedback is None else feedback.unfull, decision)
+            new = _answered(body.new, None if feedback is None else feedback.full, decision)
+            found += examples(slate, decision.failures, old, new)
+        if feedback is not None:
+            for typed, before, after in (
+                (feedback.issued, None, 1.0),
+                (feedback.unissued, 1.0, None),
+            ):
                 if typed is not None and typed.model in self.lineage:
-                    found.append(Replaced(self._choice(typed.arm, typed.features), old, new))
+                    found.append(Replaced(self._choice(typed.arm, typed.features), before, after))
         return found
 
     def _choice(self, arm: int, features: Sequence[float]) -> Choice:
@@ -154,9 +175,14 @@ class State:
 
     def _decision(self, body: DecisionEvent, event: Event) -> None:
         if self.teaches(event.position, body):
-            self.learnt.asked(body.anchor_arm, body.history)
+            self.learnt.asked(body.anchor_arm, body.history, event.time)
         else:
             self.statistics.not_teaching += 1
+        if body.own is not None and event.position not in self._unused:
+            key = (body.own.text or None) if body.anchor_arm is None else body.anchor_arm
+            if key is not None:  # what looks private is not remembered
+                row, after = body.own.row(), body.own.after
+                self.learnt.asked_by(body.own.person, key, time=event.time, vector=row, after=after)
         self.statistics.decided(body.policy, event.time, body.arms, fallback=body.fallback)
         if body.candidates:  # old logs do not have it
             self.statistics.drawn_from(body.trial, body.candidates)
@@ -164,14 +190,19 @@ class State:
     def _outcome(self, body: OutcomeEvent, decision: Decided) -> None:
         """Replace the old reward of each entry by the new one, and learn the typed query."""
         for example in self.examples(body, decision):
-            self.learnt.policy.correct(*example)
+            example.learn(self.learnt.policy, decision.time)
         self.statistics.closed(decision.policy, decision.time, body.was, body.state)
 
     def _next_query(self, body: FeedbackEvent, decision: Decided) -> None:
-        typed = None if body.issued is None else body.issued.arm
-        next_arm = typed if body.accepted is None else body.accepted
-        if next_arm is not None:
-            self.statistics.followed(foreseen=next_arm in decision.arms)
+        foreseen = body.foresaw(decision.arms)
+        if foreseen is not None and not decision.personal:  # own pasts change no number of others
+            self.statistics.followed(
+                decision.policy,
+                decision.time,
+                offered=len(decision.arms),
+                foreseen=foreseen,
+                before=body.foresaw_before(decision.arms),
+            )
 
     def arrays(self) -> Arrays:
         """Return the whole state as arrays; equal states give equal arrays."""
@@ -193,6 +224,7 @@ class State:
             **under("policy", self.learnt.policy.state() if self.model else {}),
             **under("calibration", self.learnt.calibration),
             **under("memory", self.learnt.live.state()),
+            **under("people", self.learnt.people.state()),
             **under("statistics", self.statistics.state()),
         }
 
@@ -204,7 +236,10 @@ class State:
         twin.added, twin.removed, twin.blocked = [*self.added], {*self.removed}, {*self.blocked}
         twin.held = dict(self.held)
         twin.learnt = Learnt(
-            deepcopy(self.learnt.policy), self.learnt.calibration, self.learnt.live.copy()
+            deepcopy(self.learnt.policy),
+            self.learnt.calibration,
+            self.learnt.live.copy(),
+            self.learnt.people.copy(),
         )
         twin.statistics = self.statistics.copy()
         return twin
@@ -232,31 +267,23 @@ class State:
             self.model_event, self.learnt.policy = restored(event, arrays)
             self.learnt.calibration = within(arrays, "calibration")
         self.learnt.live = LiveMemory.from_state(within(arrays, "memory"))
+        self.learnt.people = People.from_state(within(arrays, "people"))
         self.statistics = Statistics.from_state(within(arrays, "statistics"))
         return self
-
-
-def difference(one: State, other: State) -> float:
-    """Return the largest difference of two states; infinite if more than numbers differ.
-
-    >>> difference(State(), State())
-    0.0
-    """
-    ours, theirs = one.arrays(), other.arrays()
-    if ours.keys() != theirs.keys():
-        return float("inf")
-    largest = 0.0
-    for name, mine in ours.items():
-        yours = theirs[name]
-        if mine.shape != yours.shape or mine.dtype.kind != yours.dtype.kind:
-            return float("inf")
-        if mine.dtype.kind == "f":
-            largest = max(largest, float(np.abs(mine - yours).max(initial=0.0)))
-        elif not np.array_equal(mine, yours):
-            return float("inf")
-    return largest
 
 
 def _decision_of(event: Event, past: Past) -> Decided:
     assert event.decision_id is not None
     return past.decision(event.decision_id)
+
+
+def _answered(rewards: Rewards, known: NextQuery | None, decision: Decided) -> Answered:
+    """Return what is known of a slate, with the candidate that came next as it was then."""
+    if known is None:
+        return Answered(rewards)
+    failures = base64.b64decode(known.failures, validate=True)
+    if known.arm is None:
+        return Answered(rewards, True, None, failures)
+    shown = dict(zip(decision.arms, decision.features, strict=True))
+    features = np.array(shown.get(known.arm, known.features), np.float64)
+    return Answered(rewards, True, Choice(known.arm, features, 0.0, 1.0), failures)

@@ -9,14 +9,20 @@ from numpy.typing import NDArray
 
 from nextquery.params import as_text_array, from_text_array
 
-_COUNTS = ("rounds", "answered", "accepted", "failed", "undelivered", "fallback")
+_OUTCOMES = ("rounds", "answered", "accepted", "failed", "undelivered", "fallback")
+_NEXT = ("next_queries_known", "offered", "foreseen")
+_COUNTS = (*_OUTCOMES, *_NEXT)
 _HOUR = 3600
 Row = dict[str, object]
 """A policy, a time and its `Counts`."""
 
 
 class Counts(TypedDict):
-    """Slates by outcome, and the rates that follow."""
+    """Slates by outcome, and the rates that follow.
+
+    `offered` counts the queries of the slates whose next query is known, and `foreseen` how many of
+    these came next. The others were `wasted`: a slate that offers nothing wastes nothing.
+    """
 
     rounds: int
     answered: int
@@ -24,9 +30,13 @@ class Counts(TypedDict):
     failed: int
     undelivered: int
     fallback: int
+    next_queries_known: int
+    offered: int
+    foreseen: int
     open: int
     acceptance: float | None
     per_round_regret: float | None
+    share_wasted: float | None
 
 
 class Coverage(TypedDict):
@@ -60,16 +70,16 @@ class Statistics:
     def __init__(self) -> None:
         self._rows: dict[tuple[str, int], dict[str, int]] = {}
         self._shown = np.zeros(0, np.bool_)
-        self.issued, self.foreseen = 0, 0
         self.not_teaching = 0  # slates that taught nothing: capped, or left out
         self._sizes: dict[int, list[int]] = {}  # trial: slates, candidates of all of them
 
     def decided(self, policy: str, time: float, arms: Iterable[int], *, fallback: bool) -> None:
         """A slate was recorded."""
-        shown = list(arms)
+        slate = list(arms)
+        shown = [arm for arm in slate if arm >= 0]  # a person's own queries are not counted
         row = self._row(policy, time)
         row["rounds"] += 1
-        row["answered"] += bool(shown)
+        row["answered"] += bool(slate)
         row["fallback"] += fallback
         if shown and max(shown) >= len(self._shown):
             grown = np.zeros(max(2 * len(self._shown), max(shown) + 1), np.bool_)
@@ -105,10 +115,29 @@ class Statistics:
         if state in row:
             row[state] += 1
 
-    def followed(self, *, foreseen: bool) -> None:
-        """The next query of a slate became known."""
-        self.issued += 1
-        self.foreseen += foreseen
+    def followed(
+        self, policy: str, time: float, *, offered: int, foreseen: bool, before: bool | None = None
+    ) -> None:
+        """The next query of a slate became known.
+
+        Parameters
+        ----------
+        policy, time : of the decision.
+        offered : number of queries in the slate.
+        foreseen : whether the next query was one of them.
+        before : what was known as `foreseen` earlier, if this is a correction.
+
+        >>> stats = Statistics()
+        >>> stats.followed("lin-ucb", 0.0, offered=4, foreseen=True)
+        >>> stats.followed("lin-ucb", 0.0, offered=0, foreseen=False)
+        >>> stats.totals()["share_wasted"]
+        0.75
+        """
+        row = self._row(policy, time)
+        if before is None:
+            row["next_queries_known"] += 1
+            row["offered"] += offered
+        row["foreseen"] += foreseen - bool(before)
 
     def table(self, by: str) -> list[Row]:
         """Return one row per policy and hour or day."""
@@ -130,13 +159,14 @@ class Statistics:
 
     def coverage(self, live: int) -> Coverage:
         """Return how much of the pool was shown, and how often the next query was shown."""
-        shown = int(self._shown.sum())
+        shown, totals = int(self._shown.sum()), self.totals()
+        known = totals["next_queries_known"]
         return {
             "arms": live,
             "arms_shown": shown,
             "share_of_arms_shown": shown / live if live else 0.0,
-            "next_queries_known": self.issued,
-            "share_of_next_queries_shown": self.foreseen / self.issued if self.issued else None,
+            "next_queries_known": known,
+            "share_of_next_queries_shown": totals["foreseen"] / known if known else None,
         }
 
     def _row(self, policy: str, time: float) -> dict[str, int]:
@@ -153,19 +183,24 @@ class Statistics:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return everything as arrays."""
-        rows = [[*key, *counts.values()] for key, counts in sorted(self._rows.items())]
+        rows = sorted(self._rows.items())
+        outcomes = [[*key, *(counts[name] for name in _OUTCOMES)] for key, counts in rows]
+        following = [[counts[name] for name in _NEXT] for _, counts in rows]
         sizes = [[trial, *size] for trial, size in sorted(self._sizes.items())]
-        fields = {"rows": rows, "issued": self.issued, "foreseen": self.foreseen, "sizes": sizes}
-        fields |= {"not_teaching": self.not_teaching}
-        return {"counts": as_text_array(fields), "shown": np.flatnonzero(self._shown)}
+        fields = {"rows": outcomes, "sizes": sizes, "not_teaching": self.not_teaching}
+        return {
+            "counts": as_text_array(fields),
+            "next_queries": np.array(following, np.int64).reshape(-1, len(_NEXT)),
+            "shown": np.flatnonzero(self._shown),
+        }
 
     @classmethod
     def from_state(cls, state: Mapping[str, NDArray[Any]]) -> "Statistics":
-        """Restore the statistics that `state` returned."""
+        """Restore the statistics that `state` returned; older ones lack the next queries."""
         self, fields = cls(), from_text_array(state["counts"])
-        for policy, hour, *counts in fields["rows"]:
-            self._rows[policy, hour] = dict(zip(_COUNTS, counts, strict=True))
-        self.issued, self.foreseen = fields["issued"], fields["foreseen"]
+        following = state.get("next_queries", np.zeros((len(fields["rows"]), len(_NEXT)), int))
+        for (policy, hour, *counts), more in zip(fields["rows"], following.tolist(), strict=True):
+            self._rows[policy, hour] = dict(zip(_COUNTS, [*counts, *more], strict=True))
         self._sizes = {trial: size for trial, *size in fields.get("sizes", [])}
         self.not_teaching = fields.get("not_teaching", 0)
         shown = state["shown"]
@@ -178,7 +213,7 @@ def _with_rates(counts: dict[str, int]) -> Counts:
     """Add what follows from the counts: still open, acceptance, regret per round."""
     closed = counts["accepted"] + counts["failed"]
     rate = counts["accepted"] / closed if closed else None
-    left = counts["rounds"] - closed - counts["undelivered"]
+    left, offered = counts["rounds"] - closed - counts["undelivered"], counts["offered"]
     regret = None if rate is None else 1.0 - rate
     return {
         "rounds": counts["rounds"],
@@ -187,9 +222,13 @@ def _with_rates(counts: dict[str, int]) -> Counts:
         "failed": counts["failed"],
         "undelivered": counts["undelivered"],
         "fallback": counts["fallback"],
+        "next_queries_known": counts["next_queries_known"],
+        "offered": offered,
+        "foreseen": counts["foreseen"],
         "open": left,
         "acceptance": rate,
         "per_round_regret": regret,
+        "share_wasted": 1.0 - counts["foreseen"] / offered if offered else None,
     }
 
 

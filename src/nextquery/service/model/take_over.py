@@ -12,6 +12,7 @@ from nextquery.catalogue import Catalogue
 from nextquery.errors import InvalidInput
 from nextquery.policies import Policy
 from nextquery.service.log.clock import Clock
+from nextquery.service.log.event_parts import vector_text
 from nextquery.service.log.events import (
     ArmAdded,
     ArmHeld,
@@ -20,9 +21,7 @@ from nextquery.service.log.events import (
     Blocked,
     Body,
     ModelEvent,
-    vector_text,
 )
-from nextquery.service.log.hashes import keyed
 from nextquery.service.log.schema import arm_texts
 from nextquery.service.log.store import Store
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction
@@ -35,6 +34,7 @@ from nextquery.service.model.served_catalogue import ServedCatalogue
 from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.state import State
 from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.signing import keyed
 from nextquery.warm_start import Progress
 
 _SAMPLED = 32  # texts on which two encoders are compared

@@ -11,7 +11,6 @@ const REJECTED = new Set([404, 409, 422]); // rejected feedback must not stop th
 let session = newId();
 let steps = []; // {query, decision, cards, taken}: the last one is on the screen
 let pending = null; // the query being asked
-let arms = 0;
 let waiting = new AbortController();
 let map = null;
 let started = false;
@@ -37,7 +36,7 @@ async function starters() {
   const host = $("starters");
   host.hidden = false;
   const answer = await attempt(host, () => get("/v1/examples?limit=6"), { rows: 2 });
-  arms = answer.arms;
+  const { arms } = answer;
   if (!arms) {
     panel(host, {
       kind: "empty",
@@ -46,7 +45,7 @@ async function starters() {
     });
     return;
   }
-  $("lead").textContent = `Type any query. You get the best next ones out of ${number(arms)} past queries, and every pick improves the recommendations.`;
+  $("lead").textContent = `Type any query. You get the best next ones out of ${number(arms)} ${answer.arms_are}, and every pick improves the recommendations.`;
   host.replaceChildren(
     el("span", { class: "note", text: "Start from" }),
     ...answer.examples.map((text) => el("button", { type: "button", class: "chip", onclick: () => issue(text) }, words(text))),
@@ -174,7 +173,6 @@ function nothing(host, step) {
 
 const CHIPS = [
   ["similarity", "Similar", (why) => percent(why.similarity), "How similar it is to the current query (cosine of their vectors)."],
-  ["preference", "Preference", (why) => (why.preference === null ? "from sessions" : `${number(why.preference * arms, 1)} × chance`), "How much likelier than a query drawn at random; or suggested by past sessions."],
   ["score", "Score", (why) => why.score.toFixed(3), "The reward that the model expects, plus a bonus for uncertainty."],
 ];
 
@@ -189,7 +187,7 @@ function cardOf(card, at, step) {
       type: "button",
       class: taken ? "card taken" : "card",
       "data-arm": card.arm_id,
-      "aria-description": `Similarity ${percent(why.similarity)}, score ${number(why.score, 3)}`,
+      "aria-description": `${why.because}; similarity ${percent(why.similarity)}, score ${number(why.score, 3)}`,
       onclick: () => issue(card.text),
       onpointerenter: () => map?.point(card.arm_id),
       onpointerleave: () => map?.point(null),
@@ -198,6 +196,7 @@ function cardOf(card, at, step) {
     },
     el("span", { class: "rank", "aria-hidden": "true", text: at + 1 }),
     words(card.text, "span", "words title"),
+    el("span", { class: `because ${why.kind}`, text: why.because }),
     el("span", { class: "facts" }, ...facts),
   );
 }

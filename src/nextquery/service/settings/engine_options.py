@@ -6,10 +6,26 @@ from typing import Any
 
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
+from nextquery.memory import FEATURES
 from nextquery.memory.memory import SESSIONS
 from nextquery.outcomes import FAILS, Learning
 from nextquery.policies import Policy
-from nextquery.policies.names import POLICIES, SERVED, policy_named, with_alpha
+from nextquery.policies.names import (
+    POLICIES,
+    SCHEDULES,
+    SELECTIONS,
+    SERVED,
+    joined,
+    policy_named,
+    schedule_named,
+    selector_named,
+    split,
+    with_alpha,
+)
+from nextquery.preference import READINGS
+from nextquery.select import Schedule, Selector
+from nextquery.select.max_utility import OPTIMIZERS, UTILITIES
+from nextquery.selecting import check_schedule
 from nextquery.service.log.events import ModelSettings
 from nextquery.service.log.limits import MOST_RECOMMENDATIONS
 from nextquery.service.log.teaching.caps import Caps
@@ -40,7 +56,36 @@ class EngineOptions:
     alpha: float | None = _option(
         None, "LinUCB's exploration bonus; by default the policy's own value.", ge=0
     )
-    k: int = _option(250, "Number of candidates selected for a query.", ge=1)
+    selection: str = _option(
+        "max-utility",
+        f"The selection of the candidates: {', '.join(SELECTIONS)}; or a variant, like "
+        "zooming@threshold=0.6 or max-utility@optimizer=greedi,partitions=4.",
+    )
+    utility: str = _option(
+        "log-probability", f"What max-utility maximises: {', '.join(UTILITIES)}."
+    )
+    optimizer: str = _option(
+        "auto",
+        f"The algorithm of max-utility: {', '.join(OPTIMIZERS)}. auto is one pass for "
+        "log-probability, where the others select the same arms, and lazy otherwise.",
+    )
+    reading: str = _option(
+        "example", f"The reading of the paper's preferences: {', '.join(READINGS)}."
+    )
+    epsilon: float = _option(0.5, "The similarity threshold ε of the preferences.", ge=0, le=1)
+    k: int = _option(
+        250, "Number of candidates selected for a query; zooming and threshold have none.", ge=1
+    )
+    schedule: str = _option(
+        "none",
+        "How a session's candidate set grows with its recommendations (Algorithm 2): none, "
+        f"{', '.join(SCHEDULES)}; or a variant, like power@beta=1,start=5. bump grows to k.",
+    )
+    reselect: bool | None = _option(
+        None,
+        "Whether each query gets candidates of its own; if not, a session keeps its set. By "
+        "default true without a schedule, and false with one.",
+    )
     m_max: int = _option(
         50, "Largest number of recommendations in one answer.", ge=1, le=MOST_RECOMMENDATIONS
     )
@@ -48,10 +93,23 @@ class EngineOptions:
         0.02, "Share of slate entries drawn uniformly at random.", ge=0, le=1
     )
     seed: int = _option(0, "Seed of every random draw.", ge=0)
-    repeat: bool = _option(False, "Whether a session may see the same recommendation twice.")
+    repeat: bool = _option(True, "Whether a session may see the same recommendation twice.")
+    returns: bool = _option(
+        False,
+        "Whether a session may be recommended its own earlier queries; forecasts contain them.",
+    )
+    recommend_at_least: float = _option(
+        0.0,
+        "Recommend nothing with a smaller probability of coming next; 0 for no limit. Slates may "
+        "be shorter or empty.",
+        ge=0,
+        le=1,
+    )
     timeout_s: float = _option(60.0, "Seconds after which a slate without a click fails.", gt=0)
     timeout_fails: str = _option("first", "Which entries of such a slate fail: first or all.")
-    learn_issued: bool = _option(False, "Whether a query typed instead counts as a success.")
+    learn_issued: bool = _option(
+        True, "Whether a query typed instead teaches: it succeeded, all other candidates failed."
+    )
     new_arms: bool = _option(True, "Whether new queries become arms.")
     min_users: int = _option(
         2,
@@ -69,6 +127,10 @@ class EngineOptions:
         "",
         "Secret key of the hash that replaces user ids; if empty, one is created and stored. A "
         "store accepts only the one that it began with.",
+    )
+    personal: bool = _option(
+        True,
+        "Whether people whose ids can be trusted get recommendations from their own past queries.",
     )
     teach_per_user: int = _option(
         300, "Decisions of one user that teach the model in a day (UTC); 0 for no limit.", ge=0
@@ -88,6 +150,9 @@ class EngineOptions:
         ge=0,
     )
     memory_sessions: int = _option(SESSIONS, "Number of past sessions kept in the memory.", ge=0)
+    half_life_days: float | None = _option(
+        None, "Days after which what was learnt or asked counts half; by default for ever.", gt=0
+    )
     gather_ms: float = _option(
         2.0, "Milliseconds that concurrent requests wait to share one scan.", ge=0, le=3
     )
@@ -116,24 +181,83 @@ class EngineOptions:
             elif low is not None and value is not None:
                 most = math.inf if high is None else high
                 number(value, option.name, low=low, high=most, above_low="gt" in limits)
-        whole_number(self.max_waiting, "max_waiting", at_least=self.max_inflight)
+        if self.max_waiting < self.max_inflight:
+            raise InvalidInput(
+                f"max_waiting must be at least max_inflight = {self.max_inflight}; received "
+                f"{self.max_waiting}."
+            )
         one_of(self.timeout_fails, "timeout_fails", FAILS)
         self.new_policy()
+        selector = self.new_selector()
+        check_schedule(selector, self.new_schedule())
+        if self.reselect is False and selector.k is None:
+            raise InvalidInput(
+                f"reselect = false keeps a session's candidates, and selection = {self.selection} "
+                "has no k to limit them. Use a selection with k, or leave reselect out."
+            )
 
     def of_the_model(self) -> ModelSettings:
         """Return the options that define the model; changing one writes a new model event."""
+        remembers = self.new_policy().needs_memory
         return {
             "policy": self.policy_name,
             "k": self.k,
+            **self._of_the_candidates(),
             "warm_sessions": self.warm_sessions,
             "warm_examples": self.warm_examples,
             "memory_sessions": self.memory_sessions,
+            "half_life_days": self.half_life_days,
+            "features": len(FEATURES) if remembers else None,
+            "personal": "off" if remembers and not self.personal else None,
         }
 
     @property
     def policy_name(self) -> str:
         """The name of the policy, with its α if you set one."""
         return self.policy if self.alpha is None else with_alpha(self.policy, self.alpha)
+
+    def _of_the_candidates(self) -> ModelSettings:
+        """Return how candidates are selected; None where it is as older versions did it."""
+        chosen: ModelSettings = {
+            "selection": self.selection_name,
+            "reading": self.reading,
+            "epsilon": self.epsilon,
+            "schedule": self.schedule,
+        }
+        usual = {field.name: field.default for field in fields(self)}
+        return {
+            **{name: None if value == usual[name] else value for name, value in chosen.items()},
+            "reselect": {None: None, True: "on", False: "off"}[self.reselect],
+        }
+
+    @property
+    def selection_name(self) -> str:
+        """The name of the selection, with the utility and the optimiser that you set."""
+        plain, variant = split(self.selection)
+        for name, usual in (("utility", "log-probability"), ("optimizer", "auto")):
+            value = getattr(self, name)
+            if value == usual:
+                continue
+            if plain != "max-utility":
+                raise InvalidInput(
+                    f"{name} = {value} needs selection = max-utility; received {self.selection}. "
+                    f"Leave {name} out, or set the selection."
+                )
+            if variant.setdefault(name, value) != value:
+                raise InvalidInput(
+                    f"{name} = {value} and selection = {self.selection} disagree. Pass one of them."
+                )
+        return joined(plain, variant)
+
+    def new_selector(self) -> Selector:
+        """Return the selector of the candidates."""
+        return selector_named(
+            self.selection_name, k=self.k, epsilon=self.epsilon, reading=self.reading
+        )
+
+    def new_schedule(self) -> Schedule | None:
+        """Return how a session's candidate set grows; None if it has its size from the start."""
+        return schedule_named(self.schedule, k=self.k)
 
     @property
     def learning(self) -> Learning:
@@ -147,4 +271,7 @@ class EngineOptions:
 
     def new_policy(self) -> Policy:
         """Return a policy that has learnt nothing yet."""
-        return policy_named(self.policy_name, seed=self.seed)
+        policy = policy_named(self.policy_name, seed=self.seed)
+        if self.half_life_days is None or "half_life" not in policy.get_params():
+            return policy
+        return policy_named(self.policy_name, seed=self.seed, half_life=self.half_life_days)

@@ -7,12 +7,12 @@ defaults. `load` also returns where each value came from.
 import logging
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from nextquery.errors import InvalidInput, NotAFolder
 from nextquery.service.log.database import without_password
@@ -31,7 +31,10 @@ class Loaded(NamedTuple):
 
 
 def load(
-    options: Mapping[str, Any] | None = None, *, config: str | os.PathLike[str] | None = None
+    options: Mapping[str, Any] | None = None,
+    *,
+    assigned: Collection[str] = (),
+    config: str | os.PathLike[str] | None = None,
 ) -> Loaded:
     """Merge options, environment and file; an error names the setting, its value and the range.
 
@@ -40,6 +43,7 @@ def load(
     Parameters
     ----------
     options : values by name; None means not set.
+    assigned : names of options that were given as ``--set NAME=VALUE``.
     config : the file. By default ``$NEXTQUERY_CONFIG``, or ``nextquery.toml`` if it exists.
 
     >>> settings, origins = load({"port": 9000})
@@ -53,7 +57,7 @@ def load(
     places: list[tuple[dict[str, Any], Callable[[str], str]]] = [
         (_read(path), lambda name: f"{path}"),
         (from_environment(), lambda name: f"environment {PREFIX}{name.upper()}"),
-        (given, lambda name: f"option --{name.replace('_', '-')}"),
+        (given, lambda name: _option(name, assigned)),
     ]
     merged: dict[str, Any] = {}
     origins = dict.fromkeys(Settings.model_fields, "default")
@@ -64,6 +68,10 @@ def load(
         return Loaded(Settings(**merged), origins)
     except ValidationError as error:
         raise InvalidInput(_message(error, origins)) from None
+
+
+def _option(name: str, assigned: Collection[str]) -> str:
+    return f"option --set {name}" if name in assigned else f"option --{name.replace('_', '-')}"
 
 
 def _config_file(config: str | os.PathLike[str] | None) -> Path | None:
@@ -108,7 +116,7 @@ def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
                 f"{name} ({origin}) is not a setting. {_nearest(name, set(Settings.model_fields))}"
             )
             continue
-        secret = name == "user_hash_secret"
+        secret = Settings.model_fields[name].annotation is SecretStr
         value = "a hidden value" if secret else repr(problem["input"])
         value = without_password(value) if name == "store" else value
         lines.append(f"{name} ({origin}): received {value}; {allowed}.")

@@ -1,11 +1,11 @@
 """The settings of the service: one schema for options, environment and file."""
 
+from collections.abc import Callable
 from dataclasses import fields
-from ipaddress import ip_address
 from typing import Annotated, Any, Literal
 
 from limits import parse as parse_rate
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -14,13 +14,20 @@ from pydantic_settings import (
 )
 
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import policy_named
+from nextquery.policies.names import policy_named, schedule_named, selector_named
 from nextquery.service.log.database import check_url
 from nextquery.service.settings.engine_options import EngineOptions
 
 PREFIX = "NEXTQUERY_"
+SHORTEST_SECRET = 32
+"""Characters: who sees a signature, like every visitor their own, can try short secrets at home."""
 Names = Annotated[list[str], NoDecode]
 _ENGINE = {each.name: each for each in fields(EngineOptions)}
+_REGISTERED: dict[str, Callable[[str], object]] = {
+    "policy": policy_named,
+    "selection": lambda name: selector_named(name, k=1),  # whether it goes with k is seen later
+    "schedule": lambda name: schedule_named(name, k=1),
+}
 
 
 def _engine(name: str) -> Any:
@@ -122,6 +129,11 @@ class Settings(BaseSettings):
         le=600,
         description="Seconds in which the database must answer, else 503.",
     )
+    user_signing_secret: SecretStr = Field(
+        SecretStr(""),
+        description="Secret key with which your back end signs user ids (user_signature), at least "
+        f"{SHORTEST_SECRET} characters; if empty, no signature is accepted.",
+    )
     cors_origins: Names = Field(
         [], description="Origins of web pages that may call the API, like https://shop.example."
     )
@@ -142,11 +154,20 @@ class Settings(BaseSettings):
     # recommending and learning: options of the engine
     policy: str = _engine("policy")
     alpha: float | None = _engine("alpha")
+    selection: str = _engine("selection")
+    utility: Literal["log-probability", "facility-location", "log-det"] = _engine("utility")
+    optimizer: Literal["auto", "greedy", "lazy", "greedi"] = _engine("optimizer")
+    reading: Literal["example", "defined", "joint", "one-side"] = _engine("reading")
+    epsilon: float = _engine("epsilon")
     k: int = _engine("k")
+    schedule: str = _engine("schedule")
+    reselect: bool | None = _engine("reselect")
     m_max: int = _engine("m_max")
     exploration: float = _engine("exploration")
     seed: int = _engine("seed")
     repeat: bool = _engine("repeat")
+    returns: bool = _engine("returns")
+    recommend_at_least: float = _engine("recommend_at_least")
     timeout_s: float = _engine("timeout_s")
     timeout_fails: Literal["first", "all"] = _engine("timeout_fails")
     learn_issued: bool = _engine("learn_issued")
@@ -155,12 +176,14 @@ class Settings(BaseSettings):
     new_arms_per_hour: int = _engine("new_arms_per_hour")
     review_new_arms: bool = _engine("review_new_arms")
     user_hash_secret: SecretStr = _engine("user_hash_secret")
+    personal: bool = _engine("personal")
     teach_per_user: int = _engine("teach_per_user")
     teach_per_session: int = _engine("teach_per_session")
     teach_per_key: int = _engine("teach_per_key")
     warm_sessions: int = _engine("warm_sessions")
     warm_examples: int = _engine("warm_examples")
     memory_sessions: int = _engine("memory_sessions")
+    half_life_days: float | None = _engine("half_life_days")
 
     # speed: options of the engine
     gather_ms: float = _engine("gather_ms")
@@ -200,6 +223,16 @@ class Settings(BaseSettings):
                 raise ValueError(f"{origin!r} is not an origin; use one like https://shop.example")
         return value
 
+    @field_validator("user_signing_secret")
+    @classmethod
+    def _is_long(cls, value: SecretStr) -> SecretStr:
+        if 0 < len(value) < SHORTEST_SECRET:
+            raise ValueError(
+                f"Input should have at least {SHORTEST_SECRET} characters, as openssl rand -hex 32 "
+                "prints them"
+            )
+        return value
+
     @field_validator("store")
     @classmethod
     def _is_store(cls, value: str) -> str:
@@ -211,11 +244,11 @@ class Settings(BaseSettings):
             raise ValueError(str(error).rstrip(".")) from None
         return value
 
-    @field_validator("policy")
+    @field_validator(*_REGISTERED)
     @classmethod
-    def _is_policy(cls, value: str) -> str:
+    def _is_registered(cls, value: str, info: ValidationInfo) -> str:
         try:
-            policy_named(value)
+            _REGISTERED[str(info.field_name)](value)
         except InvalidInput as error:
             raise ValueError(str(error).rstrip(".")) from None
         return value
@@ -231,9 +264,11 @@ class Settings(BaseSettings):
         return value
 
     @model_validator(mode="after")
-    def _more_wait_than_work(self) -> "Settings":
-        if self.max_waiting < self.max_inflight:
-            raise ValueError(f"max_waiting={self.max_waiting} should be at least max_inflight")
+    def _go_together(self) -> "Settings":
+        try:
+            self.engine_options()
+        except InvalidInput as error:
+            raise ValueError(str(error).rstrip(".")) from None
         return self
 
     @model_validator(mode="after")
@@ -250,17 +285,3 @@ class Settings(BaseSettings):
         return EngineOptions(
             **{**values, "user_hash_secret": self.user_hash_secret.get_secret_value()}
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address can only be reached from this machine.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -1,4 +1,4 @@
-"""Routes of the page under Explore: example queries, the map, simulated users."""
+"""Routes of the page under Explore: example queries, the map, simulated people."""
 
 from typing import Annotated
 
@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from nextquery.datasets import arms_are
 from nextquery.service.answer.example_queries import example_queries
 from nextquery.service.answer.expensive.session_map import draw
 from nextquery.service.http import page_bodies
@@ -17,7 +18,7 @@ router = APIRouter()
 _LINES = "application/x-ndjson"
 _ROW = (
     '{"simulated": true, "round": 1, "user": 1, "ours": false, "most_similar": true, '
-    '"reachable": true}\n'
+    '"best_possible": 0.31}\n'
 )
 _ROUNDS: Responses = {200: {"content": {_LINES: {"example": _ROW}}}}
 
@@ -34,7 +35,9 @@ async def examples(
     """Return common queries of the pool, each about something else."""
     catalogue = served(request).engine.catalogue
     found = await run_in_threadpool(example_queries, catalogue, limit)
-    return JSONResponse({"examples": found, "arms": len(catalogue.pool)})
+    pool = catalogue.pool
+    words = arms_are(None) if pool.origin is None else pool.origin.arms_are
+    return JSONResponse({"examples": found, "arms": len(pool), "arms_are": words})
 
 
 @router.post("/v1/map", response_model=page_bodies.MapAnswer, responses=documented_errors())
@@ -46,7 +49,9 @@ async def map_of(body: page_bodies.MapBody, request: Request) -> Response:
             session_id=body.session_id,
             query=body.query,
             trail=body.trail,
+            user_id=body.user_id,
             owner=request.state.owner,
+            trusted=here.trusts(request, body),
         )
     )
     catalogue = here.engine.catalogue
@@ -58,7 +63,7 @@ async def map_of(body: page_bodies.MapBody, request: Request) -> Response:
     "/v1/simulate", response_class=StreamingResponse, responses=documented_errors(409) | _ROUNDS
 )
 async def simulate(body: page_bodies.SimulateBody, request: Request) -> Response:
-    """Replay past sessions against a model of their own; streams one line per round."""
+    """Let simulated people use a service of their own; streams one line per round."""
     here = served(request)
     rounds = await here.in_lane(lambda: here.simulator.start(users=body.users, seed=body.seed))
     return LaneResponse(here.engine.lane, rounds.lines(), ended=rounds.close, media_type=_LINES)

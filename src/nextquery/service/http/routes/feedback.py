@@ -20,7 +20,9 @@ async def feedback(body: bodies.FeedbackBody, request: Request) -> Response:
         decision_id=body.decision_id,
         accepted=body.accepted,
         issued=body.issued,
+        user_id=body.user_id,
         owner=request.state.owner,
+        trusted=here.trusts(request, body),
     )
     result = await here.answer(future)
     here.metrics.feedback(result.status)

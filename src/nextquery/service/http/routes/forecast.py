@@ -14,13 +14,19 @@ router = APIRouter()
 async def forecast(body: bodies.ForecastBody, request: Request) -> Response:
     """Return the most probable next queries with calibrated probabilities. Records nothing."""
     here = served(request)
+    trusted = here.trusts(request, body)
     future = here.engine.submit_forecast(
         session_id=body.session_id,
         query=body.query,
         m=body.count(here.engine.options.m_max),
+        user_id=body.user_id,
         owner=request.state.owner,
+        trusted=trusted,
+        returns=body.returns,
+        at_least=body.at_least,
     )
     answer = await here.answer(future)
+    here.count_offered("forecast", len(answer.likely), trusted=trusted)
     return JSONResponse(
         {
             "forecast": [

@@ -30,6 +30,8 @@ _NOW = {
     "arms": 35896,
     "held": 0,
     "capped": 0,
+    "people": 120,
+    "own_queries": 3400,
     "store_bytes": 4_194_304,
     "blocked_queries": ["a query to hide"],
     "requests": 2400,
@@ -67,8 +69,11 @@ async def operate(request: Request) -> Response:
         engine = here.engine
         with engine.learner.lock:
             blocked = sorted(engine.learner.state.blocked)[:_MOST_BLOCKED]
+            people, queries = engine.answerer.loop.memory.own_totals()
+            own = {"people": people, "own_queries": queries}
         return {
             **asdict(engine.health()),
+            **own,  # here and not in the metrics, which keys below admin may read
             "store_bytes": engine.store.size(),
             "blocked_queries": blocked,
             **here.metrics.summary(),

@@ -4,10 +4,13 @@ from fastapi import APIRouter, Request
 from starlette.background import BackgroundTask
 from starlette.responses import JSONResponse, Response
 
+from nextquery.memory import SIMILAR, reason_of
+from nextquery.policies.names import has_memory
+from nextquery.service.answer.results import Decision
 from nextquery.service.http import bodies
 from nextquery.service.http.error_responses import documented_errors
 from nextquery.service.http.served import served
-from nextquery.service.log.events import SlateEntry
+from nextquery.service.log.event_parts import SlateEntry
 
 router = APIRouter()
 
@@ -18,6 +21,7 @@ router = APIRouter()
 async def recommend(body: bodies.RecommendBody, request: Request) -> Response:
     """Recommend the next queries. The decision is durable before it is returned."""
     here = served(request)
+    trusted = here.trusts(request, body)
     future = here.engine.submit_recommend(
         session_id=body.session_id,
         query=body.query,
@@ -25,12 +29,16 @@ async def recommend(body: bodies.RecommendBody, request: Request) -> Response:
         user_id=body.user_id,
         request_id=body.request_id,
         owner=request.state.owner,
+        trusted=trusted,
+        at_least=body.at_least,
     )
     decision = await here.answer(future)
+    now = here.engine.clock.now()
     answer = {
         "decision_id": decision.decision_id,
         "recommendations": [
-            _as_json(entry, explain=body.explain) for entry in decision.recommendations
+            _as_json(entry) | (_why(entry, decision, now) if body.explain else {})
+            for entry in decision.recommendations
         ],
         "policy": decision.policy,
         "model_version": decision.model_version,
@@ -38,6 +46,7 @@ async def recommend(body: bodies.RecommendBody, request: Request) -> Response:
         **here.partial(decision.not_searched),
     }
     here.metrics.slate(fallback=decision.fallback, teaches=decision.teaches)
+    here.count_offered("recommend", len(decision.recommendations), trusted=trusted)
 
     async def sent() -> None:
         here.engine.delivered(decision.decision_id)
@@ -46,20 +55,26 @@ async def recommend(body: bodies.RecommendBody, request: Request) -> Response:
     return JSONResponse(answer, background=None if gone else BackgroundTask(sent))
 
 
-def _as_json(entry: SlateEntry, *, explain: bool) -> dict[str, object]:
-    fields: dict[str, object] = {
+def _as_json(entry: SlateEntry) -> dict[str, object]:
+    return {
         "arm_id": entry.arm,
         "text": entry.text,
         "score": entry.score,
         "propensity": entry.propensity,
         "propensity_estimated": entry.propensity_estimated,
     }
-    if explain:
-        width = entry.uncertainty  # 1 for a model that has learnt nothing
-        fields["why"] = {
-            "similarity": entry.similarity,
-            "preference": entry.preference,
-            "score": entry.score,
-            "confidence": None if width is None else 1.0 - min(1.0, width),
-        }
-    return fields
+
+
+def _why(entry: SlateEntry, decision: Decision, now: float) -> dict[str, object]:
+    reason = SIMILAR
+    if has_memory(decision.policy):
+        reason = reason_of(entry.features, now=now, asked_at=entry.asked_at)
+    width = entry.uncertainty  # 1 for a model that has learnt nothing
+    why = {
+        **reason._asdict(),
+        "similarity": entry.similarity,
+        "preference": entry.preference,
+        "score": entry.score,
+        "confidence": None if width is None else 1.0 - min(1.0, width),
+    }
+    return {"why": why}

@@ -82,7 +82,7 @@ def main() -> None:
     print("a slate counts as accepted if it contains any later query of the session;")
     print("the encoder has seen these sessions, so this is a demonstration, not a measurement")
     print("\nOne simulated user:")
-    simulate(rec, sessions[-1], show=True)
+    simulate(rec, max(sessions[users + options.past :], key=len, default=sessions[-1]), show=True)
     print(f"\n{users} simulated users:")
     slates = hits = 0
     for number, session in enumerate(sessions[:users], start=1):

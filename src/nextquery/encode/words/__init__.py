@@ -1,0 +1,1 @@
+"""Words of the log itself, weighed and counted: TF-IDF, and word vectors."""
