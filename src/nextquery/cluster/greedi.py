@@ -20,7 +20,7 @@ from nextquery.cluster.shard import Share
 from nextquery.errors import ClusterUnavailable, InvalidInput
 from nextquery.select import MaxUtility
 from nextquery.select.base import refuse_partial
-from nextquery.select.max_utility import UTILITIES
+from nextquery.select.max_utility import SHARDS, UTILITIES
 
 _TRIES = 5  # how often Ray restarts a task whose process or machine died
 _retried = ray.remote(max_retries=_TRIES)
@@ -129,7 +129,11 @@ def _rounds(
     warn_if_no_cpus()
     shared = ray.put(problem)
     if isinstance(partitions, str):
-        one_of(partitions, "partitions", ["shards"])
+        if partitions != SHARDS:
+            raise InvalidInput(
+                f"partitions must be a whole number of at least 1, or {SHARDS!r}, or lists of arms; "
+                f"received {partitions!r}."
+            )
         _check_sizes(problem, [problem.count(*ends) for ends in pairwise(bounds)])
         added = [_answer.remote(shared, problem.ids(problem.stored))] if len(problem.added) else []
         answers = [*pool.on_every_shard(_answer_of_shard, shared), *_results(added)]

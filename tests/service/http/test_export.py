@@ -112,7 +112,7 @@ def test_keys_and_config_commands(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="scope"):
         run("keys", "create", "x", "--scope", "root", "--store", url)
     shown = run("config", "show", "--json", "--set", "user_hash_secret=hush", "--set", "port=9")
-    assert json.loads(shown)["port"] == {"value": 9, "from": "option --port"}
+    assert json.loads(shown)["port"] == {"value": 9, "from": "option --set port"}
     assert b"hush" not in shown
     signing = ["--set", "user_signing_secret=" + "hush" * 8]
     shown = run("config", "show", "--json", *signing)
