@@ -10,6 +10,8 @@ from xdist.scheduler import LoadScopeScheduling
 import nextquery as nq
 from tests.few_examples import USUAL
 
+pytest_plugins = ["tests.crashes"]
+
 settings.register_profile(
     "repeatable",
     deadline=None,
