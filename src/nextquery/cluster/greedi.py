@@ -131,8 +131,8 @@ def _rounds(
     if isinstance(partitions, str):
         if partitions != SHARDS:
             raise InvalidInput(
-                f"partitions must be a whole number of at least 1, or {SHARDS!r}, or lists of arms; "
-                f"received {partitions!r}."
+                f"partitions must be a whole number of at least 1, or {SHARDS!r}, or lists of "
+                f"arms; received {partitions!r}."
             )
         _check_sizes(problem, [problem.count(*ends) for ends in pairwise(bounds)])
         added = [_answer.remote(shared, problem.ids(problem.stored))] if len(problem.added) else []
