@@ -4,7 +4,8 @@ Runs `nextquery reproduce` on a log with the encoder `tuned` and with the paper'
 `nextquery train --method bert` wrote, on the same anchors; then the stream on topics with every
 seed. Prints the two runs side by side. An interrupted run continues where it stopped.
 
-``python -m benchmarks.paper_vectors LOG --bert BERT --out RUN``
+``python -m benchmarks.paper_vectors LOG --bert BERT --out RUN``, or the stream alone:
+``python -m benchmarks.paper_vectors --out RUN``
 """
 
 import argparse
@@ -113,8 +114,8 @@ def _hits(table: dict[str, list[Any]], name: str) -> Any:
 def main() -> None:
     """Run what is missing and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("log", help="the log of the anchored part")
-    parser.add_argument("--bert", required=True, help="folder of the trained encoder")
+    parser.add_argument("log", nargs="?", help="the log of the anchored part; none: no such part")
+    parser.add_argument("--bert", help="folder of the trained encoder; needed with a log")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--anchors", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=1000)
@@ -124,12 +125,16 @@ def main() -> None:
     parser.add_argument("--since", default="2018-01-01", help="first day of the stream's answers")
     parser.add_argument("--no-stream", action="store_true")
     args = parser.parse_args()
+    if (args.log is None) != (args.bert is None):
+        parser.error(f"pass both LOG and --bert, or neither; received {args.log}, {args.bert}.")
     args.out.mkdir(parents=True, exist_ok=True)
-    anchored(args)
-    runs = [args.out / "tuned", args.out / "bert"]
-    blocks: list[Any] = [Heading("Anchored", 2), beside(runs)]
-    for run in runs:
-        blocks += [Heading(f"Paired differences, {run.name}", 3), policies(run), claims(run)]
+    blocks: list[Any] = []
+    if args.log is not None:
+        anchored(args)
+        runs = [args.out / "tuned", args.out / "bert"]
+        blocks += [Heading("Anchored", 2), beside(runs)]
+        for run in runs:
+            blocks += [Heading(f"Paired differences, {run.name}", 3), policies(run), claims(run)]
     if not args.no_stream:
         blocks += [Heading("Stream on topics", 2), stream(args)]
     text = markdown(blocks)
