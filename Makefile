@@ -70,8 +70,10 @@ clean:
 	@touch $@
 
 .venv/bench-ready: .venv/ready
-	$(call install,.[dev,bench])
+	$(call install,.[dev$(comma)bench])
 	@touch $@
+
+comma := ,
 
 # Install, and compare every file with its recorded hash before anything of it runs.
 define install
