@@ -106,7 +106,6 @@ def event_bytes(rec: nq.Recommender) -> dict[str, int]:
             choice.propensity,
             choice.propensity_estimated,
             0.5,
-            None,
             0.5,
             tuple(np.asarray(choice.features, float).tolist()),
         )

@@ -7,7 +7,6 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "nextquery"
 
 REACHED_THROUGH = {  # module or folder: the tests that run it through the public API
-    "arms.kernels": "tests/arms/test_scan.py",
     "arms.storage": "tests/arms/test_storage.py",
     "cli": "tests/cli/test_commands.py",
     "cluster.calls": "tests/cluster/test_failure.py",

@@ -113,7 +113,7 @@ class Catalogue:
     def place_of(self, arm: int) -> Place:
         """Return the place of an arm."""
         text = self.pool.texts[arm]
-        return Place(text, text, text, arm, self.pool.rows([arm])[0])
+        return Place(text, text, text, arm, self.pool.row(arm))
 
     def key(self, query: str) -> str:
         """Return the text under which a query is blocked: its arm's text, or its cleaned text."""

@@ -28,6 +28,7 @@ class Suggestion:
     score: float
     propensity: float
     propensity_estimated: bool
+    source: str = ""  #: ``selection`` or ``memory``; empty from an older service
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,13 @@ from nextquery.locks import only_writer
 
 
 @cache
-def compiled(kernel: Callable[..., Any], *, any_order: bool = False) -> Callable[..., Any]:
+def compiled(
+    kernel: Callable[..., Any], *, any_order: bool = False, brief: bool = False
+) -> Callable[..., Any]:
     """Compile a plain Python function to machine code that releases the GIL.
 
-    `any_order` allows sums to be reordered, and so vectorised.
+    `any_order` allows sums to be reordered, and so vectorised. `brief` is for a function that takes
+    microseconds: it keeps the GIL, since handing it to another thread and back takes longer.
 
     >>> def twice(x):
     ...     return x + x
@@ -23,7 +26,7 @@ def compiled(kernel: Callable[..., Any], *, any_order: bool = False) -> Callable
     import numba  # takes half a second, so import it on first use
 
     fastmath = {"reassoc", "contract", "nsz"} if any_order else False
-    options: dict[str, Any] = {"nogil": True, "fastmath": fastmath}
+    options: dict[str, Any] = {"nogil": not brief, "fastmath": fastmath}
     try:
         machine = numba.njit(cache=True, **options)(kernel)
         machine.compile = _one_at_a_time(machine.compile, machine.stats.cache_path)

@@ -121,7 +121,8 @@ class Loop(Selecting):
         if not len(candidates) and len(selected) and self.looks_further and at.before is None:
             known = {*hidden, *(() if returns else visit.history)}
             away = sorted(arm for arm in known if arm >= 0)  # own queries are not in the pool
-            candidates = self._with_memory(step, self.select_further(place, visit, away))
+            further = self.select_further(place, visit, away, normalise=selected.normalised)
+            candidates = self._with_memory(step, further)
         return candidates, context
 
     def rank(
@@ -215,6 +216,8 @@ class Loop(Selecting):
 
     def _alive(self, selected: Candidates) -> Candidates:
         """Drop the arms that were removed since they were selected."""
+        if not len(self.pool.removed):
+            return selected
         alive = self.pool.alive(selected.arms)
         removed = len(alive) < len(selected)
         return selected.take(np.isin(selected.arms, alive)) if removed else selected

@@ -79,9 +79,14 @@ class Steps(NamedTuple):
         step = STEPS_PER_SCAN if loop.selector.k is not None else _WIDE_BATCH
         for start in range(0, len(places), step):
             part = slice(start, start + step)
-            more = loop.select(now[part], visits[part], pool=pool, unknown=unknown[part])
-            if step == _WIDE_BATCH:
-                more = [candidates.without_vectors() for candidates in more]
+            more = loop.select(
+                now[part],
+                visits[part],
+                pool=pool,
+                unknown=unknown[part],
+                normalise=loop.policy.needs_preferences,
+                vectors=step != _WIDE_BATCH,
+            )
             selected += more
         # Models are never updated from partial results.
         refuse_partial(max((candidates.missing for candidates in selected), default=0))
@@ -148,7 +153,10 @@ class OneByOne:
         pool, unknown = self._arms
         arm = int(self.steps.past.sessions.arms[self.steps.places[at]])
         place, known = self.loop.catalogue.place_of(arm), unknown[within : within + 1]
-        (selected,) = self.loop.select([place], [visit], pool=pool, unknown=known)
+        normalise = self.loop.policy.needs_preferences
+        (selected,) = self.loop.select(
+            [place], [visit], pool=pool, unknown=known, normalise=normalise
+        )
         refuse_partial(selected.missing)
         return selected
 

@@ -80,10 +80,13 @@ class Selecting:
         *,
         pool: ArmPool | None = None,
         unknown: Sequence[Ids] | None = None,
+        normalise: bool = True,
+        vectors: bool = True,
     ) -> list[Candidates]:
         """Select arms for every place in one scan; none for a query without a vector.
 
-        Sets of different sizes, with a schedule, need one scan each.
+        Sets of different sizes, with a schedule, need one scan each. For `normalise` and `vectors`
+        see `Selector.select_many`.
 
         Parameters
         ----------
@@ -92,7 +95,7 @@ class Selecting:
             was not known at each.
         """
         arms = self.pool if pool is None else pool
-        no_vectors = np.empty((0, arms.dim), np.float32)
+        no_vectors = np.empty((0, arms.dim if vectors else 0), np.float32)
         selected = [Candidates(NO_IDS, no_vectors, np.empty(0), np.empty(0))] * len(places)
         by_size: dict[int | None, list[int]] = {}
         for number, (place, visit) in enumerate(zip(places, visits, strict=True)):
@@ -112,15 +115,19 @@ class Selecting:
                 self._draws_of([visits[number] for number in numbers]),
                 k=None if self.schedule is None else size,
                 keep=[] if self.reselects else [arms.alive(visits[n].kept) for n in numbers],
+                normalise=normalise,
+                vectors=vectors,
             )
             for number, candidates in zip(numbers, results, strict=True):
                 selected[number] = candidates
         return selected
 
-    def select_further(self, place: Place, visit: Visit, hidden: Sequence[int]) -> Candidates:
+    def select_further(
+        self, place: Place, visit: Visit, hidden: Sequence[int], *, normalise: bool
+    ) -> Candidates:
         """Select more arms, since everything that was selected is hidden."""
         rng = self.draws(visit.session, visit.trial + 1, _FURTHER) if self.selector.draws else None
-        return self.selector.select(self.pool, place.vector, hidden, rng)
+        return self.selector.select(self.pool, place.vector, hidden, rng, normalise=normalise)
 
     def kept(self, place: Place, visit: Visit, selected: Candidates) -> tuple[int, ...]:
         """Return the arms that stay in C; none if each query gets candidates of its own."""

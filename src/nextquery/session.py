@@ -73,7 +73,13 @@ class Session:
 
     @property
     def candidates(self) -> Candidates | None:
-        """The arms selected for the last recommendation, including shown ones."""
+        """The arms selected for the last recommendation, including shown ones.
+
+        Their preferences are computed when you ask for them first.
+        """
+        if self._candidates is not None and not self._candidates.normalised:
+            place, visit = self._selected_for
+            self._candidates = self.recommender.select([place], [visit])[0]
         return self._candidates
 
     @overload
@@ -134,7 +140,8 @@ class Session:
         whole_number(m, "m", at_least=1)
         number(at_least, "at_least", low=0, high=1)
         rec, at = self.recommender, Moment(self.recommender.clock())
-        selected = rec.select([self._anchor], [self.visit])[0]
+        normalise = rec.policy.needs_preferences
+        selected = rec.select([self._anchor], [self.visit], normalise=normalise)[0]
         likely, _ = rec.forecast(
             self._anchor, self.visit, selected, m, returns=returns, at_least=at_least, at=at
         )
@@ -217,7 +224,9 @@ class Session:
         rec, size = self.recommender, self.recommender.size(self.visit)
         same = not self._moved and (self._version, self._size) == (rec.catalogue.version, size)
         if self._candidates is None or not (same and rec.reusable):
-            self._candidates = rec.select([self._anchor], [self.visit])[0]
+            self._selected_for = (self._anchor, self.visit)
+            normalise = rec.policy.needs_preferences
+            self._candidates = rec.select([self._anchor], [self.visit], normalise=normalise)[0]
         self._moved, self._version, self._size = False, rec.catalogue.version, size
         return self._candidates
 

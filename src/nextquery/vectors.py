@@ -1,5 +1,7 @@
 """Unit rows: every vector in nextquery is float32 and has length 1."""
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -31,6 +33,10 @@ def unit_rows(
         )
     if dim is not None and matrix.shape[1] != dim:
         raise InvalidInput(f"{what} must have {dim} columns; received {matrix.shape[1]}.")
+    if len(matrix) == 1 and matrix.dtype == np.float32:
+        wide = matrix[0].astype(np.float64)
+        if abs(math.sqrt(float(wide @ wide)) - 1) <= _ALREADY_UNIT / 2:  # surely, however summed
+            return matrix.copy()
     out = np.empty(matrix.shape, np.float32)
     for start in range(0, len(matrix), _ROWS):
         rows = matrix[start : start + _ROWS].astype(np.float64)

@@ -2,9 +2,12 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
+from nextquery.policies.choice import drawn
 
 
 def test_a_choice_survives_json_bit_for_bit() -> None:
@@ -39,3 +42,17 @@ def test_a_context_is_checked(anchor: list[object]) -> None:
         nq.Context(anchor)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="trial"):
         nq.Context([1.0], trial=0)
+
+
+@given(st.integers(2, 400), st.integers(0, 1000), st.sampled_from([0.02, 0.3, 1.0]))
+def test_a_draw_is_that_of_numpy(n: int, seed: int, mix: float) -> None:
+    """The same place from the same random number, and the generator goes on alike."""
+    rng = np.random.default_rng(seed)
+    own = np.zeros(n)
+    own[rng.integers(n)] = 1.0
+    probabilities = (1 - mix) * own + mix * rng.dirichlet(np.ones(n))
+    ours, numpys = np.random.default_rng(seed + 1), np.random.default_rng(seed + 1)
+    for _ in range(5):
+        expected = numpys.choice(n, p=probabilities / probabilities.sum())
+        assert drawn(probabilities, ours) == expected
+    assert ours.random() == numpys.random()

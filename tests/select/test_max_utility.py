@@ -205,3 +205,25 @@ def test_a_kept_set_grows(seed: int, utility: str, more: int) -> None:
 def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         nq.MaxUtility(**options)
+
+
+@pytest.mark.parametrize("reading", ["example", "defined", "joint", "one-side"])
+@pytest.mark.parametrize("keep", [[], [3, 9]])
+def test_without_sums_the_same_arms_come_in_the_same_order(reading: str, keep: list[int]) -> None:
+    """Preferences are then in another unit; where the order needs the sums, nothing changes."""
+    rng = np.random.default_rng(0)
+    pool = nq.ArmPool.from_vectors([str(i) for i in range(300)], rng.normal(size=(300, 6)))
+    anchors, exclude = rng.normal(size=(20, 6)), [[int(i)] for i in range(20, 40)]
+    selector = nq.MaxUtility(k=40, reading=reading)
+    kept = [keep] * 20
+    asked = selector.select_many(pool, anchors, exclude, keep=kept)
+    plain = selector.select_many(pool, anchors, exclude, keep=kept, normalise=False, vectors=False)
+    for one, other in zip(asked, plain, strict=True):
+        assert other.arms.tolist() == one.arms.tolist()
+        assert np.array_equal(other.similarities, one.similarities)
+        assert one.normalised
+        assert other.normalised == (reading != "example")
+        assert other.vectors.shape == (len(one), 0)
+        unit = other.preferences[0] / one.preferences[0]
+        assert other.preferences == pytest.approx(unit * one.preferences, rel=1e-9)
+        assert reading == "example" or unit == 1

@@ -41,11 +41,15 @@ class Blocks:
         """Return whether any rows have a coded copy."""
         return any(codes is not None for codes in self.codes)
 
-    def cut(self, width: int) -> Iterator[Block]:
-        """Yield all rows in blocks of at most `width`, in the fastest order to read memory."""
+    def cut(self, width: int, *, coded: int | None = None) -> Iterator[Block]:
+        """Yield all rows in blocks of at most `width`, in the fastest order to read memory.
+
+        `coded` is the width of blocks that have a coded copy, if it is not the same.
+        """
         for start, segment, codes in zip(self.starts, self.segments, self.codes, strict=False):
-            for offset in range(0, len(segment), width):
-                place = slice(offset, min(offset + width, len(segment)))
+            step = width if codes is None or coded is None else coded
+            for offset in range(0, len(segment), step):
+                place = slice(offset, min(offset + step, len(segment)))
                 first = int(start) + offset
                 last = int(start) + place.stop
                 yield Block(first, last, segment[place], codes, place)

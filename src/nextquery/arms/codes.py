@@ -80,14 +80,18 @@ class Codes(NamedTuple):
         """Write the products of some rows with all anchors to `out`; return their slack."""
         rows, scales = self.rows[part], self.scales[part]
         compiled(kernels.multiply_codes)(rows, scales, anchors.codes, anchors.steps, out)
+        return self.slack(part, anchors.residual)
+
+    def slack(self, part: slice, residual: float) -> float:
+        """Return how far the products of some rows can be off, with anchors that are coded too."""
         error = float(self.residuals[part.start // GROUP : -(-part.stop // GROUP)].max())
         rounding = 8 * 2.0**-24  # of the scaling, and of lengths that are 1 only to float32
-        return (error + (1 + error) * anchors.residual) * (1 + rounding) + rounding
+        return (error + (1 + error) * residual) * (1 + rounding) + rounding
 
 
-def coded_anchors(anchors: Vectors) -> Anchors:
-    """Return anchors in up to 16 bits, as fine as 32-bit sums over the coordinates allow."""
-    finest = min(2**15 - 1, (2**31 - 1) // (127 * max(1, anchors.shape[1])))
+def coded_anchors(anchors: Vectors, *, finest: int = 2**15 - 1) -> Anchors:
+    """Return anchors as whole numbers up to `finest`, or what 32-bit sums over a row allow."""
+    finest = min(finest, (2**31 - 1) // (127 * max(1, anchors.shape[1])))
     largest = np.abs(anchors).max(axis=1, initial=0.0)
     steps = np.where(largest > 0, largest / np.float32(finest), np.float32(1)).astype(np.float32)
     wide = anchors.astype(np.float64)

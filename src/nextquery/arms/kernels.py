@@ -13,6 +13,10 @@ Floats = NDArray[np.float64]
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
+LOWEST = np.float32(np.finfo(np.float32).min)
+"""Removed and excluded arms are below it."""
+BINS = 256
+"""Parts of the range of a row's proposals, to find the k-th best of them."""
 SPAN = 256
 """Products tested together; they are tested one by one only if one of them passes."""
 
@@ -64,28 +68,38 @@ def tighten(
     high: Floats,
     floor: Floats,
 ) -> int:
-    """Raise each row's floor to its k-th best *sure* proposal, and drop what cannot reach it.
+    """Raise each row's floor to about its k-th best *sure* proposal; drop what cannot reach it.
 
-    A proposal is sure if it is in [low, high) for any error within its slack. So k arms score at
-    least that well, and an arm that certainly scores worse is not among the k best.
+    A proposal is sure if it is in [low, high) for any error within its slack. So at least k arms
+    score as well as the floor, and an arm that certainly scores worse is not among the k best. The
+    k-th best is found to within one of `BINS` parts of the range of a row's sure proposals.
     """
+    least, most = np.full(len(floor), np.inf), np.full(len(floor), -np.inf)
     counts = np.zeros(len(floor), np.int64)
     for i in range(used):
-        row, value, slack = rows[i], np.float64(values[i]), np.float64(slacks[i])
-        if value - slack >= low[row] and value + slack < high[row]:
+        row, slack = rows[i], np.float64(slacks[i])
+        sure, above = np.float64(values[i]) - slack, np.float64(values[i]) + slack
+        if sure >= low[row] and above < high[row]:
+            least[row], most[row] = min(least[row], sure), max(most[row], sure)
             counts[row] += 1
-    ends = np.cumsum(counts)
-    sure = np.empty(ends[-1] if len(ends) else 0, np.float64)
-    place = ends - counts
+    in_bin = np.zeros((len(floor), BINS), np.int64)
+    smallest = np.full((len(floor), BINS), np.inf)
     for i in range(used):
-        row, value, slack = rows[i], np.float64(values[i]), np.float64(slacks[i])
-        if value - slack >= low[row] and value + slack < high[row]:
-            sure[place[row]] = value - slack
-            place[row] += 1
+        row, slack = rows[i], np.float64(slacks[i])
+        sure, above = np.float64(values[i]) - slack, np.float64(values[i]) + slack
+        if counts[row] >= k and sure >= low[row] and above < high[row]:
+            width = most[row] - least[row]
+            part = (sure - least[row]) / width if width > 0 else 0.0
+            place = min(int(part * BINS), BINS - 1)
+            in_bin[row, place] += 1
+            smallest[row, place] = min(smallest[row, place], sure)
     for row in range(len(floor)):
         if counts[row] >= k:
-            part = sure[ends[row] - counts[row] : ends[row]]
-            floor[row] = max(floor[row], np.partition(part, counts[row] - k)[counts[row] - k])
+            place, better = BINS, 0
+            while better < k:
+                place -= 1
+                better += in_bin[row, place]
+            floor[row] = max(floor[row], smallest[row, place])
     kept = 0
     for i in range(used):
         if np.float64(values[i]) + np.float64(slacks[i]) >= floor[rows[i]]:

@@ -208,6 +208,10 @@ class ArmPool:
         """Return the vectors of a few arms, in the order of `ids`."""
         return self._blocks().rows(self._ids(ids, "ids", keep_order=True))
 
+    def row(self, arm: int) -> Vectors:
+        """Return the vector of one arm."""
+        return self._rows.row(arm)
+
     def rows_of(self, sets: Sequence[Ids]) -> list[Vectors]:
         """Return the vectors of several sets of arms."""
         return [self.rows(ids) for ids in sets]

@@ -68,6 +68,12 @@ class Rows:
         """Return the rows as they are in memory, in order."""
         return [self.stored, self._buffer[: self.added]]
 
+    def row(self, number: int) -> Vectors:
+        """Return a copy of one row."""
+        known = len(self.stored)
+        row = self.stored[number] if number < known else self._buffer[number - known]
+        return np.array(row, np.float32)
+
     def whole(self) -> Vectors:
         """Return all rows as one read-only matrix: a view, or a copy if rows were added."""
         parts = [part for part in self.segments() if len(part)]

@@ -29,6 +29,8 @@ _ANCHORS = 256  # anchors in one product
 _BUDGET = 1 << 22  # proposals of a thread at once, over all anchors
 _SINGLY = 12  # up to this many anchors, one product per anchor beats one product for all
 _SHORTEST, _LONGEST, _LONGEST_OF_ONE = 1 << 10, 1 << 12, 1 << 16  # arms in a block
+_ANCHORS_IN_TILES = 32  # anchors that are read in tiles together
+_IN_TILES, _PARTS = 1 << 13, 8  # fewest arms in a block of tiles, and most blocks: for two threads
 
 
 class Sums(NamedTuple):
@@ -41,6 +43,14 @@ class Sums(NamedTuple):
     similar: Floats
     missing: int = 0
 
+    @classmethod
+    def unknown(cls, anchors: int, missing: int) -> "Sums":
+        """Return sums with which a preference is the similarity itself: the same in another unit.
+
+        A preference under the reading ``example`` is a similarity over a sum for all arms.
+        """
+        return cls(np.ones(anchors), np.zeros(anchors), missing)
+
 
 def scan_rows(
     rows: Rows,
@@ -52,8 +62,8 @@ def scan_rows(
     epsilon: float | None = None,
 ) -> tuple[list[list[Found]], Sums | None]:
     """Scan rows, using their coded copy if that is faster."""
-    # Codes are too coarse for the sums.
-    codes = rows.codes() if epsilon is None and len(anchors) <= FEW else None
+    few = len(anchors) <= FEW or _can_tile(rows.dim)
+    codes = rows.codes() if epsilon is None and few else None  # they are too coarse for the sums
     blocks = Blocks(rows.segments(), removed, codes)
     return scan(blocks, anchors, bands, exclude=exclude, epsilon=epsilon)
 
@@ -72,7 +82,8 @@ def scan(
     """
     b = len(anchors)
     largest = max((band.k for band in bands if band.k is not None), default=0)
-    step = max(1, min(_ANCHORS, _BUDGET // max(1, 2 * min(largest, blocks.count))))
+    at_once = _ANCHORS_IN_TILES if _tiled(blocks, anchors) else _ANCHORS
+    step = max(1, min(at_once, _BUDGET // max(1, 2 * min(largest, blocks.count))))
     found: list[list[Found]] = []
     totals, similars = np.zeros(b), np.zeros(b)
     for start in range(0, b, step):
@@ -95,7 +106,13 @@ class _Chunk:
     ) -> None:
         self.blocks, self.anchors = blocks, np.ascontiguousarray(anchors)
         self.hidden, self.epsilon = _Hidden(exclude), epsilon
-        self.coded = coded_anchors(self.anchors) if blocks.has_codes else None
+        self.tiles = None
+        if _tiled(blocks, anchors):
+            from nextquery.arms.tiles import Tiles
+
+            hidden = (self.hidden.rows, self.hidden.ids)
+            self.tiles = Tiles.of(self.anchors, hidden, blocks.removed)
+        self.coded = coded_anchors(self.anchors) if blocks.has_codes and not self.tiles else None
         longest = _LONGEST if len(anchors) > 1 else _LONGEST_OF_ONE
         self.width = max(_SHORTEST, min(longest, _PRODUCTS // max(1, len(anchors))))
         self.slack = error_bound(anchors.shape[1])
@@ -103,7 +120,8 @@ class _Chunk:
     def scan(self, searches: list[Search]) -> tuple[list[list[Found]], Sums | None]:
         """Return the results of each search, and the sums."""
         sums = None if self.epsilon is None else _Summing(self, self.epsilon)
-        cut = list(self.blocks.cut(self.width))
+        coded = max(_IN_TILES, -(-self.blocks.count // _PARTS)) if self.tiles else self.width
+        cut = list(self.blocks.cut(self.width, coded=coded))
         waiting = iter(cut)
         lock = threading.Lock()
 
@@ -133,6 +151,11 @@ class _Chunk:
     def _scan_block(
         self, block: Block, buffer: Vectors, searches: list[Search], sums: "_Summing | None"
     ) -> None:
+        if self.tiles is not None and block.codes is not None:
+            first = block.first - block.place.start
+            for search in searches:
+                search.propose_coded(self.tiles, block.codes, block.place, first)
+            return
         b, width = len(self.anchors), block.last - block.first
         products, slack = buffer[: b * width].reshape(b, width), self.slack
         if self.coded is not None and block.codes is not None:
@@ -155,6 +178,17 @@ class _Chunk:
                 return
             for anchor, out in zip(self.anchors, products, strict=True):
                 np.matmul(block.rows, anchor, out=out)
+
+
+def _tiled(blocks: Blocks, anchors: Vectors) -> bool:
+    """Whether to read the coded rows in tiles; one anchor alone would leave most of them empty."""
+    return blocks.has_codes and len(anchors) > 1 and _can_tile(anchors.shape[1])
+
+
+def _can_tile(dim: int) -> bool:
+    from nextquery.arms import tiles  # imports Numba, which takes half a second
+
+    return tiles.available() and dim % tiles.GROUP == 0
 
 
 class _Hidden:

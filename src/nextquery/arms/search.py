@@ -4,20 +4,25 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nextquery.arms import kernels
 from nextquery.arms.blocks import Blocks
+from nextquery.arms.codes import Codes
 from nextquery.arms.kernels import Floats, Ids, Vectors
 from nextquery.checks import whole_number
 from nextquery.compiled import compiled
 from nextquery.errors import InvalidInput
 
+if TYPE_CHECKING:
+    from nextquery.arms.tiles import Tiles  # imports Numba
+
+_MANY = 6  # proposals for each of the k, from which on their exact scores are computed at once
+_ALL = 2**62  # as a number of arms: more than there are
 _ALONE = 8192  # up to this many proposals, a second thread is not worthwhile
-_LOWEST = np.float32(np.finfo(np.float32).min)  # removed and excluded arms are below it
 
 
 class Band(NamedTuple):
@@ -103,7 +108,8 @@ class Search:
     def __init__(self, k: int | None, low: Floats, high: Floats, chunk: Chunk) -> None:
         self.k, self.low, self.high, self.chunk = k, low, high, chunk
         self.floor = low.copy()
-        self.limit = 0 if k is None else 2 * k * len(low)
+        self.limit = 0 if k is None else 4 * k * len(low)
+        self.full = self.limit  # proposals from which on to raise the floor
         self.proposals = _Proposals.empty(self.limit + 2 * chunk.width)
         self.used, self.seen = 0, 0
 
@@ -135,18 +141,30 @@ class Search:
     ) -> None:
         row, most = 0, (self.high + slack).astype(np.float32)
         while row < len(products):
-            least = np.maximum((self.floor - slack).astype(np.float32), _LOWEST)
+            least = np.maximum((self.floor - slack).astype(np.float32), kernels.LOWEST)
             row, self.used = compiled(kernels.propose, any_order=True)(
                 products, least, most, first, slack, columns, row, *self.proposals, self.used
             )
             if row < len(products):
                 self._make_room(columns[1] - columns[0])
-        if self.used > self.limit:
+        if self.used > self.full:
             self._tighten()
+
+    def propose_coded(self, tiles: "Tiles", codes: Codes, part: slice, first: int) -> None:
+        """Propose arms of some coded rows; the arm of row 0 is `first`."""
+        while part.start < part.stop:
+            k, limit = (_ALL, _ALL) if self.k is None else (self.k, self.limit)
+            bounds = (self.low, self.high, self.floor)
+            state = (k, *bounds, tuple(self.proposals), self.used, limit)
+            row, self.used = tiles.propose(codes, part, first, state)
+            part = slice(row, part.stop)
+            if row < part.stop:
+                self._make_room(tiles.room)
 
     def _make_room(self, width: int) -> None:
         self._tighten()
-        if self.k is not None and not self.proposals.room(self.used, width):
+        many = 0 if self.k is None else _MANY * self.k * len(self.low)
+        if self.k is not None and self.used > many and not self.proposals.room(self.used, width):
             self._settle_now()  # more near-ties than the products can distinguish
         if not self.proposals.room(self.used, width):
             self.proposals = self.proposals.grown(2 * self.used + width)
@@ -156,6 +174,7 @@ class Search:
             self.used = compiled(kernels.tighten)(
                 *self.proposals, self.used, self.k, self.low, self.high, self.floor
             )
+            self.full = max(self.limit, 2 * self.used)
 
     def _settle(self, threads: int = 1) -> tuple[Ids, Ids, Floats]:
         """Score the proposals by definition and keep the k best per anchor, by (−similarity, id).

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from nextquery.arms import ArmPool
+from nextquery.arms.ids import among
 from nextquery.arms.kernels import Vectors
 from nextquery.memory.features import Evidence, memory_features
 from nextquery.memory.memory import NOW, Memory, Moment
@@ -18,7 +19,8 @@ FROM_MEMORY = 100  # the most arms that the memory of sessions adds to the selec
 
 def without(candidates: Candidates, hidden: Iterable[int]) -> Candidates:
     """Return the candidates without the hidden arms."""
-    return candidates.take(~np.isin(candidates.arms, _row(hidden)))
+    gone = among(candidates.arms, _row(hidden))
+    return candidates.take(~gone) if gone.any() else candidates
 
 
 def with_memory(
@@ -45,7 +47,9 @@ def with_memory(
     kept, taken = without(selected, excluded), [excluded, selected.arms]
 
     def fresh(arms: Ids, most: int) -> Ids:
-        new = arms[~np.isin(arms, np.concatenate(taken))]
+        if not len(arms):
+            return arms
+        new = arms[~among(arms, np.concatenate(taken))]
         new = np.concatenate([pool.alive(new[new >= 0]), new[new < 0]])[:most]
         taken.append(new)
         return new
@@ -56,11 +60,12 @@ def with_memory(
         fresh(own.ids, len(own.ids)),
     ]
     joined = np.concatenate(added)
-    arms = np.concatenate([kept.arms, joined])
-    scores = np.empty(len(joined))
-    scores[joined >= 0] = pool.score(joined[joined >= 0], vector)
-    scores[joined < 0] = _own_scores(joined[joined < 0], own, vector)
-    similarities = np.concatenate([kept.similarities, scores])
+    arms, similarities = kept.arms, kept.similarities
+    if len(joined):
+        scores = np.empty(len(joined))
+        scores[joined >= 0] = pool.score(joined[joined >= 0], vector)
+        scores[joined < 0] = _own_scores(joined[joined < 0], own, vector)
+        arms, similarities = np.append(arms, joined), np.append(similarities, scores)
     evidence = Evidence(recalled, memory.support(arms, at=at), _row(returns), own)
     return replace(
         kept,
@@ -71,6 +76,7 @@ def with_memory(
         features=memory_features(arms, similarities, evidence),
         own_texts=own.texts,
         own_asked=own.asked,
+        recalled=frozenset(joined.tolist()),
     )
 
 

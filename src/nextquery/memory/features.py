@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nextquery.arms.ids import among
 from nextquery.memory.own_recall import Own
 from nextquery.memory.recalled import Recalled
 from nextquery.sessions import Floats, Ids
@@ -56,8 +57,8 @@ def memory_features(arms: Ids, similarities: Floats, evidence: Evidence) -> NDAr
     recalled, own = evidence.recalled, evidence.own
     here = recalled.weights_of(arms)
     mine = _of_own(arms, own)
-    columns = [
-        np.ones(len(arms)),
+    columns: tuple[Floats | NDArray[np.bool_] | float, ...] = (
+        1.0,
         similarities,
         here.follows / (float(recalled.follows.sum()) + _DOUBT),
         np.log1p(here.follows),
@@ -67,13 +68,16 @@ def memory_features(arms: Ids, similarities: Floats, evidence: Evidence) -> NDAr
         np.log1p(evidence.support),
         here.forward / max(float(recalled.forward.sum()), 1e-12),
         here.backward / max(float(recalled.backward.sum()), 1e-12),
-        np.isin(arms, evidence.returns),
+        among(arms, evidence.returns),
         mine[0] > 0,
         np.log1p(mine[0]),
         mine[1],
         np.log1p(mine[2]),
-    ]
-    return np.stack(columns, axis=1).astype(np.float32)
+    )
+    features = np.empty((len(arms), len(FEATURES)), np.float32)
+    for number, column in enumerate(columns):
+        features[:, number] = column
+    return features
 
 
 def kind_of(features: NDArray[np.floating]) -> str:

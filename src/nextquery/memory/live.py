@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.compiled import compiled
-from nextquery.memory.mentions import NEAR, Mentions, decayed, fading
+from nextquery.memory.mentions import NEAR, NO_MENTIONS, Mentions, decayed, fading
 from nextquery.sessions import Floats, Ids
 
 _WIDTH = NEAR + 1
 _NO_ARM = -1
+_NO_PLACES = np.empty(0, np.int64)
 ROWS = 200_000
 
 
@@ -95,7 +96,9 @@ class LiveMemory:
             self._places(arm, most if number == last else earlier)
             for number, arm in enumerate(history)
         ]
-        place = np.concatenate([np.empty(0, np.int64), *places])
+        if not any(map(len, places)):
+            return NO_MENTIONS
+        place = np.concatenate(places)
         query = np.repeat(np.arange(len(places)), [len(own) for own in places])
         at, column = (place // _WIDTH) % self.rows, place % _WIDTH
         rows = self._arms[at]
@@ -118,10 +121,13 @@ class LiveMemory:
 
     def _places(self, arm: int, most: int) -> Ids:
         """Return the places of an arm, newest first."""
-        places = np.empty(min(most, self.count * _WIDTH), np.int64)
         oldest = max(0, self.count - self.rows) * _WIDTH
         newest = self._last.get(arm, _NO_ARM)
-        return places[: compiled(_follow)(self._links, newest, oldest, self.rows, places)]
+        if newest < oldest:
+            return _NO_PLACES
+        places = np.empty(min(most, self.count * _WIDTH), np.int64)
+        follow = compiled(_follow, brief=True)
+        return places[: follow(self._links, newest, oldest, self.rows, places)]
 
     def _grow(self) -> None:
         size = min(self.rows, max(64, 2 * len(self._arms)))

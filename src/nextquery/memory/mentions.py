@@ -62,6 +62,9 @@ class Mentions(NamedTuple):
         )
 
 
+NO_MENTIONS = Mentions(np.empty(0, np.int64), *(np.empty(0) for _ in range(5)))
+
+
 def decayed(then: Floats | float, now: Floats | float, half_life: float) -> Floats | float:
     """Return what is left now of something that counted 1 then; `half_life` is in days.
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.compiled import compiled
-from nextquery.memory.mentions import NEAR, Mentions, decayed, fading
+from nextquery.memory.mentions import NEAR, NO_MENTIONS, Mentions, decayed, fading
 from nextquery.sessions import Floats, Ids, Sessions
 
 _STEPS = np.array([step for step in range(-NEAR, NEAR + 1) if step])
@@ -88,7 +88,11 @@ class SessionMemory:
         own = np.where(known, arms, 0)
         if not self.arms:
             return np.zeros(len(arms))
-        upto, start = np.searchsorted(self._keys, own * self._span + before), self._starts[own]
+        start = self._starts[own]
+        if before >= len(self._row):  # now: all of them
+            upto = self._starts[own + 1]
+        else:
+            upto = np.searchsorted(self._keys, own * self._span + before)
         if self.half_life is None or now is None:
             return np.where(known, upto - start, 0).astype(np.float64)
         newest = np.maximum(upto - 1, 0)
@@ -116,7 +120,9 @@ class SessionMemory:
             self.places(arm, before, most if number == last else earlier)
             for number, arm in enumerate(history)
         ]
-        place = np.concatenate([np.empty(0, np.int64), *found])
+        if not any(map(len, found)):
+            return NO_MENTIONS
+        place = np.concatenate(found)
         query = np.repeat(np.arange(len(found)), [len(places) for places in found])
         around = place[:, None] + _STEPS
         known = (around >= self.begin[place][:, None]) & (around < self.end[place][:, None])

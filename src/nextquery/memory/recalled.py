@@ -28,7 +28,10 @@ class Recalled(NamedTuple):
         >>> recalled.arms.tolist(), recalled.near.tolist(), recalled.forward.tolist()
         ([7, 9], [1.0, 2.0], [2.0, 2.0])
         """
-        joined = [np.concatenate(columns) for columns in zip(*mentions, strict=True)]
+        some = [mentioned for mentioned in mentions if len(mentioned.arms)]
+        if not some:
+            return NOTHING_RECALLED
+        joined = [np.concatenate(columns) for columns in zip(*some, strict=True)]
         found, weights = joined[0], joined[1:]
         arms, place = np.unique(found, return_inverse=True)
         sums = [np.bincount(place, column, len(arms)).astype(np.float64) for column in weights]
@@ -52,3 +55,6 @@ class Recalled(NamedTuple):
         at = np.minimum(np.searchsorted(self.arms, arms), len(self.arms) - 1)
         here = self.arms[at] == arms
         return Recalled(arms, *(np.where(here, row[at], 0.0) for row in self[1:]))
+
+
+NOTHING_RECALLED = Recalled(np.empty(0, np.int64), *(np.empty(0) for _ in range(5)))

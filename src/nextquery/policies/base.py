@@ -25,6 +25,7 @@ from nextquery.select.base import Candidates
 __all__ = ["Choice", "Context", "Floats", "Policy", "State"]
 
 Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
 State = dict[str, NDArray[Any]]
 
 
@@ -59,6 +60,11 @@ class Policy(Observes, ABC):
         """Whether the policy needs the features of a memory of sessions."""
         return False
 
+    @property
+    def needs_preferences(self) -> bool:
+        """Whether it uses the value of a candidate's preference, and not only the order of them."""
+        return False
+
     def choose(
         self,
         candidates: Candidates,
@@ -89,20 +95,25 @@ class Policy(Observes, ABC):
         draws = self._rng if rng is None else rng
         features = self._features(candidates, context)
         scores = self._leading_scores(candidates, features, m)
-        rest, place = candidates, 0
+        left = np.arange(len(candidates))
         slate: list[Choice] = []
-        while len(slate) < m and len(rest) > (1 if slate else 0):
-            if slate:
-                others = np.arange(len(rest)) != place
-                rest, features, scores = rest.take(others), features[others], scores[others]
-            own = self._probabilities(rest, features, scores, draws)
-            mixed = (1 - mix) * own + mix / len(rest) if mix else own
+        while len(slate) < m and len(left):
+            leader = self._leader(candidates, scores, left)
+            if leader is None:
+                rest = candidates if not slate else candidates.take(left)
+                own = self._probabilities(rest, features[left], scores[left], draws)
+            else:
+                own = np.zeros(len(left))
+                own[leader] = 1.0
+            mixed = (1 - mix) * own + mix / len(left) if mix else own
             place = drawn(mixed, draws)
-            x, score = features[place].copy(), scores[place]
+            at = left[place]
+            x, score = features[at].copy(), scores[at]
             if score == -np.inf:  # drawn by exploration, so not scored yet
-                score = self._scores(rest.take([place]), x[None])[0]
-            propensity = float(mixed[place])
-            slate.append(Choice(int(rest.arms[place]), x, float(score), propensity, self.estimated))
+                score = self._scores(candidates.take([at]), x[None])[0]
+            arm, propensity = int(candidates.arms[at]), float(mixed[place])
+            slate.append(Choice(arm, x, float(score), propensity, self.estimated))
+            left = left[left != at]
         return slate
 
     def as_choice(self, candidates: Candidates, context: Context, arm: int | None) -> Choice | None:
@@ -210,6 +221,13 @@ class Policy(Observes, ABC):
     def __repr__(self) -> str:
         params = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
         return f"{type(self).__name__}({params})"
+
+    def _leader(self, candidates: Candidates, scores: Floats, left: Ids) -> int | None:
+        """Return which of the candidates `left` is chosen for certain, as a place in `left`.
+
+        None if the choice is random: see `_probabilities`.
+        """
+        return None
 
     @abstractmethod
     def _probabilities(

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.checks import number, one_of
-from nextquery.policies.base import Floats, Policy, State
+from nextquery.policies.base import Floats, Ids, Policy, State
 from nextquery.policies.choice import Choice, Context
 from nextquery.policies.disjoint import DisjointRidge
 from nextquery.policies.features import FEATURES, features_of
@@ -107,12 +107,19 @@ class LinUCB(Policy):
             return self._scores(candidates, features)
         return self._shared.leading(features, self.alpha, m, TIE)
 
+    def _leader(self, candidates: Candidates, scores: Floats, left: Ids) -> int | None:
+        if self.prior is None:
+            return None
+        best = _best(scores[left])
+        if best.size > 1:
+            arms, preferences = candidates.arms[left[best]], candidates.preferences[left[best]]
+            best = best[np.lexsort((arms, -preferences))]
+        return int(best[0])
+
     def _probabilities(
         self, candidates: Candidates, features: Floats, scores: Floats, rng: np.random.Generator
     ) -> Floats:
-        best = np.flatnonzero(scores >= scores.max() - TIE)
-        if self.prior == "preference" and best.size > 1:
-            best = best[np.lexsort((candidates.arms[best], -candidates.preferences[best]))[:1]]
+        best = _best(scores)
         probabilities = np.zeros(len(candidates))
         probabilities[best] = 1.0 / best.size
         return probabilities
@@ -158,3 +165,9 @@ class LinUCB(Policy):
 
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         (self._disjoint if self.model == "disjoint" else self._shared).restore(state)
+
+
+def _best(scores: Floats) -> Ids:
+    """Return the places of the best score and of those that tie with it."""
+    best: Ids = (scores >= scores.max() - TIE).nonzero()[0]
+    return best

@@ -53,7 +53,8 @@ class Ridge:
         inverse, b = self.for_reading(x.shape[1])
         scores = np.full(len(x), -np.inf)
         model = (inverse @ b, inverse, self.largest, alpha)
-        if compiled(leading, any_order=True)(x, *model, m, tie, m + len(x) // 8, scores):
+        fill = compiled(leading, any_order=True, brief=True)
+        if fill(x, *model, m, tie, m + len(x) // 8, scores):
             return scores
         return self.means(x) + alpha * self.widths(x)
 

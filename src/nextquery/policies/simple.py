@@ -19,6 +19,11 @@ class MostSimilar(Policy):
         super().__init__(seed=seed)
         self.top = whole_number(top, "top", at_least=1)
 
+    @property
+    def needs_preferences(self) -> bool:
+        """The score of a candidate is its preference."""
+        return True
+
     def _scores(self, candidates: Candidates, features: Floats) -> Floats:
         return candidates.preferences
 

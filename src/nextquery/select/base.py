@@ -1,8 +1,8 @@
 """The base class of selectors: from a pool of millions to a few candidates for one anchor."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,10 @@ class Candidates:
     """The candidate set C for one anchor, best first by (−preference, id).
 
     `missing` is the number of arms that could not be searched; always 0 except on a cluster.
-    `features` are the memory's features of each arm (`nextquery.memory`), if there is a memory.
+    `normalised` is False if `preferences` are in another unit than the paper's, since nobody asked
+    for the sum over the pool that divides them all (`Selector.select_many`).
+    `features` are the memory's features of each arm (`nextquery.memory`), if there is a memory, and
+    `recalled` the arms that it added to the selected ones.
     `own_texts` are the texts of a person's own queries that are not arms: their ids are negative.
     `own_asked` is when this person last asked each of their own queries, in Unix time.
     """
@@ -48,6 +51,8 @@ class Candidates:
     features: Vectors | None = None
     own_texts: Mapping[int, str] = field(default_factory=dict)
     own_asked: Mapping[int, float] = field(default_factory=dict)
+    normalised: bool = True
+    recalled: Set[int] = frozenset()
 
     def __post_init__(self) -> None:
         for name, kind in (("arms", np.int64), ("similarities", float), ("preferences", float)):
@@ -67,10 +72,6 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.arms)
 
-    def without_vectors(self) -> "Candidates":
-        """Return the candidates without their vectors, nine tenths of a set; the loop adds them."""
-        return replace(self, vectors=np.empty((len(self), 0), np.float32))
-
     def take(self, places: ArrayLike) -> "Candidates":
         """Return some of the candidates, by mask or by position."""
         at = np.asarray(places)
@@ -83,6 +84,8 @@ class Candidates:
             None if self.features is None else self.features[at],
             self.own_texts,
             self.own_asked,
+            self.normalised,
+            self.recalled,
         )
 
 
@@ -100,6 +103,11 @@ class Selector(ABC):
     draws = False
     """Whether it selects at random, so that the same call selects other arms each time."""
 
+    @property
+    def orders_without_sums(self) -> bool:
+        """Whether the candidates and their order need no sums over the pool."""
+        return False
+
     def __init__(self, *, epsilon: float = 0.5, reading: str = "example", seed: int = 0) -> None:
         self.epsilon = number(epsilon, "epsilon", low=0, high=1)
         self.reading = one_of(reading, "reading", preference.READINGS)
@@ -115,14 +123,15 @@ class Selector(ABC):
         *,
         k: int | None = None,
         keep: Iterable[int] = (),
+        normalise: bool = True,
     ) -> Candidates:
         """Select the candidates for one anchor, never the ids in `exclude` (the anchor's own).
 
         `k` overrides the selector's. `keep` are arms already in C: they stay and count, so that C
-        grows to `k` (Algorithm 2 of the paper).
+        grows to `k` (Algorithm 2 of the paper). For `normalise` see `select_many`.
         """
-        hidden, kept = [list(exclude)], [list(keep)]
-        return self.select_many(pool, np.asarray(vector)[None], hidden, rng, k=k, keep=kept)[0]
+        hidden, kept, one = [list(exclude)], [list(keep)], np.asarray(vector)[None]
+        return self.select_many(pool, one, hidden, rng, k=k, keep=kept, normalise=normalise)[0]
 
     def select_many(
         self,
@@ -133,10 +142,15 @@ class Selector(ABC):
         *,
         k: int | None = None,
         keep: Sequence[Iterable[int]] = (),
+        normalise: bool = True,
+        vectors: bool = True,
     ) -> list[Candidates]:
         """Select the candidates for every row of a matrix of anchors, in one pass over the pool.
 
-        With one `rng` per row, the draws for a row do not depend on the other rows.
+        With one `rng` per row, the draws for a row do not depend on the other rows. Without
+        `normalise`, the same arms come in the same order, but their preferences may be in another
+        unit: then the sums over the pool, half of the time, are left out where no order needs them.
+        Without `vectors`, the candidates have none, nine tenths of a set; the loop adds them.
         """
         anchors = pool.anchors(matrix)
         if k is not None:
@@ -150,9 +164,10 @@ class Selector(ABC):
             pool.excluded([np.asarray(list(ids), np.int64) for ids in keep], len(anchors)),
             self.k if k is None else k,
             _one_each(self.generator if rng is None else rng, len(anchors)),
+            normalise=normalise or not self.orders_without_sums,
         )
         sums, picked = self._pick(request)
-        return self._candidates(request, sums, picked)
+        return self._candidates(request, sums, picked, vectors=vectors)
 
     @abstractmethod
     def _pick(self, request: "Request") -> tuple[Sums, list[Found]]:
@@ -167,19 +182,25 @@ class Selector(ABC):
         return f"{type(self).__name__}({params})"
 
     def _candidates(
-        self, request: "Request", sums: Sums, picked: Sequence[Found]
+        self, request: "Request", sums: Sums, picked: Sequence[Found], *, vectors: bool
     ) -> list[Candidates]:
         ordered = [self._in_order(request, sums, i, found) for i, found in enumerate(picked)]
-        rows = request.pool.rows_of([arms for arms, _, _ in ordered])
+        if vectors:
+            rows = request.pool.rows_of([arms for arms, _, _ in ordered])
+        else:
+            rows = [np.empty((len(arms), 0), np.float32) for arms, _, _ in ordered]
+        missing, normalised = sums.missing, request.normalise
         return [
-            Candidates(arms, vectors, similarities, preferences, sums.missing)
-            for (arms, similarities, preferences), vectors in zip(ordered, rows, strict=True)
+            Candidates(arms, of_arms, similarities, preferences, missing, normalised=normalised)
+            for (arms, similarities, preferences), of_arms in zip(ordered, rows, strict=True)
         ]
 
     def _in_order(
         self, request: "Request", sums: Sums, i: int, found: Found
     ) -> tuple[Ids, Floats, Floats]:
         arms, similarities = found.ids, found.similarities
+        if not request.normalise and not len(request.keep[i]):  # found in this order
+            return arms, similarities, np.maximum(similarities, 0.0)
         if len(kept := request.keep[i]):
             arms = np.concatenate([kept, arms])
             similarities = np.concatenate([request.score(i, kept), similarities])
@@ -202,11 +223,15 @@ class Request:
     keep: list[Ids]
     k: int | None
     rngs: Sequence[np.random.Generator]
+    normalise: bool = True
 
     def scan(self, bands: Sequence[Band], epsilon: float) -> tuple[list[list[Found]], Sums]:
         """Scan the pool once for the arms in each band and the sums that preferences need."""
-        found, sums = self.pool.scan(self.anchors, bands, exclude=self.exclude, epsilon=epsilon)
-        assert sums is not None
+        summed = epsilon if self.normalise else None
+        found, sums = self.pool.scan(self.anchors, bands, exclude=self.exclude, epsilon=summed)
+        if sums is None:
+            missing = max((part.missing for row in found for part in row), default=0)
+            sums = Sums.unknown(len(self.anchors), missing)
         return found, sums
 
     def missing(self, i: int) -> int:

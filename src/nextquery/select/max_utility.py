@@ -123,6 +123,11 @@ class MaxUtility(Selector):
         return UTILITIES[self.utility].modular
 
     @property
+    def orders_without_sums(self) -> bool:
+        """Whether the order is that of the similarities."""
+        return self._one_pass and self.reading == "example"
+
+    @property
     def _one_pass(self) -> bool:
         return self.modular and self.optimizer == "auto"
 
@@ -155,9 +160,10 @@ class MaxUtility(Selector):
         for i, parts in enumerate(per_band):
             if self.reading == "one-side":
                 parts = [self._side(request, i, parts, of or request.k or 0)]
-            ids = np.concatenate([part.ids for part in parts])
-            similarities = np.concatenate([part.similarities for part in parts])
+            ids, similarities, _ = parts[0]
             if len(parts) > 1:
+                ids = np.concatenate([part.ids for part in parts])
+                similarities = np.concatenate([part.similarities for part in parts])
                 preferences = self._preferences(similarities, request.mass(sums, i))
                 order = np.lexsort((ids, -preferences))
                 ids, similarities = ids[order], similarities[order]

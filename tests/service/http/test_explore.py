@@ -2,20 +2,25 @@
 
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 
 from nextquery.memory import KINDS
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.expensive import play
 from nextquery.service.answer.expensive.session_map import flat
+from nextquery.service.answer.requests import RecommendRequest
 from nextquery.service.http import page_bodies as p
 from nextquery.service.http.percentiles import percentile
 from nextquery.service.http.routes.page import page_files
+from nextquery.service.log.event_parts import SlateEntry
 from nextquery.service.log.store import Store
+from nextquery.visit import Visit
 
 REQUEST = {"session_id": "s", "query": "cat food"}
 
@@ -31,9 +36,50 @@ def test_a_recommendation_says_why_when_asked(client: TestClient) -> None:
         assert why["because"]
         assert -1 <= why["similarity"] <= 1
         assert 0 <= why["confidence"] <= 1
+        assert (why["preference"] is not None) == (entry["source"] == "selection")
         if why["preference"] is not None:  # the paper clips similarity at 0
             assert 0 <= why["preference"] <= 1
             assert (why["preference"] > 0) == (why["similarity"] > 0)
+
+
+def test_a_preference_is_that_of_a_selection_and_only_who_asks_pays_for_it(
+    client: TestClient, engine: Engine, store: Store
+) -> None:
+    """In the log, too, it is left out unless it was asked for; the slate is the same."""
+    decisions = [
+        client.post("/v1/recommend", json={**REQUEST, "session_id": "same", **more}).json()
+        for more in ({"explain": True}, {})
+    ]
+    explained, plain = (store.decision(one["decision_id"]) for one in decisions)
+    assert explained is not None
+    assert plain is not None
+    place = engine.catalogue.place("cat food")
+    assert place.arm is not None
+    expected = engine.options.new_selector().select(engine.pool, place.vector, [place.arm])
+    of_arms = dict(zip(expected.arms.tolist(), expected.preferences.tolist(), strict=True))
+    assert any(entry.source == "selection" for entry in explained.body.slate)
+    for entry in explained.body.slate:
+        assert entry.preference == (of_arms[entry.arm] if entry.source == "selection" else None)
+    assert [entry.preference for entry in plain.body.slate] == [None] * len(plain.body.slate)
+    slates = []
+    for explain in (True, False):
+        engine.answerer.cache.clear()
+        (selected,) = engine.answerer.select([place], [Visit()], [explain])
+        assert selected.normalised is explain
+        request = RecommendRequest("s", "cat food", explain=explain)
+        body = engine.answerer.slate(request, place, selected, Visit())
+        slates.append([replace(entry, preference=None) for entry in body.slate])
+    assert slates[0] == slates[1] != []
+
+
+def test_entries_of_older_versions_still_say_where_they_came_from() -> None:
+    """They had a preference, null for what past sessions suggested, and no source."""
+    old = {"arm": 1, "text": "a", "score": 0.1, "propensity": 1.0, "propensity_estimated": False}
+    old |= {"similarity": 0.5, "uncertainty": None, "features": []}
+    adapter = TypeAdapter(SlateEntry)
+    assert adapter.validate_python({**old, "preference": 0.2}).came_from == "selection"
+    assert adapter.validate_python({**old, "preference": None}).came_from == "memory"
+    assert adapter.validate_python({**old, "source": "selection"}).came_from == "selection"
 
 
 def test_the_map_has_the_slate_and_records_nothing(client: TestClient, store: Store) -> None:

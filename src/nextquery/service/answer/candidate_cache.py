@@ -1,7 +1,9 @@
 """Candidate sets of recent queries, so that a repeated query needs no scan of the pool."""
 
+import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from nextquery.catalogue import Place
 from nextquery.loop import Loop
@@ -10,10 +12,22 @@ from nextquery.visit import Visit
 
 Key = tuple[str | int, int | None]
 """The query (its arm, or its text) and the size of its set."""
+Name = TypeVar("Name", bound=Hashable)
+
+
+class Asked(NamedTuple):
+    """A query whose candidates are wanted, with the paper's preferences or without."""
+
+    place: Place
+    visit: Visit
+    normalise: bool = False
 
 
 class CandidateCache:
     """Selects candidates, and keeps the newest `size` sets until the arms change.
+
+    A set with the paper's preferences serves every request; one without is replaced by one with
+    them when a request asks for them.
 
     Nothing is kept if a set depends on more than its query: with a random selection, and if
     sessions keep their sets.
@@ -22,7 +36,7 @@ class CandidateCache:
     def __init__(self, loop: Loop, size: int) -> None:
         self._loop, self._size = loop, size
         self._sets: OrderedDict[Key, Candidates] = OrderedDict()
-        self._version = -1
+        self._version, self._lock = -1, threading.Lock()
         self.hits = self.misses = 0
 
     def __len__(self) -> int:
@@ -32,40 +46,55 @@ class CandidateCache:
         """Forget every set."""
         self._sets.clear()
 
-    def select(
-        self, places: Sequence[Place], visits: Sequence[Visit], version: int
-    ) -> list[Candidates]:
-        """Return the candidates of every place; those not cached share one scan of the pool.
+    def select(self, asked: Sequence[Asked], version: int) -> list[Candidates]:
+        """Return the candidates of every place; those not cached share a scan of the pool.
 
         `version` is that of the catalogue: another one empties the cache.
         """
         if not self._loop.reusable:
-            self.misses += len(places)
-            return self._selected(list(zip(places, visits, strict=True)))
-        if version != self._version:
-            self.clear()
-            self._version = version
-        asked = list(zip(places, visits, strict=True))
-        keys = [self._key(place, visit) for place, visit in asked]
-        missing = {k: a for k, a in zip(keys, asked, strict=True) if k not in self._sets}
-        sets = {key: self._sets[key] for key in keys if key in self._sets}
-        self.hits += len(keys) - len(missing)
-        self.misses += len(missing)
-        sets |= dict(zip(missing, self._selected(list(missing.values())), strict=True))
-        for key in keys:
-            if not sets[key].missing:  # a partial set may be complete soon
-                self._sets[key] = sets[key]
-                self._sets.move_to_end(key)
-        while len(self._sets) > self._size:
-            self._sets.popitem(last=False)
+            self.misses += len(asked)
+            found = self._selected(dict(enumerate(asked)))
+            return [found[number] for number in range(len(asked))]
+        keys = [self._key(place, visit) for place, visit, _ in asked]
+        missing: dict[Key, Asked] = {}
+        with self._lock:
+            if version != self._version:
+                self.clear()
+                self._version = version
+            for key, one in zip(keys, asked, strict=True):
+                known = self._sets.get(key)
+                if known is None or (one.normalise and not known.normalised):
+                    both = one.normalise or _normalise(missing.get(key))
+                    missing[key] = one._replace(normalise=both)
+            sets = {key: self._sets[key] for key in keys if key in self._sets}
+            self.hits += len(keys) - len(missing)
+            self.misses += len(missing)
+        sets |= self._selected(missing)
+        with self._lock:
+            for key in keys if version == self._version else ():
+                if not sets[key].missing:  # a partial set may be complete soon
+                    self._sets[key] = sets[key]
+                    self._sets.move_to_end(key)
+            while len(self._sets) > self._size:
+                self._sets.popitem(last=False)
         return [sets[key] for key in keys]
 
     def _key(self, place: Place, visit: Visit) -> Key:
         return place.text if place.arm is None else place.arm, self._loop.size(visit)
 
-    def _selected(self, asked: Sequence[tuple[Place, Visit]]) -> list[Candidates]:
-        """Select, and drop the vectors if the policy does not use them."""
-        selected = self._loop.select([place for place, _ in asked], [visit for _, visit in asked])
-        if not self._loop.policy.needs_memory:
-            return selected
-        return [candidates.without_vectors() for candidates in selected]
+    def _selected(self, asked: Mapping[Name, Asked]) -> dict[Name, Candidates]:
+        """Select, in one scan with preferences and one without; vectors only if they are used."""
+        found: dict[Name, Candidates] = {}
+        for normalise in (False, True):
+            some = {name: one for name, one in asked.items() if one.normalise is normalise}
+            if some:
+                places = [one.place for one in some.values()]
+                visits = [one.visit for one in some.values()]
+                vectors = not self._loop.policy.needs_memory
+                selected = self._loop.select(places, visits, normalise=normalise, vectors=vectors)
+                found |= zip(some, selected, strict=True)
+        return found
+
+
+def _normalise(asked: Asked | None) -> bool:
+    return asked is not None and asked.normalise

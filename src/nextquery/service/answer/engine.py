@@ -113,6 +113,7 @@ class Engine(Operations, Reports):
         owner: str = "",
         trusted: bool = False,
         at_least: float | None = None,
+        explain: bool = False,
     ) -> "Future[Decision]":
         """Ask for a slate; the future holds it once it is durable.
 
@@ -120,7 +121,8 @@ class Engine(Operations, Reports):
         repeated `request_id` of the same owner gets the same answer again; with another request it
         raises `Conflict`. Pass `trusted` only if you know that the user is `user_id`: then the
         slate may use this person's own past, and only they may continue the session. Nothing less
-        probable than `at_least` is in it; the default is `recommend_at_least`.
+        probable than `at_least` is in it; the default is `recommend_at_least`. With `explain` it
+        has the paper's preferences too.
         """
         request = RecommendRequest(
             check_id(session_id, "session_id"),
@@ -130,6 +132,7 @@ class Engine(Operations, Reports):
             owner=owner,
             person=self._person(user_id, owner, trusted=trusted),
             at_least=check_at_least(at_least, self.options.recommend_at_least),
+            explain=explain,
         )
         if request_id is not None:
             request.request_key = request_key(owner, check_id(request_id, "request_id"))

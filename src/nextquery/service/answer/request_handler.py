@@ -30,10 +30,11 @@ _TOGETHER = 16  # slates that are written together
 _TRIES = 20  # how often a slate is made again because a block came in between
 Recorded = tuple[RecommendRequest, NewDecision]
 Placed = RecommendRequest | ForecastRequest | MapRequest
+Selected = tuple[Placed, Place, Visit, Candidates]
 
 
 class RequestHandler:
-    """Answers batches in the batcher's thread; recorded slates in the writer's."""
+    """Answers batches in the batcher's threads; recorded slates in the writer's."""
 
     def __init__(
         self,
@@ -50,16 +51,26 @@ class RequestHandler:
             options.min_users, options.new_arms_per_hour, options.review_new_arms
         )
 
-    def answer(self, batch: list[Request]) -> None:
-        """Answer every request of the batch, each with its own result or error."""
-        try:
-            self._answer(batch)
-        except Exception as error:  # every caller must get an answer
-            for request in batch:
-                if not request.future.done() and not request.handed_on:
-                    request.future.set_exception(error)
+    def answer(self, batch: list[Request]) -> Callable[[], None]:
+        """Select the candidates for every request of the batch; return a call that does the rest.
 
-    def _answer(self, batch: list[Request]) -> None:
+        After both, every request has its own result or error, or the writer has it.
+        """
+        try:
+            selected = self._select(batch)
+        except Exception as error:  # every caller must get an answer
+            _fail(batch, error)
+            return lambda: None
+
+        def rest() -> None:
+            try:
+                self._make_slates(selected)
+            except Exception as error:
+                _fail(batch, error)
+
+        return rest
+
+    def _select(self, batch: list[Request]) -> list[Selected]:
         if any(_must_know_the_barrier(request) for request in batch):
             self._read_to_the_barrier()
         placed: list[tuple[Placed, Place]] = []
@@ -74,16 +85,23 @@ class RequestHandler:
             except NextqueryError as error:
                 request.future.set_exception(error)
         if not placed:
-            return
+            return []
         last = self.store.last_of_sessions(
             (request.owner, request.session_id) for request, _ in placed
         )
         visits = [
             _visit(request, last.get((request.owner, request.session_id))) for request, _ in placed
         ]
-        selections = self.answerer.select([place for _, place in placed], visits)
+        explained = [_explained(request) for request, _ in placed]
+        selections = self.answerer.select([place for _, place in placed], visits, explained)
+        return [
+            (request, place, visit, selected)
+            for (request, place), visit, selected in zip(placed, visits, selections, strict=True)
+        ]
+
+    def _make_slates(self, batch: list[Selected]) -> None:
         slates: list[Recorded] = []
-        for (request, place), visit, selected in zip(placed, visits, selections, strict=True):
+        for request, place, visit, selected in batch:
             if isinstance(request, RecommendRequest):
                 slates.append((request, self._decision(request, place, selected, visit)))
             elif isinstance(request, ForecastRequest):
@@ -231,6 +249,12 @@ class RequestHandler:
         return Sighting(key, user_hash, place.text, place.text, vector_text(place.vector))
 
 
+def _fail(batch: list[Request], error: Exception) -> None:
+    for request in batch:
+        if not request.future.done() and not request.handed_on:
+            request.future.set_exception(error)
+
+
 def _visit(request: Placed, last: StoredDecision | None) -> Visit:
     """Return the state of the session after its last decision, unless that was another person's.
 
@@ -238,6 +262,13 @@ def _visit(request: Placed, last: StoredDecision | None) -> Visit:
     """
     others = last is not None and last.person not in (None, request.person)
     return visit_of(request.session_id, None if others else last, request.person)
+
+
+def _explained(request: Placed) -> bool:
+    """Whether the answer contains the paper's preferences."""
+    if isinstance(request, RecommendRequest):
+        return request.explain
+    return isinstance(request, MapRequest)
 
 
 def _must_know_the_barrier(request: Request) -> bool:

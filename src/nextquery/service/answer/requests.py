@@ -37,6 +37,7 @@ class RecommendRequest(Waiting[Decision]):
     request_hash: str | None = None
     at_least: float = 0.0  #: recommend nothing less probable
     fallback: bool = False  #: answer without the model
+    explain: bool = False  #: with the paper's preferences, which take a longer scan
     known: tuple[str, str] | None = None  #: the decision that this request id had before
     owner: str = ""
     person: str | None = None  #: keyed hash of who asks, only if the user id can be trusted

@@ -12,11 +12,18 @@ from nextquery.loop import Loop, Slate
 from nextquery.memory import Moment, without
 from nextquery.policies import Choice, Context, MostSimilar
 from nextquery.select import Candidates
-from nextquery.service.answer.candidate_cache import CandidateCache
+from nextquery.service.answer.candidate_cache import Asked, CandidateCache
 from nextquery.service.answer.requests import ForecastRequest, RecommendRequest
 from nextquery.service.answer.results import Considered, Forecast
 from nextquery.service.log.clock import Clock
-from nextquery.service.log.event_parts import OwnAsked, SlateEntry, bytes_text, vector_text
+from nextquery.service.log.event_parts import (
+    MEMORY,
+    SELECTION,
+    OwnAsked,
+    SlateEntry,
+    bytes_text,
+    vector_text,
+)
 from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.store import StoredDecision
 from nextquery.service.model.learner import Learner
@@ -62,11 +69,19 @@ class Answerer:
         assert model is not None
         return model.policy
 
-    def select(self, places: Sequence[Place], visits: Sequence[Visit]) -> list[Candidates]:
-        """Return the candidates of every place in its session."""
-        with self.lock:
-            version = self.catalogue.version
-        return self.cache.select(places, visits, version)
+    def select(
+        self,
+        places: Sequence[Place],
+        visits: Sequence[Visit],
+        normalise: Sequence[bool] | None = None,
+    ) -> list[Candidates]:
+        """Return the candidates of every place in its session.
+
+        `normalise` says for each whether the paper's preferences are asked for.
+        """
+        version, needed = self.catalogue.version, self.loop.policy.needs_preferences
+        wanted = [needed or asked for asked in normalise or [False] * len(places)]
+        return self.cache.select(list(map(Asked, places, visits, wanted)), version)
 
     def slate(
         self, request: RecommendRequest, place: Place, selected: Candidates, visit: Visit
@@ -107,7 +122,7 @@ class Answerer:
                 slate = self.loop.rank(
                     place, visit, selected, request.m, rng, self._now(), at_least=request.at_least
                 )
-                entries = self._described(slate, selected)
+                entries = self._described(slate, selected, explain=request.explain)
                 self._offer(request.decision_id, slate)
                 return replace(
                     body,
@@ -124,7 +139,17 @@ class Answerer:
         if request.at_least > 0:  # similarity alone has no probability
             left = left.take(np.arange(0))
         similar = MostSimilar(top=1).rank(left, Context(place.vector), request.m, rng)
-        entries = tuple(self._entry(choice, left, selected, None) for choice in similar)
+        alike = dict(zip(left.arms.tolist(), left.similarities.tolist(), strict=True))
+        entries = tuple(
+            self._entry(
+                replace(choice, score=alike[choice.arm]),
+                left,
+                selected,
+                None,
+                explain=request.explain,
+            )
+            for choice in similar
+        )
         return replace(body, slate=entries, policy=FALLBACK, fallback=True, candidates=len(left))
 
     def _now(self) -> Moment:
@@ -151,24 +176,37 @@ class Answerer:
             while len(self._offered) > _OFFERED:
                 self._offered.popitem(last=False)
 
-    def _described(self, slate: Slate, selected: Candidates) -> tuple[SlateEntry, ...]:
+    def _described(
+        self, slate: Slate, selected: Candidates, *, explain: bool
+    ) -> tuple[SlateEntry, ...]:
         choices, candidates = slate.choices, slate.candidates
         if not np.isfinite([choice.score for choice in choices]).all():
             raise FloatingPointError("the model's scores are not finite")
-        shown = candidates.take(np.isin(candidates.arms, [choice.arm for choice in choices]))
+        arms = candidates.arms.tolist()
+        places = sorted(arms.index(choice.arm) for choice in choices)
+        shown = candidates.take(np.array(places, np.int64))
         estimates = self.loop.policy.estimates(shown, slate.context)
         widths: dict[int, float] = {}
         if estimates is not None:
             widths = dict(zip(shown.arms.tolist(), estimates[1].tolist(), strict=True))
         return tuple(
-            self._entry(choice, shown, selected, widths.get(choice.arm)) for choice in choices
+            self._entry(choice, shown, selected, widths.get(choice.arm), explain=explain)
+            for choice in choices
         )
 
     def _entry(
-        self, choice: Choice, candidates: Candidates, selected: Candidates, width: float | None
+        self,
+        choice: Choice,
+        candidates: Candidates,
+        selected: Candidates,
+        width: float | None,
+        *,
+        explain: bool,
     ) -> SlateEntry:
-        place = np.flatnonzero(selected.arms == choice.arm)
-        at = int(np.flatnonzero(candidates.arms == choice.arm)[0])
+        at, preference = candidates.arms.tolist().index(choice.arm), None
+        if explain and selected.normalised:
+            of_arms = zip(selected.arms.tolist(), selected.preferences.tolist(), strict=True)
+            preference = dict(of_arms).get(choice.arm)
         return SlateEntry(
             arm=choice.arm,
             text=self.loop.text_of(choice.arm, candidates),
@@ -176,10 +214,11 @@ class Answerer:
             propensity=choice.propensity,
             propensity_estimated=choice.propensity_estimated,
             similarity=float(candidates.similarities[at]),
-            preference=float(selected.preferences[place[0]]) if len(place) else None,
             uncertainty=width,
             features=tuple(choice.features.tolist()),
             asked_at=candidates.own_asked.get(choice.arm),
+            preference=preference,
+            source=MEMORY if choice.arm in candidates.recalled else SELECTION,
         )
 
     def forecast(

@@ -12,6 +12,7 @@ import contextlib
 import hmac
 import math
 import time
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from limits import parse as parse_rate
@@ -215,6 +216,7 @@ def _seen(task: "asyncio.Task[None]") -> None:
         task.exception()
 
 
+@lru_cache(maxsize=1024)
 def _name_of(url: str) -> str:
     try:
         return urlsplit(url).hostname or ""

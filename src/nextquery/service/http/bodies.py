@@ -33,6 +33,7 @@ Count = Annotated[int, Field(strict=True, ge=1, le=MOST_RECOMMENDATIONS)]
 Probability = Annotated[float, Field(strict=True, ge=0, le=1)]
 ArmId = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
 Kind = Literal["own", "return", "sessions", "similar"]
+Source = Literal["selection", "memory"]
 PARTIAL = Field(description="Whether some arms were unavailable (only with on_missing=partial).")
 NOT_SEARCHED = Field(description="Number of arms that were unavailable.")
 
@@ -91,7 +92,8 @@ class Why(BaseModel):
     because: str = Field(description="The same as a sentence; days are in UTC.")
     similarity: float = Field(description="Cosine similarity to the current query.")
     preference: float | None = Field(
-        description="The paper's preference; null if past sessions suggested the arm."
+        description="The paper's preference; null if the arm was not selected but came from "
+        "memory, and if this repeats a request_id that was first sent without explain."
     )
     score: float = Field(description="What the policy ranks by.")
     confidence: float | None = Field(
@@ -107,6 +109,10 @@ class Entry(BaseModel):
     score: float
     propensity: float = Field(description="Probability of this entry, given the ones above it.")
     propensity_estimated: bool
+    source: Source = Field(
+        description="What made it a candidate: the selection of similar queries, or the memory of "
+        "past sessions and of this person."
+    )
     why: Why | None = Field(None, description="Only with `explain`.")
 
 
@@ -122,6 +128,7 @@ class RecommendAnswer(BaseModel):
                 "score": 0.41,
                 "propensity": 0.98,
                 "propensity_estimated": False,
+                "source": "selection",
             }
         ],
         policy="lin-ucb-memory",

@@ -2,7 +2,15 @@
 
 from pydantic import BaseModel, Field
 
-from nextquery.service.http.bodies import NOT_SEARCHED, PARTIAL, AboutUser, Id, Text, example
+from nextquery.service.http.bodies import (
+    NOT_SEARCHED,
+    PARTIAL,
+    AboutUser,
+    Id,
+    Source,
+    Text,
+    example,
+)
 from nextquery.service.log.limits import LONGEST_TRAIL, MOST_TRAIL
 
 MOST_USERS = 100
@@ -50,7 +58,8 @@ class Point(Step):
 
     arm_id: int
     similarity: float
-    preference: float | None = Field(description="Null if past sessions suggested the arm.")
+    source: Source = Field(description="The selection of similar queries, or the memory.")
+    preference: float | None = Field(description="The paper's, of a selected arm; else null.")
     score: float = Field(description="The reward that the model expects.")
 
 
@@ -65,6 +74,7 @@ class MapAnswer(BaseModel):
                 "x": 0.31,
                 "y": -0.12,
                 "similarity": 0.81,
+                "source": "selection",
                 "preference": 0.0004,
                 "score": 0.41,
             }

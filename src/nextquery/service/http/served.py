@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from starlette.requests import Request
 
 from nextquery.errors import StoreUnavailable
+from nextquery.service.answer.arrivals import Arrivals
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.expensive.simulation import Simulator
 from nextquery.service.answer.trust import Trust
@@ -30,6 +31,7 @@ class Served:
     timeout_s: float
     allows_partial: bool
     trust: Trust
+    arrivals: Arrivals = field(default_factory=Arrivals)
 
     def count_offered(
         self, by: Literal["recommend", "forecast"], queries: int, *, trusted: bool
@@ -47,7 +49,7 @@ class Served:
         """Wait for an answer of the engine without blocking others; it is never cancelled."""
         try:
             async with asyncio.timeout(self.timeout_s):
-                return await asyncio.shield(asyncio.wrap_future(future))
+                return await self.arrivals.of(future)
         except TimeoutError:
             raise StoreUnavailable(
                 f"no answer within {self.timeout_s:g} s. Try again with the same request_id."

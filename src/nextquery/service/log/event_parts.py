@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+SELECTION, MEMORY = SOURCES = ("selection", "memory")
+
 
 @dataclass(frozen=True, slots=True)
 class SlateEntry:
@@ -14,9 +16,10 @@ class SlateEntry:
     `arm` is negative for a query that only this person asked; `text` is then theirs.
 
     `score` is what the policy ranked by and `uncertainty` the width of its estimate (None for a
-    policy without a model). `preference` is the paper's (None: past sessions suggested the arm).
-    `propensity` is the probability of this entry, given the entries above it. `asked_at` is when
-    this person last asked it (None: never, or the person is not known).
+    policy without a model). `source` is what made the arm a candidate, one of `SOURCES`.
+    `preference` is the paper's, of a selected arm, if it was asked for. `propensity` is the
+    probability of this entry, given the entries above it. `asked_at` is when this person last asked
+    it (None: never, or the person is not known).
     """
 
     arm: int
@@ -25,10 +28,16 @@ class SlateEntry:
     propensity: float
     propensity_estimated: bool
     similarity: float
-    preference: float | None
     uncertainty: float | None
     features: tuple[float, ...]
     asked_at: float | None = None
+    preference: float | None = None
+    source: str | None = None  #: None in events of older versions
+
+    @property
+    def came_from(self) -> str:
+        """The source, also of an entry that an older version wrote: always with a preference."""
+        return self.source or (MEMORY if self.preference is None else SELECTION)
 
 
 @dataclass(frozen=True, kw_only=True)

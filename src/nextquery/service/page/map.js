@@ -50,13 +50,13 @@ export class MapView {
   /** Show the next map: points that were on the last one move to their new place. */
   take(answer, ranked) {
     const before = new Map(this.points.map((point) => [point.arm_id, point]));
-    const preferences = answer.points.map((point) => point.preference).filter((preference) => preference !== null);
+    const preferences = answer.points.filter((point) => point.source === "selection").map((point) => point.preference);
     const [least, most] = [Math.min(...preferences), Math.max(...preferences)];
     const scores = answer.points.map((point) => point.score).sort((a, b) => a - b);
     const rank = new Map(scores.map((score, at) => [score, scores.length > 1 ? at / (scores.length - 1) : 1]));
     this.points = answer.points.map((point) => {
       const was = before.get(point.arm_id);
-      const size = 3 + (point.preference === null ? 0 : (7 * (point.preference - least)) / (most - least || 1));
+      const size = 3 + (point.source === "selection" ? (7 * (point.preference - least)) / (most - least || 1) : 0);
       return { ...point, size, warmth: rank.get(point.score), rank: ranked.indexOf(point.arm_id) + 1, from: was ? { x: was.x, y: was.y } : null };
     });
     this.points.sort((a, b) => (a.rank > 0) - (b.rank > 0) || a.warmth - b.warmth);

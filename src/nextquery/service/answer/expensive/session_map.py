@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.service.answer.results import MapData
+from nextquery.service.log.event_parts import MEMORY, SELECTION
 
 MOST_POINTS = 250
 Floats = NDArray[np.float64]
@@ -35,6 +36,7 @@ def draw(data: MapData, rows: Rows, shown: Callable[[int], str]) -> dict[str, ob
             "x": float(point[0]),
             "y": float(point[1]),
             "similarity": float(candidates.similarities[at]),
+            "source": SELECTION if int(arm) in known else MEMORY,
             "preference": known.get(int(arm)),
             "score": float(scores[at]),
         }

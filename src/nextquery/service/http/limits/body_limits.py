@@ -36,11 +36,9 @@ class BodyLimits:
             return await _error(scope, 415, f"received {quoted(kind)}; send {allowed}.")(
                 scope, receive, send
             )
-        limit = f"the body may have at most {self._most} bytes. Send a shorter one."
-        too_large = _error(scope, 413, limit)
         declared = headers.get("content-length", "0")
         if declared.isdecimal() and (len(declared) > 15 or int(declared) > self._most):
-            return await too_large(scope, receive, send)
+            return await self._too_large(scope, receive, send)
         try:
             async with asyncio.timeout(self._seconds):
                 body = await self._read(receive)
@@ -50,13 +48,17 @@ class BodyLimits:
         if body is None:
             return None
         if len(body) > self._most:
-            return await too_large(scope, receive, send)
+            return await self._too_large(scope, receive, send)
         given: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def again() -> Message:
             return given.pop() if given else await receive()
 
         await self._app(scope, again, send)
+
+    async def _too_large(self, scope: Scope, receive: Receive, send: Send) -> None:
+        limit = f"the body may have at most {self._most} bytes. Send a shorter one."
+        await _error(scope, 413, limit)(scope, receive, send)
 
     async def _read(self, receive: Receive) -> bytes | None:
         """Read the body, at most one message over the limit; None if the client left."""

@@ -5,9 +5,10 @@ from starlette.responses import JSONResponse, Response
 
 from nextquery.service.http import bodies
 from nextquery.service.http.error_responses import documented_errors
+from nextquery.service.http.routes.direct import DirectRoute
 from nextquery.service.http.served import served
 
-router = APIRouter()
+router = APIRouter(route_class=DirectRoute)
 
 
 @router.post(

@@ -9,10 +9,11 @@ from nextquery.policies.names import has_memory
 from nextquery.service.answer.results import Decision
 from nextquery.service.http import bodies
 from nextquery.service.http.error_responses import documented_errors
+from nextquery.service.http.routes.direct import DirectRoute
 from nextquery.service.http.served import served
 from nextquery.service.log.event_parts import SlateEntry
 
-router = APIRouter()
+router = APIRouter(route_class=DirectRoute)
 
 
 @router.post(
@@ -31,6 +32,7 @@ async def recommend(body: bodies.RecommendBody, request: Request) -> Response:
         owner=request.state.owner,
         trusted=trusted,
         at_least=body.at_least,
+        explain=body.explain,
     )
     decision = await here.answer(future)
     now = here.engine.clock.now()
@@ -62,6 +64,7 @@ def _as_json(entry: SlateEntry) -> dict[str, object]:
         "score": entry.score,
         "propensity": entry.propensity,
         "propensity_estimated": entry.propensity_estimated,
+        "source": entry.came_from,
     }
 
 
