@@ -22,7 +22,12 @@ def test_every_caller_gets_their_own_result_or_error() -> None:
         waiting = [arrivals.of(future) for future in futures]
         woken: list[object] = []
         wake = loop.call_soon_threadsafe
-        loop.call_soon_threadsafe = lambda *a, **k: (woken.append(a), wake(*a, **k))[1]  # type: ignore[method-assign]
+
+        def counted(*args: Any, **more: Any) -> asyncio.Handle:
+            woken.append(args)
+            return wake(*args, **more)
+
+        loop.call_soon_threadsafe = counted  # type: ignore[method-assign]
 
         def settle() -> None:
             for number, future in enumerate(futures):
