@@ -9,7 +9,6 @@ several ``--source`` the same attacks hit several checkouts in turn (before and 
 
 import argparse
 import asyncio
-import os
 import random
 import resource
 import subprocess
@@ -23,6 +22,7 @@ from pathlib import Path
 import nextquery as nq
 from benchmarks.attacks import ATTACKS, Attack, Target
 from benchmarks.postgres import Postgres
+from benchmarks.sources import name_of, source_first
 from benchmarks.working_clients import Seen, work
 from nextquery.errors import StoreUnavailable
 from nextquery.service.process import ServiceProcess
@@ -34,21 +34,6 @@ HEAD = (
     "errors | empty | longest /healthz | what the attacker got |\n"
     "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|"
 )
-
-
-@contextmanager
-def source_first(source: Path | None) -> Iterator[None]:
-    """Let processes that are started here import nextquery from `source`."""
-    before = os.environ.get("PYTHONPATH")
-    if source is not None:
-        os.environ["PYTHONPATH"] = str(source.resolve())
-    try:
-        yield
-    finally:
-        if before is not None:
-            os.environ["PYTHONPATH"] = before
-        elif source is not None:
-            del os.environ["PYTHONPATH"]
 
 
 @contextmanager
@@ -148,7 +133,7 @@ def main() -> None:
                 source_first(source),
             ):
                 cells = played(attack, options.pool, texts, options.seconds, Path(folder))
-            name = "installed" if source is None else source.resolve().parent.name
+            name = name_of(source)
             print(f"| {attack.name} | {name} | {cells} |", flush=True)
 
 

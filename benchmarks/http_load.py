@@ -1,10 +1,11 @@
 """A minimal HTTP client: on two cores, the load must not cost more than the service."""
 
 import asyncio
+import itertools
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,7 +59,12 @@ class Connection:
 
 
 async def _client(
-    number: int, port: int, texts: Sequence[str], times: Times, end: float, remaining: list[int]
+    number: int,
+    port: int,
+    queries: Iterator[str],
+    times: Times,
+    end: float,
+    remaining: list[int],
 ) -> None:
     rng = random.Random(number)
     connection = await Connection(port, times).open()
@@ -70,7 +76,7 @@ async def _client(
             "/v1/recommend",
             {
                 "session_id": f"{number}-{turn // 4}-{end}",
-                "query": rng.choice(texts),
+                "query": next(queries),
                 "m": 5,
             },
         )
@@ -93,14 +99,19 @@ def load(
     requests: int = 10**9,
     seed: int = 0,
 ) -> tuple[Times, float]:
-    """Send recommendations and feedback for `seconds` or `requests`. Returns times, wall time."""
+    """Send recommendations and feedback for `seconds` or `requests`. Returns times, wall time.
+
+    Every query is another one until all `texts` were asked; another `seed` starts elsewhere.
+    """
     times, remaining = Times(), [requests]
+    first = seed * 10_000 % max(1, len(texts))
+    queries = itertools.cycle([*texts[first:], *texts[:first]])
     start = time.perf_counter()
 
     async def run_clients() -> None:
         numbers = range(seed * 1000, seed * 1000 + clients)
         end = start + seconds
-        await asyncio.gather(*(_client(n, port, texts, times, end, remaining) for n in numbers))
+        await asyncio.gather(*(_client(n, port, queries, times, end, remaining) for n in numbers))
 
     asyncio.run(run_clients())
     return times, time.perf_counter() - start

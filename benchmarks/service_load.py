@@ -1,10 +1,12 @@
 """The service under load on loopback, while learning, compared with the floors of its work.
 
-The pool consists of random unit vectors (selection costs the same for any vectors) and is kept in
-``--pool``. Queries are drawn uniformly from its arms, so the cache hardly ever helps. Feedback
-follows every recommendation. This process generates the load, on the same cores.
+A pool that does not exist is made of random unit vectors, or with ``--strings`` of texts encoded by
+`static`; an existing one is served as it is. Every query is another arm, until all (or 50,000) were
+asked, so the cache of candidate sets does not help. Feedback follows every recommendation. This
+process generates the load, on the same cores. With several ``--source``, the checkouts take turns.
 
     python -m benchmarks.service_load --pool pools/random [--arms 1120461] [--workers 1 2]
+        [--strings FILE] [--source BEFORE/src --source AFTER/src]
 """
 
 import argparse
@@ -18,14 +20,18 @@ import psutil
 
 import nextquery as nq
 from benchmarks.http_load import load
+from benchmarks.nearest import pool_of_strings
+from benchmarks.sources import name_of, source_first
 from benchmarks.timing import best_of
 from nextquery.service.process import ServiceProcess
 
 K = 250
 
 
-def random_pool(folder: Path, arms: int, dim: int) -> nq.ArmPool:
-    """Random unit vectors under made-up words, saved once."""
+def pool_in(folder: Path, arms: int, dim: int, strings: str | None = None) -> nq.ArmPool:
+    """Open a pool, or make one of strings, or of random unit vectors under made-up words."""
+    if strings and not (folder / "manifest.json").exists():
+        pool_of_strings(strings).save(folder)
     if not (folder / "manifest.json").exists():
         rows = np.random.default_rng(0).normal(size=(arms, dim)).astype(np.float32)
         nq.ArmPool.from_vectors([word(i) for i in range(arms)], rows).save(folder)
@@ -42,7 +48,7 @@ def word(number: int) -> str:
 
 
 def floors(pool: nq.ArmPool, anchors: int, turns: int) -> dict[str, float]:
-    """Return the seconds per anchor of FAISS one at a time, and of the bare product of a batch."""
+    """Return the seconds per anchor: FAISS and our coded scan one at a time, the product of all."""
     rows = np.ascontiguousarray(pool.vectors)
     some = rows[np.random.default_rng(1).integers(len(rows), size=anchors)]
     flat = faiss.IndexFlatIP(pool.dim)
@@ -58,8 +64,13 @@ def floors(pool: nq.ArmPool, anchors: int, turns: int) -> dict[str, float]:
         for row in some[:8]:
             flat.search(row[None], K)
 
-    times = best_of({"faiss": one_at_a_time, "product": product}, turns)
-    return {"faiss": times["faiss"] / 8, "product": times["product"] / anchors}
+    def coded() -> None:
+        for row in some[:8]:
+            pool.nearest(row, K)
+
+    tasks = {"faiss": one_at_a_time, "product": product, "coded": coded}
+    times = best_of(tasks, turns)
+    return {name: times[name] / (anchors if name == "product" else 8) for name in tasks}
 
 
 def resident(service: ServiceProcess) -> float:
@@ -73,7 +84,11 @@ def resident(service: ServiceProcess) -> float:
 def measure(
     options: argparse.Namespace, pool: nq.ArmPool, workers: int, floor: dict[str, float]
 ) -> None:
-    """Print a table: rate and percentiles for each number of clients."""
+    """Print a table: rate and percentiles for each number of clients.
+
+    The last three columns: p50 in coded scans, the rate as a share of the bare batched product's,
+    and p99 as a share of the time in which every client gets one answer.
+    """
     rng = random.Random(0)
     texts = [pool.texts[i] for i in rng.sample(range(len(pool)), min(len(pool), 50_000))]
     with tempfile.TemporaryDirectory(prefix="nextquery-load-") as folder:
@@ -84,15 +99,17 @@ def measure(
             load(service.port, texts, clients=4, seconds=3)
             print(f"\n{workers} worker{'s' * (workers > 1)}, {resident(service):.0f} MiB private")
             print("clients   recommend/s   p50 ms    p95 ms    p99 ms  fallback  refused"
-                  "  × FAISS one by one  × bare product")  # fmt: skip
+                  "  p50 / coded scan  rate / product  p99 · rate / clients")  # fmt: skip
             for seed, clients in enumerate(options.clients, start=1):
                 times, wall = load(
                     service.port, texts, clients=clients, seconds=options.seconds, seed=seed
                 )
-                seconds = wall / max(1, len(times.seconds.get("/v1/recommend", [])))
+                taken = times.seconds["/v1/recommend"]
+                rate, (p50, p99) = len(taken) / wall, np.percentile(taken, [50, 99])
                 print(f"{clients:7d} {times.line('/v1/recommend', wall)} {times.fallbacks:9d}"
-                      f" {times.refused:8d} {seconds / floor['faiss']:15.2f}"
-                      f" {seconds / floor['product']:15.2f}", flush=True)  # fmt: skip
+                      f" {times.refused:8d} {p50 / floor['coded']:17.2f}"
+                      f" {rate * floor['product']:15.2f} {p99 * rate / clients:17.2f}",
+                      flush=True)  # fmt: skip
             if options.requests:
                 print("\nrequests   private MiB (recommend and feedback each count as one)")
                 step = max(1, options.requests // 20)
@@ -112,14 +129,21 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=0, help="then this many, watching memory")
     parser.add_argument("--cache", type=int, default=4096)
     parser.add_argument("--store", default="", help="a PostgreSQL URL; else a new SQLite file")
+    parser.add_argument("--strings", help="make the pool of this file, one string per line")
+    parser.add_argument("--source", type=Path, action="append", help="checkouts to compare")
+    parser.add_argument("--rounds", type=int, default=1, help="turns of every source")
     options = parser.parse_args()
-    pool = random_pool(options.pool, options.arms, options.dim)
-    floor = floors(pool, anchors=64, turns=3)
-    print(f"{len(pool):,} random arms × {pool.dim}, k = {K}")
-    print(f"FAISS one at a time: {1000 * floor['faiss']:.1f} ms; "
-          f"bare product of 64: {1000 * floor['product']:.2f} ms each")  # fmt: skip
-    for workers in options.workers:
-        measure(options, pool, workers, floor)
+    pool = pool_in(options.pool, options.arms, options.dim, options.strings)
+    for _ in range(options.rounds):
+        for source in options.source or [None]:
+            floor = floors(pool, anchors=64, turns=3)
+            print(f"\n{name_of(source)}: {len(pool):,} arms × {pool.dim}, k = {K}")
+            print(f"FAISS one at a time {1000 * floor['faiss']:.1f} ms; coded scan "
+                  f"{1000 * floor['coded']:.1f} ms; bare product of 64 "
+                  f"{1000 * floor['product']:.2f} ms each")  # fmt: skip
+            for workers in options.workers:
+                with source_first(source):
+                    measure(options, pool, workers, floor)
 
 
 if __name__ == "__main__":

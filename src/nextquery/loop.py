@@ -32,6 +32,17 @@ class Slate(NamedTuple):
     failures: bytes = b""
 
 
+class ToRank(NamedTuple):
+    """A slate that is wanted: see `Loop.rank`."""
+
+    place: Place
+    visit: Visit
+    selected: Candidates
+    m: int
+    rng: np.random.Generator
+    at_least: float
+
+
 class Likely(NamedTuple):
     """A next query with the probability that it comes next."""
 
@@ -142,18 +153,36 @@ class Loop(Selecting):
         so the propensities are those of a choice among the others. All candidates stay in the
         slate: once the next query is known, every one of them was answered.
         """
-        repeat, returns = self.repeat, self.returns
-        candidates, context = self.candidates(
-            place, visit, selected, repeat=repeat, returns=returns, at=at
-        )
         least = self.recommend_at_least if at_least is None else at_least
-        worthy = candidates
-        if least > 0:
-            worthy = candidates.take(self.learnt.probabilities(candidates, context) >= least)
-        choices = self.policy.rank(worthy, context, m, rng, exploration=self.exploration)
-        # Its own draws: what is learnt must not depend on the length of the slate.
-        failures = self.policy.failures(candidates, context, rng.spawn(1)[0])
-        return Slate(choices, candidates, context, failures)
+        return self.rank_many([ToRank(place, visit, selected, m, rng, least)], at)[0]
+
+    def rank_many(self, asked: Sequence["ToRank"], at: Moment = NOW) -> list[Slate]:
+        """Return one slate each, as `rank` does; the policy ranks them together."""
+        repeat, returns = self.repeat, self.returns
+        found = [
+            self.candidates(
+                one.place, one.visit, one.selected, repeat=repeat, returns=returns, at=at
+            )
+            for one in asked
+        ]
+        worthy = [
+            candidates.take(self.learnt.probabilities(candidates, context) >= one.at_least)
+            if one.at_least > 0
+            else candidates
+            for one, (candidates, context) in zip(asked, found, strict=True)
+        ]
+        slates = self.policy.rank_many(
+            worthy,
+            [context for _, context in found],
+            [one.m for one in asked],
+            [one.rng for one in asked],
+            exploration=self.exploration,
+        )
+        # Their own draws: what is learnt must not depend on the length of the slate.
+        return [
+            Slate(choices, *both, self.policy.failures(*both, one.rng.spawn(1)[0]))
+            for one, choices, both in zip(asked, slates, found, strict=True)
+        ]
 
     def forecast(
         self,

@@ -1,5 +1,6 @@
 """LinUCB: scores by definition, tie-breaking, and what it can and cannot learn."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -77,9 +78,12 @@ class ScoresAll(nq.LinUCB):
     """LinUCB that scores every candidate."""
 
     def _leading_scores(
-        self, candidates: nq.Candidates, features: NDArray[Any], m: int
-    ) -> NDArray[Any]:
-        return self._scores(candidates, features)
+        self,
+        candidates: Sequence[nq.Candidates],
+        features: Sequence[NDArray[Any]],
+        m: Sequence[int],
+    ) -> list[NDArray[Any]]:
+        return [self._scores(*one) for one in zip(candidates, features, strict=True)]
 
 
 def test_few_widths_are_computed() -> None:
@@ -91,12 +95,12 @@ def test_few_widths_are_computed() -> None:
     candidates, context = nq.Candidates(np.arange(1000), rows, flat, flat), nq.Context(anchor)
     policy = nq.LinUCB()
     features = policy._features(candidates, context)
-    assert np.isfinite(policy._leading_scores(candidates, features, 1)).sum() < 10
+    assert np.isfinite(policy._leading_scores([candidates], [features], [1])[0]).sum() < 10
     for _ in range(100):
         choice = policy.choose(candidates, context)
         assert choice is not None
         policy.update(choice, 0.0)
-    assert np.isfinite(policy._leading_scores(candidates, features, 1)).sum() < 100
+    assert np.isfinite(policy._leading_scores([candidates], [features], [1])[0]).sum() < 100
 
 
 def test_prior_none_tries_cold_arms_in_random_order(pool: nq.ArmPool) -> None:
@@ -194,3 +198,29 @@ def test_memory_is_the_played_arms_only() -> None:
         assert choice is not None
         policy.update(choice, 0.0)
     assert len(policy.state()["arms"]) == 100
+
+
+@pytest.mark.parametrize("name", ["lin-ucb-shared", "lin-ucb", "lin-ts", "most-similar", "random"])
+def test_many_slates_are_those_of_one_after_the_other(name: str) -> None:
+    """Sets of different sizes, some too small for a bound, with draws of their own."""
+    rng = np.random.default_rng(0)
+    pool = nq.ArmPool.from_vectors([str(i) for i in range(400)], rng.normal(size=(400, 5)))
+    anchors = unit_rows(rng.normal(size=(9, 5)))
+    sizes = [1, 3, 20, 33, 60, 100, 200, 300, 2]
+    candidates = [
+        nq.MaxUtility(k=k).select(pool, anchor) for k, anchor in zip(sizes, anchors, strict=True)
+    ]
+    contexts, m = [nq.Context(anchor) for anchor in anchors], [5, 1, 7, 40, 5, 5, 3, 5, 5]
+    policy = nq.policy(name)
+    for _ in range(20):
+        choice = policy.choose(candidates[5], contexts[5])
+        assert choice is not None
+        policy.update(choice, float(rng.random() < 0.4))
+
+    def draws() -> list[np.random.Generator]:
+        return [np.random.default_rng(seed) for seed in range(9)]
+
+    many = policy.rank_many(candidates, contexts, m, draws(), exploration=0.3)
+    for found, c, x, length, own in zip(many, candidates, contexts, m, draws(), strict=True):
+        alone = policy.rank(c, x, length, own, exploration=0.3)
+        assert [choice.to_dict() for choice in found] == [choice.to_dict() for choice in alone]

@@ -253,5 +253,5 @@ def test_the_leading_candidates_are_found_after_steps(rows: int, half_life: floa
             assert model.largest >= np.linalg.eigvalsh(model.inverse)[-1]
             probe = rng.normal(size=(300, 8))
             scores = model.means(probe) + 0.5 * model.widths(probe)
-            found = model.leading(probe, 0.5, 5, 1e-9)
+            (found,) = model.leading([probe], 0.5, [5], 1e-9)
             assert np.argsort(-found)[:5].tolist() == np.argsort(-scores)[:5].tolist()

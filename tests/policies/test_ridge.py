@@ -129,7 +129,7 @@ def test_a_discounted_model_still_finds_the_best(seed: int) -> None:
     scores = probe @ np.linalg.solve(A, b)
     scores += 0.5 * np.sqrt(np.vecdot(probe @ np.linalg.inv(A), probe))
     best = np.argsort(-scores)[:5]
-    found = model.leading(probe, 0.5, 5, 1e-9)
+    (found,) = model.leading([probe], 0.5, [5], 1e-9)
     assert np.argsort(-found)[:5].tolist() == best.tolist()
     np.testing.assert_allclose(found[best], scores[best], rtol=1e-9)
 

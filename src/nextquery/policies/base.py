@@ -90,11 +90,42 @@ class Policy(Observes, ABC):
         With probability `exploration` an entry is drawn uniformly instead; its propensity accounts
         for that.
         """
-        whole_number(m, "m", at_least=1)
+        draws = None if rng is None else [rng]
+        return self.rank_many([candidates], [context], [m], draws, exploration=exploration)[0]
+
+    def rank_many(
+        self,
+        candidates: Sequence[Candidates],
+        contexts: Sequence[Context],
+        m: Sequence[int],
+        rngs: Sequence[np.random.Generator] | None = None,
+        *,
+        exploration: float = 0.0,
+    ) -> list[list[Choice]]:
+        """Return one slate for each set of candidates: the same as `rank` for one after the other.
+
+        A shared model scores all sets in one call.
+        """
+        for length in m:
+            whole_number(length, "m", at_least=1)
         mix = number(exploration, "exploration", low=0, high=1)
-        draws = self._rng if rng is None else rng
-        features = self._features(candidates, context)
+        features = [self._features(*one) for one in zip(candidates, contexts, strict=True)]
         scores = self._leading_scores(candidates, features, m)
+        draws = [self._rng] * len(candidates) if rngs is None else rngs
+        return [
+            self._slate(*one, mix)
+            for one in zip(candidates, features, scores, m, draws, strict=True)
+        ]
+
+    def _slate(
+        self,
+        candidates: Candidates,
+        features: Floats,
+        scores: Floats,
+        m: int,
+        draws: np.random.Generator,
+        mix: float,
+    ) -> list[Choice]:
         left = np.arange(len(candidates))
         slate: list[Choice] = []
         while len(slate) < m and len(left):
@@ -247,9 +278,11 @@ class Policy(Observes, ABC):
         """Return the score of each candidate."""
         return np.zeros(len(candidates))
 
-    def _leading_scores(self, candidates: Candidates, features: Floats, m: int) -> Floats:
-        """Return the scores; −∞ may replace one that cannot tie with the m best."""
-        return self._scores(candidates, features)
+    def _leading_scores(
+        self, candidates: Sequence[Candidates], features: Sequence[Floats], m: Sequence[int]
+    ) -> list[Floats]:
+        """Return the scores of every set; −∞ may replace one that cannot tie with the m best."""
+        return [self._scores(*one) for one in zip(candidates, features, strict=True)]
 
     def _estimates(self, features: Floats) -> tuple[Floats, Floats] | None:
         """Return mean and width for rows of features."""

@@ -102,10 +102,20 @@ class LinUCB(Policy):
             means, widths = self._shared.means(features), self._shared.widths(features)
         return means + self.alpha * widths
 
-    def _leading_scores(self, candidates: Candidates, features: Floats, m: int) -> Floats:
-        if self.model == "disjoint" or len(candidates) <= max(FEW, m):
-            return self._scores(candidates, features)
-        return self._shared.leading(features, self.alpha, m, TIE)
+    def _leading_scores(
+        self, candidates: Sequence[Candidates], features: Sequence[Floats], m: Sequence[int]
+    ) -> list[Floats]:
+        if self.model == "disjoint":
+            return super()._leading_scores(candidates, features, m)
+        small = [len(x) <= max(FEW, length) for x, length in zip(features, m, strict=True)]
+        large = [n for n, few in enumerate(small) if not few]
+        lengths = [m[n] for n in large]
+        leading = self._shared.leading([features[n] for n in large], self.alpha, lengths, TIE)
+        found = dict(zip(large, leading, strict=True))
+        return [
+            self._scores(candidates[n], features[n]) if few else found[n]
+            for n, few in enumerate(small)
+        ]
 
     def _leader(self, candidates: Candidates, scores: Floats, left: Ids) -> int | None:
         if self.prior is None:

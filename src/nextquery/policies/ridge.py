@@ -1,6 +1,6 @@
 """Incremental ridge regression: A, its inverse, and b, one example at a time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,15 +48,25 @@ class Ridge:
         means: Floats = x @ (inverse @ b)
         return means
 
-    def leading(self, x: Floats, alpha: float, m: int, tie: float) -> Floats:
-        """Return θᵀx + α·width for every row; −∞ may replace scores that cannot be in the top m."""
-        inverse, b = self.for_reading(x.shape[1])
-        scores = np.full(len(x), -np.inf)
+    def leading(
+        self, sets: Sequence[Floats], alpha: float, m: Sequence[int], tie: float
+    ) -> list[Floats]:
+        """Return θᵀx + α·width for the rows of every set.
+
+        −∞ may replace a score that cannot be in the top m of its set.
+        """
+        if not sets:
+            return []
+        inverse, b = self.for_reading(sets[0].shape[1])
         model = (inverse @ b, inverse, self.largest, alpha)
         fill = compiled(leading, any_order=True, brief=True)
-        if fill(x, *model, m, tie, m + len(x) // 8, scores):
-            return scores
-        return self.means(x) + alpha * self.widths(x)
+        found = []
+        for x, most in zip(sets, m, strict=True):
+            scores = np.full(len(x), -np.inf)
+            if not fill(x, *model, most, tie, most + len(x) // 8, scores):
+                scores = self.means(x) + alpha * self.widths(x)
+            found.append(scores)
+        return found
 
     def widths(self, x: Floats) -> Floats:
         """Return √(xᵀA⁻¹x) for every row: the uncertainty in its direction."""

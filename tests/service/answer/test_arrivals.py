@@ -15,7 +15,7 @@ def running() -> "Future[Any]":
     return future
 
 
-def test_every_caller_gets_their_own_result_or_error() -> None:
+def test_every_caller_gets_their_own_result_or_error(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         arrivals, loop = Arrivals(), asyncio.get_running_loop()
         futures = [running() for _ in range(50)]
@@ -27,7 +27,7 @@ def test_every_caller_gets_their_own_result_or_error() -> None:
             woken.append(args)
             return wake(*args, **more)
 
-        loop.call_soon_threadsafe = counted  # type: ignore[method-assign]
+        monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
 
         def settle() -> None:
             for number, future in enumerate(futures):

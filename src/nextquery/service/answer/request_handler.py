@@ -1,6 +1,6 @@
 """Answering a batch of requests, and recording what must be recorded first."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -15,8 +15,9 @@ from nextquery.service.answer.requests import (
     Request,
 )
 from nextquery.service.answer.results import Decision, MapData
-from nextquery.service.answer.slates import Answerer, visit_of
+from nextquery.service.answer.slates import Answerer, ToAnswer, visit_of
 from nextquery.service.log.event_parts import vector_text
+from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.feedback import NewFeedback, TypedQuery, unknown_decision
 from nextquery.service.log.hashes import Hashes
 from nextquery.service.log.new_arms.sightings import NewArmRules, Sighting
@@ -26,9 +27,8 @@ from nextquery.service.log.writer import Writer
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.visit import Visit
 
-_TOGETHER = 16  # slates that are written together
+_TOGETHER = 16  # slates that are made and written together
 _TRIES = 20  # how often a slate is made again because a block came in between
-Recorded = tuple[RecommendRequest, NewDecision]
 Placed = RecommendRequest | ForecastRequest | MapRequest
 Selected = tuple[Placed, Place, Visit, Candidates]
 
@@ -100,50 +100,49 @@ class RequestHandler:
         ]
 
     def _make_slates(self, batch: list[Selected]) -> None:
-        slates: list[Recorded] = []
+        slates: list[ToAnswer] = []
         for request, place, visit, selected in batch:
             if isinstance(request, RecommendRequest):
-                slates.append((request, self._decision(request, place, selected, visit)))
+                slates.append(ToAnswer(request, place, visit, selected))
             elif isinstance(request, ForecastRequest):
                 forecast = self.answerer.forecast(request, place, selected, visit)
                 request.future.set_result(forecast)
             else:
                 considered = self.answerer.considered(place, selected, visit)
                 request.future.set_result(MapData(place, request.trail, considered))
-            if len(slates) == _TOGETHER:
-                self._record(slates)
-                slates = []
-        self._record(slates)
+        for start in range(0, len(slates), _TOGETHER):
+            self._record(slates[start : start + _TOGETHER])
 
     def _read_to_the_barrier(self) -> None:
         """Read the log at least up to the last block or switch, so that the answer respects it."""
         if self.answerer.learner.position < self.store.head().barrier:
             self.answerer.learner.catch_up()
 
-    def _decision(
-        self, request: RecommendRequest, place: Place, selected: Candidates, visit: Visit
-    ) -> NewDecision:
+    def _decision(self, asked: ToAnswer, body: DecisionEvent) -> NewDecision:
+        request = asked.request
         return NewDecision(
             request.decision_id,
             request.session_id,
-            self.answerer.slate(request, place, selected, visit),
+            body,
             request.user_hash,
             request.request_key,
             request.request_hash,
             request.owner,
-            self._sighting(place, request.user_hash),
+            self._sighting(asked.place, request.user_hash),
             self.rules,
             self.options.caps,
             request.person,
         )
 
-    def _record(self, slates: list[Recorded]) -> None:
-        """Pass slates to the writer, which answers them once they are durable."""
-        for request, _ in slates:
-            request.handed_on = True
-        futures = self.writer.submit_many([decision for _, decision in slates])
-        for (request, decision), future in zip(slates, futures, strict=True):
-            future.add_done_callback(self._when_recorded(request, decision))
+    def _record(self, asked: Sequence[ToAnswer]) -> None:
+        """Make slates and pass them to the writer, which answers them once they are durable."""
+        bodies = self.answerer.slates(asked)
+        decisions = list(map(self._decision, asked, bodies))
+        for one in asked:
+            one.request.handed_on = True
+        futures = self.writer.submit_many(decisions)
+        for one, decision, future in zip(asked, decisions, futures, strict=True):
+            future.add_done_callback(self._when_recorded(one.request, decision))
 
     def _when_recorded(
         self, request: RecommendRequest, decision: NewDecision

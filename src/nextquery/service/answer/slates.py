@@ -4,11 +4,12 @@ import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from nextquery.catalogue import Place
-from nextquery.loop import Loop, Slate
+from nextquery.loop import Loop, Slate, ToRank
 from nextquery.memory import Moment, without
 from nextquery.policies import Choice, Context, MostSimilar
 from nextquery.select import Candidates
@@ -33,6 +34,16 @@ from nextquery.visit import Visit
 _log = logging.getLogger("nextquery.service")
 _OFFERED = 1024  # slates kept in memory, for the features of a query that is typed instead
 FALLBACK = "most-similar-first"
+_FAILED = "the model failed; similarity answers instead"
+
+
+class ToAnswer(NamedTuple):
+    """A slate that is asked for."""
+
+    request: RecommendRequest
+    place: Place
+    visit: Visit
+    selected: Candidates
 
 
 def visit_of(session_id: str, last: StoredDecision | None, person: str | None = None) -> Visit:
@@ -87,41 +98,63 @@ class Answerer:
         self, request: RecommendRequest, place: Place, selected: Candidates, visit: Visit
     ) -> DecisionEvent:
         """Make a slate with the model as it is now, as a decision event."""
-        with self.lock:
-            state = self.learner.state
-            empty = DecisionEvent(
-                query=place.query,
-                m=request.m,
-                anchor_arm=place.arm,
-                history=visit.history,
-                seen=visit.seen,
-                trial=visit.trial + 1,
-                slate=(),
-                policy="off",
-                model=state.model,
-                model_version=state.position,
-                fallback=False,
-                not_searched=selected.missing,
-                at_least=request.at_least,
-                own=self._own(place, visit),
-                kept=self.loop.kept(place, visit, selected),
-            )
-            return self._filled(empty, request, place, selected, visit) if state.on else empty
+        return self.slates([ToAnswer(request, place, visit, selected)])[0]
 
-    def _filled(
-        self,
-        body: DecisionEvent,
-        request: RecommendRequest,
-        place: Place,
-        selected: Candidates,
-        visit: Visit,
-    ) -> DecisionEvent:
+    def slates(self, asked: Sequence[ToAnswer]) -> list[DecisionEvent]:
+        """Make several slates with one state of the model."""
+        with self.lock:
+            on = self.learner.state.on
+            ranked = self._ranked(asked) if on else [None] * len(asked)
+            empty = [self._empty(one) for one in asked]
+            return [
+                body if not on else self._filled(body, one, slate)
+                for body, one, slate in zip(empty, asked, ranked, strict=True)
+            ]
+
+    def _empty(self, asked: ToAnswer) -> DecisionEvent:
+        request, place, visit, selected = asked
+        state = self.learner.state
+        return DecisionEvent(
+            query=place.query,
+            m=request.m,
+            anchor_arm=place.arm,
+            history=visit.history,
+            seen=visit.seen,
+            trial=visit.trial + 1,
+            slate=(),
+            policy="off",
+            model=state.model,
+            model_version=state.position,
+            fallback=False,
+            not_searched=selected.missing,
+            at_least=request.at_least,
+            own=self._own(place, visit),
+            kept=self.loop.kept(place, visit, selected),
+        )
+
+    def _ranked(self, asked: Sequence[ToAnswer]) -> list[Slate | None]:
+        """Rank together; None where similarity answers instead of the model."""
+        wanted = [n for n, one in enumerate(asked) if not one.request.fallback]
+        found: list[Slate | None] = [None] * len(asked)
+        try:
+            slates = self.loop.rank_many([self._to_rank(asked[n]) for n in wanted], self._now())
+            for number, slate in zip(wanted, slates, strict=True):
+                found[number] = slate
+        except Exception:  # people get an answer even if the model is broken
+            if len(asked) > 1:  # one of them must not take the others with it
+                return [slate for one in asked for slate in self._ranked([one])]
+            _log.exception(_FAILED)
+        return found
+
+    def _to_rank(self, asked: ToAnswer) -> ToRank:
+        request, place, visit, selected = asked
         rng = self.loop.draws(request.session_id, visit.trial + 1)
-        if not request.fallback:
+        return ToRank(place, visit, selected, request.m, rng, request.at_least)
+
+    def _filled(self, body: DecisionEvent, asked: ToAnswer, slate: Slate | None) -> DecisionEvent:
+        request, place, visit, selected = asked
+        if slate is not None:
             try:
-                slate = self.loop.rank(
-                    place, visit, selected, request.m, rng, self._now(), at_least=request.at_least
-                )
                 entries = self._described(slate, selected, explain=request.explain)
                 self._offer(request.decision_id, slate)
                 return replace(
@@ -131,14 +164,14 @@ class Answerer:
                     candidates=int((slate.candidates.arms >= 0).sum()),
                     failures=bytes_text(slate.failures),
                 )
-            except Exception:  # people get an answer even if the model is broken
-                _log.exception("the model failed; similarity answers instead")
+            except Exception:
+                _log.exception(_FAILED)
         hidden = {place.arm, *visit.history, *([] if self.options.repeat else visit.seen)}
         hidden |= {*self.catalogue.blocked_arms(), *self.catalogue.pool.removed.tolist()}
         left = without(selected, (arm for arm in hidden if arm is not None))
         if request.at_least > 0:  # similarity alone has no probability
             left = left.take(np.arange(0))
-        similar = MostSimilar(top=1).rank(left, Context(place.vector), request.m, rng)
+        similar = MostSimilar(top=1).rank(left, Context(place.vector), request.m)
         alike = dict(zip(left.arms.tolist(), left.similarities.tolist(), strict=True))
         entries = tuple(
             self._entry(

@@ -156,7 +156,7 @@ class EngineOptions:
     gather_ms: float = _option(
         2.0, "Milliseconds that concurrent requests wait to share one scan.", ge=0, le=3
     )
-    batch: int = _option(64, "Largest number of requests answered from one scan.", ge=1)
+    batch: int = _option(32, "Largest number of requests answered from one scan.", ge=1)
     cache_size: int = _option(4096, "Number of candidate sets cached for repeated queries.", ge=0)
     max_inflight: int = _option(
         512, "Waiting requests above which similarity answers instead of the model.", ge=1

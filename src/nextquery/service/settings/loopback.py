@@ -1,8 +1,10 @@
 """Which addresses belong to this machine alone."""
 
+from functools import lru_cache
 from ipaddress import ip_address
 
 
+@lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
     """Whether an address can only be reached from this machine.
 
