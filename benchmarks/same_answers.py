@@ -48,10 +48,10 @@ def day(port: int, texts: list[str], requests: int) -> list[Answer]:
                 elif rng.random() < 0.3:
                     feedback["issued"] = rng.choice(texts)
                 client.post("/v1/feedback", json=feedback)
+                wait_until_read(port)
                 if rng.random() < 0.1:
                     likely = client.post("/v1/forecast", json=asked).json()["forecast"]
                     answers.append(tuple(tuple(one.values()) for one in likely))
-                wait_until_read(port)
             if sent >= requests:
                 break
     return answers
@@ -88,9 +88,11 @@ def main() -> None:
         ):
             days.append(day(service.port, texts, options.requests))
         print(f"{name_of(source)}: {len(days[-1])} answers", flush=True)
-    different = sum(one != other for one, other in zip(days[0], days[-1], strict=True))
-    entries = sum(len(answer) - 3 for answer in days[0])
-    print(f"{different} of {len(days[0])} answers differ ({entries} entries compared)")
+    pairs = list(zip(days[0], days[-1], strict=True))
+    different = sum(one != other for one, other in pairs)
+    for one, other in [pair for pair in pairs if pair[0] != pair[1]][:3]:
+        print(f"- {one}\n+ {other}")
+    print(f"{different} of {len(days[0])} answers differ")
     raise SystemExit(different > 0)
 
 
