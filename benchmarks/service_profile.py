@@ -15,13 +15,17 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import psutil
 
 import nextquery as nq
 from benchmarks.http_load import load
 from benchmarks.sources import name_of, source_first
 from nextquery.service.process import ServiceProcess
+
+LOOP = "event loop: sockets, HTTP, checks"
 
 
 class Profiled(ServiceProcess):
@@ -36,13 +40,27 @@ class Profiled(ServiceProcess):
         return [sys.executable, here, str(self.out), *plain[plain.index("serve") :]]
 
 
-def measure(pool: Path, texts: list[str], clients: int, seconds: float) -> None:
-    """Print a table: the parts of a recommendation, in order of their CPU time."""
+class Profile(NamedTuple):
+    """What a load showed; CPU seconds by part, and seconds with waiting where that is known."""
+
+    clients: int
+    seconds: list[float]  #: of every recommendation
+    wall: float
+    cpu: dict[str, float]
+    waited: dict[str, float]
+    ready_s: float
+    private_mib: float
+
+
+def measure(pool: Path, texts: list[str], clients: int, seconds: float) -> Profile:
+    """Start a service, put it under load and read its clocks."""
     with tempfile.TemporaryDirectory(prefix="nextquery-profile-") as folder:
         settings = {"workers": 1, "log_level": "warning"}
         service = Profiled(pool, f"sqlite:///{folder}/profile.db", settings=settings)
         service.out = Path(folder) / "parts.json"
+        begin = time.perf_counter()
         with service:
+            ready_s = time.perf_counter() - begin
             assert service.process is not None
             process = psutil.Process(service.process.pid)
             before, idle, own = process.cpu_times(), psutil.cpu_times().idle, time.process_time()
@@ -51,21 +69,28 @@ def measure(pool: Path, texts: list[str], clients: int, seconds: float) -> None:
             after = process.cpu_times()
             own, idle = time.process_time() - own, psutil.cpu_times().idle - idle
             main_thread = _seconds_of(process, service.process.pid) - main_thread
+            private = process.memory_full_info().uss / 2**20
         parts = json.loads(service.out.read_text())
-    count = len(times.seconds["/v1/recommend"])
-    all_cores = wall * (os.cpu_count() or 1)
-    print(f"\n{clients} client{'s' * (clients > 1)}: {times.line('/v1/recommend', wall).split()} "
-          "(per second, p50, p95, p99 ms)\n")  # fmt: skip
-    print("| part | CPU ms | waited and ran, ms | share of the cores |\n|---|---:|---:|---:|")
+    cpu = {name: part[0] for name, part in parts.items()}
+    waited = {name: part[1] for name, part in parts.items()}
     total = after.user + after.system - before.user - before.system
-    json_of_answers = parts.get("JSON of the answer", [0.0])[0]
-    rows = {name: (cpu, wall_) for name, (cpu, wall_, _) in parts.items()}
-    rows["event loop: sockets, HTTP, checks"] = (main_thread - json_of_answers, 0.0)
-    rows["other"] = (total - sum(cpu for cpu, _ in rows.values()), 0.0)
-    rows["load generator"], rows["idle"] = (own, 0.0), (idle, 0.0)
-    for name, (cpu, waited) in sorted(rows.items(), key=lambda row: -row[1][0]):
-        both = f"{1000 * waited / count:.3f}" if waited else ""
-        print(f"| {name} | {1000 * cpu / count:.3f} | {both} | {cpu / all_cores:.1%} |")
+    cpu[LOOP] = main_thread - cpu.get("JSON of the answer", 0.0)
+    cpu["other"] = total - sum(cpu.values())
+    cpu["load generator"], cpu["idle"] = own, idle
+    taken = times.seconds["/v1/recommend"]
+    return Profile(clients, taken, wall, cpu, waited, ready_s, private)
+
+
+def show(profile: Profile) -> None:
+    """Print a table: the parts of a recommendation, in order of their CPU time."""
+    count, cores = len(profile.seconds), profile.wall * (os.cpu_count() or 1)
+    p50, p99 = 1000 * np.percentile(profile.seconds, [50, 99])
+    rate = f"{count / profile.wall:.0f}/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms"
+    print(f"\nClients: {profile.clients}; {rate}\n")
+    print("| part | CPU ms | waited and ran, ms | share of the cores |\n|---|---:|---:|---:|")
+    for name, cpu in sorted(profile.cpu.items(), key=lambda row: -row[1]):
+        both = f"{1000 * profile.waited[name] / count:.3f}" if name in profile.waited else ""
+        print(f"| {name} | {1000 * cpu / count:.3f} | {both} | {cpu / cores:.1%} |")
 
 
 def _seconds_of(process: psutil.Process, thread: int) -> float:
@@ -86,7 +111,7 @@ def main() -> None:
         print(f"\n## {name_of(source)}, {len(pool):,} arms × {pool.dim}")
         for clients in options.clients:
             with source_first(source):
-                measure(options.pool, texts, clients, options.seconds)
+                show(measure(options.pool, texts, clients, options.seconds))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from nextquery.errors import InvalidInput
 from nextquery.policies.names import POLICIES
 from nextquery.select.schedule import Bump, Sizes
 from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.slates import visit_before
+from nextquery.service.answer.visits import visit_before
 from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.store import Store, StoredDecision
 from nextquery.service.model.model_events import policy_of
