@@ -293,7 +293,7 @@ def test_no_log_line_has_a_private_query(
             raise KeyError(PRIVATE[0])  # a bug that quotes a text
 
         with monkeypatch.context() as patch:
-            patch.setattr(loop, "rank", broken)
+            patch.setattr(loop, "rank_many", broken)
             answer = service.take(ANN._replace(session="t"), PRIVATE)
             assert json.loads(answer.text)["fallback"]
             assert MARK not in answer.text

@@ -6,6 +6,7 @@ over the same files. On SIGTERM a worker accepts no new connections, answers the
 has and saves a snapshot.
 """
 
+import atexit
 import gc
 import json
 import os
@@ -180,6 +181,7 @@ def _keep_what_is_loaded() -> None:
     """
     gc.collect()
     gc.freeze()
+    atexit.register(gc.unfreeze)  # some libraries complain about what is left at the end
 
 
 def _on_stop_signal(stop: Callable[[], None]) -> None:

@@ -255,7 +255,7 @@ def test_similarity_answers_with_nothing_personal(
         raise FloatingPointError("broken")
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine.answerer.loop, "rank", broken)
+        patch.setattr(engine.answerer.loop, "rank_many", broken)
         hers = engine.recommend(session_id="a2", query=TEXTS[0], m=50, **ANN)
         others = engine.recommend(session_id="b", query=TEXTS[0], m=50)
     assert hers.fallback

@@ -1,5 +1,6 @@
 """Blocks, removals, the kill switch, and fallbacks when the model fails or under overload."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from nextquery.errors import InvalidInput
 from nextquery.service.answer.engine import Engine
+from nextquery.service.answer.slates import ToAnswer
 from nextquery.service.log.controls import Control
 from nextquery.service.log.events import Blocked, DecisionEvent
 from nextquery.service.log.store import Store
@@ -55,17 +57,17 @@ def test_a_block_between_selection_and_commit(
 ) -> None:
     engine, other = start(store, poll_s=60.0), start(store, poll_s=60.0)
     unwanted = arms_of(engine, "s")[0]
-    select_slate = engine.answerer.slate
+    make_slates = engine.answerer.slates
     slates: list[list[int]] = []
 
-    def slate_then_block(*args: object) -> DecisionEvent:
-        body = select_slate(*args)  # type: ignore[arg-type]
-        slates.append(body.arms)
+    def slates_then_block(asked: Sequence[ToAnswer]) -> list[DecisionEvent]:
+        bodies = make_slates(asked)
+        slates.extend(body.arms for body in bodies)
         if len(slates) == 1:
             other.writer.submit(Control(Blocked(TEXTS[unwanted]))).result()
-        return body
+        return bodies
 
-    monkeypatch.setattr(engine.answerer, "slate", slate_then_block)
+    monkeypatch.setattr(engine.answerer, "slates", slates_then_block)
     answered = arms_of(engine, "t")
     assert unwanted in slates[0]
     assert answered == slates[1]
