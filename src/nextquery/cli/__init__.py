@@ -70,8 +70,23 @@ def main() -> None:
         err().print(f"[bold red]error:[/bold red] {escape(str(error))}", soft_wrap=True)
         sys.exit(exit_code(error))
     except OSError as error:
-        err().print(f"[bold red]error:[/bold red] {escape(str(error))}", soft_wrap=True)
+        said = escape(_in_words(error))
+        err().print(f"[bold red]error:[/bold red] {said}", soft_wrap=True)
         sys.exit(BAD_FILES)
+
+
+def _in_words(error: OSError) -> str:
+    """Return what is wrong with which file, and what to do.
+
+    >>> _in_words(FileExistsError(17, "File exists", "a.csv"))
+    'a.csv: File exists. Pass another path, or change that one, and run the command again.'
+    """
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return (
+        f"{error.filename}: {error.strerror}. Pass another path, or change that one, and run the "
+        "command again."
+    )
 
 
 def _exit(number: int, _: object) -> None:

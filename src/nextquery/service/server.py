@@ -86,7 +86,10 @@ def serve(
     forget : asked before a change of settings loses what was learnt live (see `prepare`).
     """
     if settings.pool is None:
-        raise InvalidInput("no pool to serve. Pass a folder created by nextquery ingest.")
+        raise InvalidInput(
+            "no pool to serve. Make one of your log (nextquery ingest LOG --out POOL), then run "
+            "nextquery serve POOL. To try the built-in log: nextquery demo."
+        )
     pool, store = open_pool(settings), _open_store(settings)
     most_connections(settings.max_connections)  # an error now, not after the warm start
     ring = KeyRing(store)
