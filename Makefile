@@ -1,10 +1,11 @@
 # Every target sets up what it needs in .venv and is quick the second time.
 PYTHON ?= python3
 BIN := .venv/bin
+DOCS := $(shell grep -qs '^docs:' $(firstword $(MAKEFILE_LIST)) && echo docs)  # in the wheel, if there is a target
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE  # every process would compile the sources again
 
-.PHONY: run play test pytest lint style types reproduce bench soak screenshots chromium clean
+.PHONY: run play test pytest lint style types reproduce bench soak screenshots chromium clean dist release-check
 
 run: .venv/run-ready  ## serve a pool of the built-in log (topics) with its page on localhost
 	$(BIN)/nextquery demo --folder pools
@@ -59,6 +60,12 @@ soak: .venv/ready pools/topics/manifest.json  ## kill the service again and agai
 screenshots: .venv/ready pools/topics/manifest.json chromium  ## remake the pictures in docs/screenshots
 	$(BIN)/python -m benchmarks.page pools/topics --out docs/screenshots
 
+dist: .venv/release-ready $(DOCS)  ## the sdist and the wheel of the last commit, the same bytes every time
+	$(BIN)/python -m release.dist
+
+release-check: .venv/release-ready $(DOCS)  ## build twice, and use the wheel in a clean environment of every Python here
+	$(BIN)/python -m release.check $(PYTHONS)
+
 clean:
 	rm -rf .venv
 
@@ -70,6 +77,10 @@ clean:
 .venv/ready: pyproject.toml constraints.txt pins/hashes.txt
 	$(call install,.[dev])
 	@touch $@ .venv/run-ready
+
+.venv/release-ready: .venv/ready
+	$(call install,.[dev$(comma)release])
+	@touch $@
 
 .venv/bench-ready: .venv/ready
 	$(call install,.[dev$(comma)bench])

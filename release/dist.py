@@ -28,7 +28,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SITE = Path("src/nextquery/service/site")  # `make docs` writes it; git ignores it
-_BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
+_BUILD = (
+    "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
+)
 
 
 def commit_time() -> int:
@@ -110,8 +112,10 @@ def checked(out: Path) -> list[Path]:
             if sha256(file) != sha256(other):
                 kept = out / f"other-{other.name}"
                 shutil.copy(other, kept)
-                sys.exit(f"two builds of {file.name} differ: {sha256(file)}, {sha256(other)}. "
-                         f"Compare it with {kept}.")
+                sys.exit(
+                    f"two builds of {file.name} differ: {sha256(file)}, {sha256(other)}. "
+                    f"Compare it with {kept}."
+                )
     return files
 
 

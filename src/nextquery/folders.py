@@ -20,22 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from nextquery.disk import Part, make, sync, unmake, write_part, write_whole
+from nextquery.disk import Part as Part
+from nextquery.disk import make, sync, unmake, write_part, write_whole
 from nextquery.errors import Damaged, InvalidInput, NotAFolder, StorageError
 from nextquery.file_checks import content_problem, size_problem
 from nextquery.locks import LOCK, only_writer
-
-__all__ = [
-    "MANIFEST",
-    "Folder",
-    "Part",
-    "newest",
-    "read",
-    "read_any",
-    "refuse_foreign",
-    "write",
-    "writing",
-]
 
 MANIFEST = "manifest.json"
 _OURS = re.compile(r"\.[\w.]+\.tmp|[\w]+-[0-9a-f]{16}\.\w+")

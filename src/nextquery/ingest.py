@@ -38,6 +38,8 @@ from nextquery.logs.reading.files import find
 from nextquery.personal import Personal
 from nextquery.working import work_on
 
+__all__ = ["Ingested", "ingest"]
+
 Progress = Callable[[str, float | None], None]
 PREPARED = "prepared"  # in the working folder
 _OF_THE_WARM_START = 1000  # sessions that the encoder leaves to the warm start

@@ -16,13 +16,13 @@ from nextquery.params import (
     generator_state,
     params_of,
 )
-from nextquery.policies.choice import Choice, Context, checked_reward, drawn
+from nextquery.policies.choice import Choice as Choice
+from nextquery.policies.choice import Context as Context
+from nextquery.policies.choice import checked_reward, drawn
 from nextquery.policies.half_life import checked_time
 from nextquery.policies.observes import Observes
 from nextquery.policies.ridge import Ridge
 from nextquery.select.base import Candidates
-
-__all__ = ["Choice", "Context", "Floats", "Policy", "State"]
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
