@@ -8,7 +8,6 @@ Prints what it does, then a table of versions × checks. Exits with 1 if a check
 
 import argparse
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from release.checks import CHECKS, ROOT, Release
 from release.dist import checked
-from release.environment import CheckFailed, Environment
+from release.environment import CheckFailed, Environment, command
 from release.pythons import VERSIONS, Python, found
 from tests.logs_for_tests import pets
 
@@ -79,7 +78,7 @@ def prepared(folder: Path) -> Release:
     say(f"built twice, the same bytes: {packed.name}, {wheel.name}")
     log, pool = pets(folder / "log.tsv"), folder / "pool"
     nextquery = [sys.executable, "-m", "nextquery"]
-    subprocess.run([*nextquery, "ingest", str(log), "--out", str(pool)], check=True)
+    command([*nextquery, "ingest", str(log), "--out", str(pool)], folder)
     return Release(wheel, wheel.name.split("-")[1], log, pool)
 
 

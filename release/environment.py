@@ -23,7 +23,7 @@ class Environment:
 
     def pip_install(self, *requirements: str, constraints: Path) -> None:
         """Install from wheels alone: a user has no compiler."""
-        options = ["--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]
+        options = ["--progress-bar", "off", "--disable-pip-version-check", "--only-binary", ":all:"]
         options += ["--constraint", str(constraints)]
         self.run("python", "-m", "pip", "install", *options, *requirements)
 

@@ -6,21 +6,28 @@ import tempfile
 import time
 from pathlib import Path
 
-folder = tempfile.mkdtemp()
-os.environ |= {"IPYTHONDIR": folder, "JUPYTER_CONFIG_DIR": folder, "JUPYTER_DATA_DIR": folder}
 
-import nbformat  # noqa: E402 - the folders come first
-from nbclient import NotebookClient  # noqa: E402
+def run(name: str) -> str:
+    """Execute one notebook in an empty folder; an error in a cell raises."""
+    import nbformat
+    from nbclient import NotebookClient
 
-for name in sys.argv[1:]:
     notebook = nbformat.read(name, as_version=4)
     nbformat.validate(notebook)
     began = time.monotonic()
-    client = NotebookClient(
-        notebook, timeout=1800, resources={"metadata": {"path": tempfile.mkdtemp()}}
-    )
-    client.execute()
+    where = {"metadata": {"path": tempfile.mkdtemp()}}
+    NotebookClient(notebook, timeout=1800, resources=where).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     pictures = sum("image/png" in output.get("data", ()) for output in outputs)
-    seconds = time.monotonic() - began
-    print(f"{Path(name).stem}: {seconds:.0f} s, {pictures} pictures", end="; ")
+    return f"{Path(name).stem}: {time.monotonic() - began:.0f} s, {pictures} pictures"
+
+
+def main() -> None:
+    """Execute the notebooks, with no setting of this machine."""
+    folder = tempfile.mkdtemp()
+    os.environ |= {"IPYTHONDIR": folder, "JUPYTER_CONFIG_DIR": folder, "JUPYTER_DATA_DIR": folder}
+    print("; ".join([run(name) for name in sys.argv[1:]]))
+
+
+if __name__ == "__main__":
+    main()
