@@ -78,8 +78,8 @@ clean:
 	$(call install,.[dev])
 	@touch $@ .venv/run-ready
 
-.venv/release-ready: .venv/ready
-	$(call install,.[dev$(comma)release])
+.venv/release-ready: pyproject.toml constraints.txt pins/hashes.txt
+	$(call install,.[release])
 	@touch $@
 
 .venv/bench-ready: .venv/ready
