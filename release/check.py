@@ -31,8 +31,8 @@ def check(python: Python, release: Release, folder: Path) -> Results:
         try:
             said = step(env, release).strip()
             results[step.__name__] = "ok"
-        except CheckFailed as failure:
-            said = f"FAILED\n{failure}"
+        except Exception as failure:  # whatever it is, the other checks and versions go on
+            said = f"FAILED\n{failure if isinstance(failure, CheckFailed) else repr(failure)}"
             results[step.__name__] = "FAILED"
         seconds = time.monotonic() - began
         say(f"{python.version}  {step.__name__:<10} {seconds:5.0f} s  {said}")

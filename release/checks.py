@@ -92,7 +92,7 @@ CHECKS: tuple[Check, ...] = (
 
 def _recommended(env: Environment, pool: Path) -> str:
     answer = json.loads(env.run("nextquery", "recommend", str(pool), QUERY, "--json"))
-    texts = [entry["text"] for entry in answer["recommendations"]]
+    texts = [entry["query"] for entry in answer["recommendations"]]
     if not texts or not texts[0].lower().startswith("cat "):
         raise CheckFailed(f"after {QUERY!r} it recommended {texts}")
     return f"{QUERY}: {texts[0]}"
