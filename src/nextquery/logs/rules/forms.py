@@ -54,7 +54,7 @@ def singulars(word: str) -> tuple[str, ...]:
     [('theory',), ('box', 'boxe'), ('foe',), (), (), ()]
     """
     low = word.lower()
-    if len(word) < 4 or not low.endswith("s") or low.endswith(("us", "ss", "is")):
+    if len(word) < 4 or not low.endswith("s") or low.endswith(("us", "ss")):
         return ()
     if low.endswith("ies") and not low.endswith(("eies", "aies")):
         return (word[:-3] + "y",)
