@@ -49,6 +49,8 @@ def test_a_form_of_what_was_removed_or_blocked_never_becomes_an_arm() -> None:
     catalogue.remove(0)
     removed = catalogue.place("black holes")
     assert (removed.arm, removed.may_become_arm) == (None, False)
+    assert catalogue.own_id("black holes") is None  # hidden from who asked it, too
+    assert catalogue.own_id("red holes") == -1
     catalogue.block("halo")
     assert catalogue.place("halos").arm == 1  # blocked, and so never shown, under any form
     assert catalogue.blocked_arms() == [1]

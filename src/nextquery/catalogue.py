@@ -100,10 +100,15 @@ class Catalogue:
             self._changed()
         known = self._own_ids  # replaced by changes, so that nothing older gets into it
         if text not in known:
-            arm = arm_in_other_form(self.pool, text)
-            arm = self.pool.index_of(text) if self._was_arm(text) else -1 if arm is None else arm
-            known[text] = None if text in self.blocked else arm
+            known[text] = None if text in self.blocked else self._now(text)
         return known[text]
+
+    def _now(self, text: str) -> int | None:
+        """Return the arm of a text or of another form of it, -1 if it is none, None if barred."""
+        if self._was_arm(text):
+            return self.pool.index_of(text)
+        arm = arm_in_other_form(self.pool, text)
+        return arm if arm is not None else None if self._is_barred(text, text) else -1
 
     def _changed(self) -> None:
         """Forget what remembered queries are."""

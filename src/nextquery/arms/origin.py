@@ -49,7 +49,7 @@ class Origin:
     @property
     def is_text(self) -> bool:
         """Whether the queries are words, and not statements in SQL."""
-        return self._options.get("profile", "text") == "text"
+        return bool(self._options.get("profile", "text") == "text")
 
     @property
     def may_be_english(self) -> bool:

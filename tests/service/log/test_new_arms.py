@@ -245,8 +245,8 @@ def test_a_form_that_is_typed_instead_is_the_arm(store: Store, start: Start) -> 
     wanted = decision.recommendations[2]
     typed = f"{wanted.text.removesuffix('s')}s"
     typed = typed if typed != wanted.text else typed.removesuffix("s")
-    asked = {"decision_id": decision.decision_id, "issued": typed, "user_id": "ann"}
-    engine.feedback(accepted=None, **asked)
+    id = decision.decision_id
+    engine.feedback(decision_id=id, accepted=None, issued=typed, user_id="ann")
     (event,) = feedback_events(store)
     assert event.full is not None
     assert event.full.arm == wanted.arm
