@@ -105,6 +105,6 @@ def test_bad_bodies_of_strangers_are_not_read(
 
 
 def test_the_documents_have_the_same_table() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "service.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "http.md").read_text()
     rows = re.findall(r"^\| `(?:GET|POST) (/[^`]*)` \| (\w+) \|", text, flags=re.MULTILINE)
     assert dict(rows) == NEEDED
