@@ -6,8 +6,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-REPOSITORY = ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md")
-"""Pages of the site that stand elsewhere in the repository."""
+REPOSITORY = {
+    "CHANGELOG.md": "project/changelog.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "benchmarks/README.md": "project/benchmarks.md",
+    "src/nextquery/datasets/LICENSES.md": "project/licences-of-the-logs.md",
+}
+"""Pages of the site that stand elsewhere in the repository, and their places in the site."""
 FREE = ("measurements", "reference")
 """Folders of docs/ whose pages may be long: tables to look things up in."""
 

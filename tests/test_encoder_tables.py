@@ -1,4 +1,4 @@
-"""The tables of docs/measurements/encoders.md match the rows of the comparison, figure by figure."""
+"""The tables of docs/measurements/encoders.md match the rows of the comparison."""
 
 import json
 from pathlib import Path
