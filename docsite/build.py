@@ -18,16 +18,22 @@ _LOADS = re.compile(
 _ELSEWHERE = re.compile(r"(?:[a-z]+:)?//", re.IGNORECASE)
 
 
-def build(out: Path, sources: Path = ROOT / "build" / "docs") -> None:
-    """Build the site into a folder; a warning is an error."""
+def build(out: Path) -> None:
+    """Build the site into a folder."""
+    sources = ROOT / "build" / "docs"
+    write_sources(sources)
+    make(sources, out)
+
+
+def make(sources: Path, out: Path) -> None:
+    """Make a site of sources; a warning is an error."""
     from sphinx.cmd.build import main as sphinx
 
-    write_sources(sources)
     shutil.rmtree(out, ignore_errors=True)
     settings = str(Path(__file__).parent)
-    made = str(sources.with_name("docs-read"))
-    shutil.rmtree(made, ignore_errors=True)
-    options = ["-q", "-W", "--keep-going", "-c", settings, "-d", made, "-b", "html"]
+    read = str(sources.with_name(f"{sources.name}-read"))
+    shutil.rmtree(read, ignore_errors=True)
+    options = ["-q", "-W", "--keep-going", "-c", settings, "-d", read, "-b", "html"]
     if sphinx([*options, str(sources), str(out)]):
         raise SystemExit("the documentation has errors: see the warnings above, and run it again.")
     for left in (".buildinfo", "objects.inv"):
@@ -51,13 +57,23 @@ def without_inline_scripts(page: Path, out: Path) -> str:
     return _INLINE.sub(moved, page.read_text(encoding="utf-8"))
 
 
+def what_it_loads(text: str) -> list[str]:
+    """Return the files that a page or a style loads by itself; links are only followed by readers.
+
+    >>> what_it_loads('<a href="a.html"><img src="b.png"><link rel="stylesheet" href="c.css">')
+    ['b.png', 'c.css']
+    >>> what_it_loads('@import "d.css"; p { background: url(e.svg) }')
+    ['d.css', 'e.svg']
+    """
+    return [next(filter(None, match.groups())) for match in _LOADS.finditer(text)]
+
+
 def loaded_from_elsewhere(out: Path) -> list[str]:
-    """Return what the pages and styles of a folder load from other hosts; links are not loaded."""
-    found = []
-    for file in sorted(out.rglob("*")):
-        if file.suffix in (".html", ".css"):
-            for match in _LOADS.finditer(file.read_text(encoding="utf-8")):
-                target = next(filter(None, match.groups()))
-                if _ELSEWHERE.match(target):
-                    found.append(f"{file.relative_to(out)}: {target}")
-    return found
+    """Return what the pages and styles of a folder load from other hosts."""
+    return [
+        f"{file.relative_to(out)}: {target}"
+        for file in sorted(out.rglob("*"))
+        if file.suffix in (".html", ".css")
+        for target in what_it_loads(file.read_text(encoding="utf-8"))
+        if _ELSEWHERE.match(target)
+    ]

@@ -46,8 +46,9 @@ def docstrings(name: str) -> Iterator[str]:
         yield found.__doc__ or ""
     if inspect.isclass(found):
         for member, value in vars(found).items():
-            if not member.startswith("_") and callable(getattr(value, "__func__", value)):
-                yield inspect.getdoc(getattr(found, member)) or ""
+            bare = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+            if not member.startswith("_") and inspect.isfunction(bare):
+                yield bare.__doc__ or ""
 
 
 def is_documented(name: str) -> bool:

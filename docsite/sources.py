@@ -42,7 +42,7 @@ def for_the_site(text: str, file: Path, out: Path) -> str:
         found = (file.parent / target).resolve()
         there = place(found)
         if there is None and found.is_file() and found.suffix != ".md":
-            there = Path("files", found.relative_to(ROOT))
+            there = Path("files", f"{found.relative_to(ROOT)}.txt")  # browsers show text
             (out / there).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(found, out / there)
             anchor = ""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from docsite.pages import DOCS, ROOT
+from docsite.pages import DOCS
 
 TEXT = (DOCS / "tutorial.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -134,9 +134,3 @@ def test_it_learns(folder: Path, port: int) -> None:
     leads = [line.split(" ", 1)[1].startswith("['bread flour'") for line in lines]
     assert sum(leads[-5:]) >= 4, lines  # an entry may be drawn at random
     assert "['bread flour'" in last
-
-
-def test_the_search_box(folder: Path, pool: Path) -> None:
-    line = command("python examples/search_box.py")
-    shutil.copytree(ROOT / "examples", folder / "examples", dirs_exist_ok=True)
-    assert "totals of the service" in run(folder, line)

@@ -25,7 +25,11 @@ from nextquery.service.answer.expensive.simulation import Simulator
 from nextquery.service.answer.trust import Trust
 from nextquery.service.http.access import Access
 from nextquery.service.http.documentation.api_page import HEADERS, api_page
-from nextquery.service.http.documentation.endpoints import Endpoint, endpoints
+from nextquery.service.http.documentation.endpoints import (
+    Endpoint,
+    endpoints,
+    problem_fields,
+)
 from nextquery.service.http.error_responses import mistakes, problem
 from nextquery.service.http.json_log import LOGGER
 from nextquery.service.http.keys import KeyRing
@@ -164,7 +168,7 @@ def _document(m_max: int) -> dict[str, Any]:
 
 @lru_cache(maxsize=4)
 def _api_page(m_max: int) -> str:
-    return api_page(described(m_max))
+    return api_page(described(m_max), problem_fields(_document(m_max)))
 
 
 def described(m_max: int) -> list[Endpoint]:

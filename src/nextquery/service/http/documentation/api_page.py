@@ -41,15 +41,17 @@ _HEAD = """<!doctype html>
 <h1>The HTTP API</h1>
 <p>Requests and answers are JSON. <a href="/openapi.json">/openapi.json</a> has the same for
 programs. Send an API key as <code>Authorization: Bearer KEY</code>. Without API keys, read and
-write paths are open to this machine. Errors are problem documents (RFC 9457) with what was
-received, what is allowed and what to do.</p>
+write paths are open to this machine. <a href="#errors">Errors</a> are problem documents (RFC 9457)
+with what was received, what is allowed and what to do.</p>
 """
 _TAIL = "</main>\n</body>\n</html>\n"
 
 
-def api_page(endpoints: Sequence[Endpoint]) -> str:
-    """Return the page."""
-    return _HEAD + _contents(endpoints) + "".join(map(_section, endpoints)) + _TAIL
+def api_page(endpoints: Sequence[Endpoint], problem: Sequence[Field]) -> str:
+    """Return the page of some endpoints, and of the fields that every error has."""
+    errors = f'<section id="errors">\n<h2>Errors</h2>\n{_fields(problem, "Fields of an error")}'
+    sections = "".join(map(_section, endpoints))
+    return f"{_HEAD}{_contents(endpoints)}{sections}{errors}</section>\n{_TAIL}"
 
 
 def _contents(endpoints: Sequence[Endpoint]) -> str:

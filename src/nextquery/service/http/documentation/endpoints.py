@@ -1,6 +1,7 @@
 """The endpoints of the API, read from its OpenAPI document: what both API pages are made from."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ class Endpoint(NamedTuple):
         >>> Endpoint("POST", "/v1/arms/approve", "", "", "", (), "", "", (), ()).anchor
         'post-v1-arms-approve'
         """
-        return (self.method + self.path).lower().replace("/", "-").rstrip("-")
+        return re.sub(r"\W+", "-", (self.method + self.path).lower()).strip("-")
 
 
 def endpoints(document: Schema) -> list[Endpoint]:
@@ -48,6 +49,11 @@ def endpoints(document: Schema) -> list[Endpoint]:
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
     ]
+
+
+def problem_fields(document: Schema) -> tuple[Field, ...]:
+    """Return the fields of an error."""
+    return tuple(_fields(document, {"$ref": "#/components/schemas/Problem"}))
 
 
 def _endpoint(document: Schema, method: str, path: str, operation: Schema) -> Endpoint:

@@ -4,11 +4,8 @@ from functools import lru_cache
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "site"
-"""Filled by ``python -m docsite --into-package``; not there in a checkout before that."""
-NOT_BUILT = (
-    "The documentation is not built here. In a checkout, run `make docs` and then "
-    "`python -m docsite --into-package`."
-)
+"""Filled by ``make docs`` (``python -m docsite --into-package``)."""
+NOT_BUILT = "The documentation is not built yet: run `make docs` in the checkout, and start again."
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; "
