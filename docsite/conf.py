@@ -12,6 +12,7 @@ version = release = version_of("nextquery")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["files"]
 html_theme = "furo"
+html_favicon = "../src/nextquery/service/page/icon.svg"
 html_title = f"nextquery {release}"
 html_show_sphinx = False
 html_copy_source = False

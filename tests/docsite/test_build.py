@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from docsite.build import loaded_from_elsewhere, without_inline_scripts
+from docsite.build import loaded_from_elsewhere, make, without_inline_scripts
 from docsite.http_api import http_page
 from docsite.navigation import NAVIGATION
 from docsite.pages import ROOT
@@ -81,9 +81,7 @@ def test_what_comes_from_elsewhere_is_seen(tmp_path: Path) -> None:
 
 
 def test_a_small_site_is_made_with_our_settings(tmp_path: Path) -> None:
-    """The whole site takes half a minute (`make docs`); one page has the same theme and settings."""
-    from docsite.build import make
-
+    """`make docs` takes half a minute; one page has the same theme and settings."""
     sources, out = tmp_path / "sources", tmp_path / "out"
     sources.mkdir()
     (sources / "index.md").write_text("# Start\n\nSee [below](#below).\n\n## Below\n\nHere.\n")

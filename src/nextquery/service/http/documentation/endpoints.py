@@ -58,7 +58,9 @@ def problem_fields(document: Schema) -> tuple[Field, ...]:
 
 def _endpoint(document: Schema, method: str, path: str, operation: Schema) -> Endpoint:
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-    kind, content = next(iter(operation["responses"]["200"].get("content", {}).items()), ("", {}))
+    contents: Schema = operation["responses"]["200"].get("content", {})
+    kind = next(iter(contents), "")
+    content: Schema = contents.get(kind, {})
     parameters = (
         _field(document, one["name"], one["schema"], one.get("required", False), one)
         for one in operation.get("parameters", [])
@@ -69,7 +71,7 @@ def _endpoint(document: Schema, method: str, path: str, operation: Schema) -> En
         operation["x-scope"],
         " ".join(operation.get("description", "").split()),
         _example(document, body),
-        (*_fields(document, body.get("schema", {})), *parameters),
+        (*_required_first(_fields(document, body.get("schema", {}))), *parameters),
         _example(document, content),
         kind,
         tuple(_fields(document, content.get("schema", {}))),
@@ -79,6 +81,13 @@ def _endpoint(document: Schema, method: str, path: str, operation: Schema) -> En
             if status != "200"
         ),
     )
+
+
+def _required_first(fields: Iterator[Field]) -> list[Field]:
+    """Return the fields of a body; those of objects in it stay below their object."""
+    found = list(fields)
+    nested = any("." in field.name for field in found)
+    return found if nested else sorted(found, key=lambda field: not field.required)
 
 
 def _resolved(document: Schema, schema: Schema) -> Schema:
@@ -145,9 +154,9 @@ def _plain_kind(document: Schema, found: Schema) -> str:
     low, high = found.get("minimum"), found.get("maximum")
     limits = ""
     if high is not None:
-        limits = f", {low} to {high}"
+        limits = f", {low:g} to {high:g}"
     elif low is not None:
-        limits = f", at least {low}"
+        limits = f", at least {low:g}"
     if "maxLength" in found:
         limits += f", at most {found['maxLength']:,} characters"
     return str(found.get("type", "any value")) + limits
