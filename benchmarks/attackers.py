@@ -2,7 +2,7 @@
 
 Each attack of docs/reference/threats.md gets a new service on a new store. The clients work for a
 while undisturbed and then under attack, in the same process, so the two rows of numbers compare.
-With several ``--source`` the same attacks hit several checkouts in turn (before and after a change).
+With several ``--source`` the same attacks hit several checkouts in turn (before and after).
 
     python -m benchmarks.attackers POOL [--source PATH/src ...] [--seconds 10] [--only 4 5]
 """

@@ -21,6 +21,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     ),
     "The project": (
         "architecture",
+        "stability",
         "project/contributing",
         "project/changelog",
         "project/licences-of-the-logs",

@@ -24,7 +24,7 @@ class SetFunction(Protocol):
     `nextquery.utility.Utility` does, they are used.
 
     >>> class Letters:  # how many different ones a set of words has
-    ...     words = ("abc", "abd", "xy")
+    ...     words = ("abc", "abz", "xy")
     ...
     ...     def value(self, arms):
     ...         return float(len(set("".join(self.words[arm] for arm in arms))))
