@@ -5,7 +5,7 @@ DOCS := $(shell grep -qs '^docs:' $(firstword $(MAKEFILE_LIST)) && echo docs)  #
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE  # every process would compile the sources again
 
-.PHONY: run play test pytest lint style types reproduce bench soak screenshots chromium clean dist release-check
+.PHONY: run play test pytest lint style types reproduce bench soak docs screenshots chromium clean dist release-check
 
 run: .venv/run-ready  ## serve a pool of the built-in log (topics) with its page on localhost
 	$(BIN)/nextquery demo --folder pools
@@ -57,6 +57,9 @@ soak: .venv/ready pools/topics/manifest.json  ## kill the service again and agai
 	$(BIN)/python -m benchmarks.proxies pools/topics
 	$(BIN)/pytest tests --hypothesis-profile=soak --timeout 0
 
+docs: .venv/docs-ready  ## the documentation, in docs/_site and in the package, so that the service serves it at /docs/
+	$(BIN)/python -m docsite --into-package
+
 screenshots: .venv/ready pools/topics/manifest.json chromium  ## remake the pictures in docs/screenshots
 	$(BIN)/python -m benchmarks.page pools/topics --out docs/screenshots
 
@@ -84,6 +87,10 @@ clean:
 
 .venv/bench-ready: .venv/ready
 	$(call install,.[dev$(comma)bench])
+	@touch $@
+
+.venv/docs-ready: pyproject.toml constraints.txt pins/hashes.txt
+	$(call install,.[docs])
 	@touch $@
 
 comma := ,

@@ -33,6 +33,16 @@ class Policy(Observes, ABC):
     """A bandit over candidates. A subclass implements `_probabilities` and the hooks it needs.
 
     Random draws come from the `rng` of a call, or else from a generator made from `seed`.
+
+    >>> import nextquery as nq
+    >>> pool = nq.ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [2, 1], [0, 1]])
+    >>> candidates = nq.MaxUtility(k=2).select(pool, [1, 0], exclude=[0])
+    >>> policy = nq.LinUCB()
+    >>> slate = policy.rank(candidates, nq.Context([1, 0]), m=2)
+    >>> [pool.texts[choice.arm] for choice in slate]
+    ['b', 'c']
+    >>> policy.update(slate[1], 1.0)  # the second was clicked: it may come late, or be taken back
+    >>> policy.correct(slate[1], 1.0, 0.0)
     """
 
     estimated = False
