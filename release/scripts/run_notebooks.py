@@ -4,19 +4,20 @@ import os
 import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 
 def run(name: str) -> str:
     """Execute one notebook in an empty folder; an error in a cell raises."""
-    import nbformat
-    from nbclient import NotebookClient
-
+    nbformat: Any = import_module("nbformat")  # half typed
+    nbclient: Any = import_module("nbclient")
     notebook = nbformat.read(name, as_version=4)
     nbformat.validate(notebook)
     began = time.monotonic()
     where = {"metadata": {"path": tempfile.mkdtemp()}}
-    NotebookClient(notebook, timeout=1800, resources=where).execute()
+    nbclient.NotebookClient(notebook, timeout=1800, resources=where).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     pictures = sum("image/png" in output.get("data", ()) for output in outputs)
     return f"{Path(name).stem}: {time.monotonic() - began:.0f} s, {pictures} pictures"
