@@ -1,7 +1,6 @@
 # Every target sets up what it needs in .venv and is quick the second time.
 PYTHON ?= python3
 BIN := .venv/bin
-DOCS := $(shell grep -qs '^docs:' $(firstword $(MAKEFILE_LIST)) && echo docs)  # in the wheel, if there is a target
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE  # every process would compile the sources again
 
@@ -63,10 +62,10 @@ docs: .venv/docs-ready  ## the documentation, in docs/_site and in the package, 
 screenshots: .venv/ready pools/topics/manifest.json chromium  ## remake the pictures in docs/screenshots
 	$(BIN)/python -m benchmarks.page pools/topics --out docs/screenshots
 
-dist: .venv/release-ready $(DOCS)  ## the sdist and the wheel of the last commit, the same bytes every time
+dist: .venv/release-ready docs  ## the sdist and the wheel of the last commit, the same bytes every time
 	$(BIN)/python -m release.dist
 
-release-check: .venv/release-ready $(DOCS)  ## build twice, and use the wheel in a clean environment of every Python here
+release-check: .venv/release-ready docs  ## build twice, and use the wheel in a clean environment of every Python here
 	$(BIN)/python -m release.check $(PYTHONS)
 
 clean:
