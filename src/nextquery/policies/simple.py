@@ -15,6 +15,9 @@ class MostSimilar(Policy):
     top : at least 1; 5 in the text of the paper.
     """
 
+    assumptions = "Similar queries follow each other; it learns nothing."
+    reference = "Parambath et al. 2021, baseline"
+
     def __init__(self, top: int = 5, *, seed: int = 0) -> None:
         super().__init__(seed=seed)
         self.top = whole_number(top, "top", at_least=1)
@@ -38,6 +41,10 @@ class MostSimilar(Policy):
 
 class RandomPolicy(Policy):
     """Choose any candidate uniformly."""
+
+    assumptions = "None; it learns nothing."
+    regret = "linear in T"
+    reference = "Parambath et al. 2021, baseline"
 
     def __init__(self, *, seed: int = 0) -> None:
         super().__init__(seed=seed)
