@@ -39,7 +39,7 @@ class Thompson(IndexPolicy):
     reference = "Thompson 1933; Agrawal, Goyal 2012, Analysis of Thompson sampling"
     index = staticmethod(index)
 
-    def __init__(self, draws: int = 1, *, seed: int = 0) -> None:
+    def __init__(self, draws: int = 100, *, seed: int = 0) -> None:
         super().__init__(seed=seed)
         self.draws = whole_number(draws, "draws", at_least=1)
 
