@@ -4,6 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ids = NDArray[np.int64]
+MOST = 64
+"""Sets of arms whose places are remembered."""
 
 
 def ranks(arms: Ids, seed: int, salt: int = 0) -> NDArray[np.uint64]:
@@ -44,6 +46,7 @@ class Draws:
         self.seed = seed
         self._last: dict[int, tuple[Ids, int, Ids]] = {}
         self._sorted: tuple[Ids, Ids] | None = None
+        self._found: dict[int, tuple[Ids, Ids, Ids, NDArray[np.bool_]]] = {}
 
     def places(self, arms: Ids, k: int, salt: int = 0) -> Ids:
         """Return the places of k of the arms, drawn without replacement, in random order."""
@@ -61,6 +64,9 @@ class Draws:
 
     def find(self, arms: Ids, wanted: Ids) -> tuple[Ids, NDArray[np.bool_]]:
         """Return the places of the wanted arms that are among `arms`, and which of them are."""
+        found = self._found.get(id(wanted))
+        if found is not None and found[0] is arms and found[1] is wanted:
+            return found[2], found[3]
         known = self._sorted
         if known is None or known[0] is not arms:
             known = self._sorted = (arms, np.argsort(arms))
@@ -68,6 +74,9 @@ class Draws:
         at = np.minimum(np.searchsorted(arms, wanted, sorter=order), len(arms) - 1)
         places = order[at]
         there = arms[places] == wanted
+        if len(self._found) >= MOST:
+            self._found.clear()
+        self._found[id(wanted)] = (arms, wanted, places[there], there)
         return places[there], there
 
     def one_of(self, places: Ids, round_: int) -> int:

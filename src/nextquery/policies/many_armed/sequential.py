@@ -1,7 +1,7 @@
 """The base class of policies whose state depends on the order of rewards."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nextquery.errors import InvalidInput
 from nextquery.policies.base import Floats, Policy, State
-from nextquery.policies.choice import Choice, Context, checked_reward
+from nextquery.policies.choice import Choice, Context, checked_reward, drawn
 from nextquery.policies.many_armed.order import Draws, Ids
 from nextquery.select.base import Candidates
 
@@ -44,6 +44,21 @@ class Sequential(Policy):
     @abstractmethod
     def _learn(self, arm: int, code: int, reward: float) -> None:
         """Learn the reward of an arm that was wanted."""
+
+    def play(
+        self, candidates: Candidates, reward: Callable[[int], float], rng: np.random.Generator
+    ) -> int:
+        """Choose and learn at once, without a `Choice` between; return the place that was played.
+
+        It is what `choose` and `update` do, for games with many thousands of candidates.
+        """
+        places, shares, code = self._wanted(candidates)
+        place = int(places[drawn(shares, rng)])
+        earned = reward(place)
+        if code >= 0:
+            self._learn(int(candidates.arms[place]), code, earned)
+            self.rounds += 1
+        return place
 
     def rank_many(
         self,

@@ -28,11 +28,19 @@ class ArmStatistics:
 
     def of(self, arms: Ids) -> tuple[Floats, Floats, Floats]:
         """Return the plays, the means and the (biased) variances of some arms; 0 if not played."""
+        plays, means = self.plays_and_means(arms)
+        squares = self.cells[2].take(self._at(arms))
+        return plays, means, np.maximum(squares / np.maximum(plays, 1.0) - means * means, 0.0)
+
+    def plays_and_means(self, arms: Ids) -> tuple[Floats, Floats]:
+        """Return the plays and the means of some arms; 0 if not played."""
+        at = self._at(arms)
+        plays = self.cells[0].take(at)
+        return plays, self.cells[1].take(at) / np.maximum(plays, 1.0)
+
+    def _at(self, arms: Ids) -> Ids:
         last = self.cells.shape[1] - 1
-        plays, sums, squares = self.cells[:, np.where(arms < 0, last, np.minimum(arms, last))]
-        some = np.maximum(plays, 1.0)
-        means = sums / some
-        return plays, means, np.maximum(squares / some - means * means, 0.0)
+        return np.where(arms < 0, last, np.minimum(arms, last))
 
     @property
     def played(self) -> Ids:

@@ -56,7 +56,7 @@ class Thompson(IndexPolicy):
     def _probabilities(
         self, candidates: Candidates, features: Floats, scores: Floats, rng: np.random.Generator
     ) -> Floats:
-        plays, means, _ = self._seen.of(candidates.arms)
+        plays, means = self._seen.plays_and_means(candidates.arms)
         successes = np.clip(means * plays, 0.0, plays)
         drawn = rng.beta(1.0 + successes, 1.0 + plays - successes, (self.draws, len(candidates)))
         return np.bincount(drawn.argmax(axis=1), minlength=len(candidates)) / self.draws

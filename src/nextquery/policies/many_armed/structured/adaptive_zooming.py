@@ -59,7 +59,7 @@ class AdaptiveZooming(Sequential):
 
     def _wanted(self, candidates: Candidates) -> Wanted:
         active, _ = self._draws.find(candidates.arms, self._active)
-        plays, means, _ = self._seen.of(candidates.arms[active])
+        plays, means = self._seen.plays_and_means(candidates.arms[active])
         radii = self.radii(plays)
         apart = distances(candidates.vectors, candidates.vectors[active])
         uncovered = np.flatnonzero((apart > radii / self.lipschitz).all(axis=1))

@@ -44,6 +44,6 @@ class LipschitzPolicy(IndexPolicy):
     def _scores(self, candidates: Candidates, features: Floats) -> Floats:
         if not len(candidates):
             return np.empty(0)
-        plays, means, _ = self._seen.of(candidates.arms)
+        plays, means = self._seen.plays_and_means(candidates.arms)
         apart = distances(candidates.vectors, candidates.vectors)
         return self._eligible(plays, means, self._seen.updates, apart) * 1.0

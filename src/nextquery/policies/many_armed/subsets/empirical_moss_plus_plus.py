@@ -50,7 +50,7 @@ class EmpiricalMossPlusPlus(VirtualArms):
         self._real_before = self._real.cells[0].copy()
         self._virtual_before = self._virtual[0].copy()
         arms = self._real.played
-        means = self._real.of(arms)[1]
+        means = self._real.plays_and_means(arms)[1]
         self._kept = arms[np.lexsort((ranks(arms, self.seed), -means))][: self.size()]
 
     def _state(self) -> State:

@@ -54,7 +54,7 @@ class ParallelMoss(Sequential):
             least = np.flatnonzero(self._losses == self._losses.min())
             current = self._draws.one_of(least, self.rounds)
         places = self._draws.places(arms, min(self.sizes[current], len(arms)), salt=current)
-        plays, means, _ = self._seen[current].of(arms[places])
+        plays, means = self._seen[current].plays_and_means(arms[places])
         scores = scores_of(plays, means, float(self.horizon), len(places))
         return uniformly(places, scores, current)
 

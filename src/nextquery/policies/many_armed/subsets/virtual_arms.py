@@ -72,7 +72,7 @@ class VirtualArms(Sequential):
     def _wanted(self, candidates: Candidates) -> Wanted:
         arms, earlier, H = candidates.arms, self.iteration - 1, self._rounds_of_index()
         places = self._places(arms)
-        plays, means, _ = self._real.of(arms[places])
+        plays, means = self._real.plays_and_means(arms[places])
         K = len(places) + earlier
         real = scores_of(plays, means, H, K)
         for which in self._best_virtual(H, K, float(real.max(initial=-np.inf))):
