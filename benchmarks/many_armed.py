@@ -46,7 +46,7 @@ def row_of(world: World, who: Contestant, games: int, seed: int) -> dict[str, ob
     for game in range(games):
         names = [zlib.crc32(name.encode()) for name in (world.name, who.label)]
         results[game] = world.play(who, np.random.default_rng([seed, *names, game]))
-    half = 1.96 * float(results.std(ddof=1)) / np.sqrt(games) if games > 1 else float("nan")
+    half = 1.96 * float(results.std(ddof=1)) / games**0.5 if games > 1 else float("nan")
     mean = float(results.mean())
     row: dict[str, object] = {
         "world": world.name,

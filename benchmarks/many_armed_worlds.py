@@ -31,7 +31,7 @@ class Contestant(NamedTuple):
 
 
 class World(NamedTuple):
-    """Where a paper plays. `means` draws the means of the arms; without it, there is no end of arms.
+    """Where a paper plays. `means` draws the means of the arms; without it, arms never end.
 
     `noise` is the σ of Gaussian rewards; None for rewards of 0 and 1. `best` is the best mean, if
     it is known without the arms. Results are failures (without `means`) or regret, after `rounds`.

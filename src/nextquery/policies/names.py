@@ -146,6 +146,30 @@ def live_policy(name: str, **params: Any) -> Policy:
     return policy
 
 
+def described() -> list[dict[str, Any]]:
+    """Return what every registered policy assumes, its parameters and its reference.
+
+    >>> next(row for row in described() if row["name"] == "moss")["parameters"]
+    {'horizon': 1000, 'seed': 0}
+    """
+    rows = []
+    for name in POLICIES:
+        policy = policy_named(name)
+        about = {
+            "name": name,
+            "class": type(policy).__name__,
+            "summary": (type(policy).__doc__ or "").partition("\n")[0],
+            "assumptions": policy.assumptions,
+            "parameters": policy.get_params(),
+            "regret": policy.regret,
+            "order_matters": policy.order_matters,
+            "learns_from_users": not policy.order_matters,
+            "reference": policy.reference,
+        }
+        rows.append(about)
+    return rows
+
+
 @functools.cache
 def has_memory(name: str) -> bool:
     """Whether the policy of this name sees memory features; a name of an older version does not.

@@ -9,17 +9,17 @@ from nextquery.policies.many_armed.index_policy import IndexPolicy
 
 
 def index(mean: Any, variance: Any, plays: Any, t: Any, arms: Any, constants: Any) -> Any:
-    """Return x̄ + √((1 + α)/2 · max(ln(t / (K s)), 0) / s), with α the only constant.
+    """Return x̄ + √((1 + α)/2 · max(ln(n / (K s)), 0) / s), with n = t − 1 plays; α is constant.
 
-    >>> round(float(index(0.5, 0.25, 2.0, 100, 5, (1.0,))), 4)  # 0.5 + √(ln(10) / 2)
+    >>> round(float(index(0.5, 0.25, 2.0, 101, 5, (1.0,))), 4)  # 0.5 + √(ln(10) / 2)
     1.573
     """
-    spread = np.maximum(np.log(t / (arms * plays)), 0.0) / plays
+    spread = np.maximum(np.log((t - 1.0) / (arms * plays)), 0.0) / plays
     return mean + np.sqrt(0.5 * (1.0 + constants[0]) * spread)
 
 
 class MossAnytime(IndexPolicy):
-    """Play the largest x̄ + √((1 + α)/2 · max(ln(t / (K s)), 0) / s).
+    """Play the largest x̄ + √((1 + α)/2 · max(ln(n / (K s)), 0) / s), n plays so far.
 
     Parameters
     ----------
