@@ -157,12 +157,12 @@ def _lipschitz(name: str, *means: float) -> World:
     return World(
         f"magureanu-{name}",
         f"arms on a line with means {', '.join(map(str, means))}",
-        10_000,
+        2000,
         50,
         (
-            *_some("ucb1", "moss", horizon=10_000),
+            *_some("ucb1", "moss", horizon=2000),
             Contestant("ckl-ucb", "ckl-ucb", known, games=10),
-            Contestant("oslb", "oslb", known, games=4),
+            Contestant("oslb", "oslb", known, games=6),
         ),
         _fixed(*means),
     )
