@@ -14,21 +14,14 @@ from pathlib import Path
 from benchmarks.many_armed import OUT, rows_of
 from benchmarks.many_armed_figures import ANCHORED, draw_anchored, draw_worlds
 from benchmarks.many_armed_speed import OUT as SPEED
-from benchmarks.many_armed_text import (
-    AFTER,
-    ANCHORED_TEXT,
-    BEFORE,
-    LEFT_OUT,
-    SPEEDS,
-    TITLES,
-    WORLD_TEXT,
-)
 from benchmarks.many_armed_worlds import WORLDS
 from nextquery.policies.many_armed import MANY_ARMED
 from nextquery.policies.names import described
 from nextquery.replay.results import read_rows
 
 PAGE = Path("docs/many-armed.md")
+TEXT = Path(__file__).with_suffix(".md")
+"""The words of the page, with a place for each table."""
 
 
 def main() -> None:
@@ -81,20 +74,17 @@ def algorithms() -> str:
     )
 
 
-def worlds(rows: Sequence[dict[str, str]]) -> list[str]:
-    """One section for each paper: what it claims, and what we found."""
+def worlds(group: str, rows: Sequence[dict[str, str]]) -> str:
+    """The tables of the worlds of one paper."""
     parts = []
-    for group, title in TITLES.items():
-        parts.append(f"### {title}\n\n{WORLD_TEXT[group].strip()}")
-        for world in WORLDS:
-            own = [row for row in rows if row["world"] == world.name]
-            if world.name.partition("-")[0] != group or not own:
-                continue
-            unit = "failures" if world.means is None else "regret"
-            parts.append(f"{world.title[0].upper()}{world.title[1:]}; T = {world.rounds:,}:")
+    for world in WORLDS:
+        own = [row for row in rows if row["world"] == world.name]
+        if world.name.partition("-")[0] == group and own:
             own.sort(key=lambda row: float(row["mean"]))
-            parts.append(table(("policy", unit, "games"), [result(row) for row in own]))
-    return parts
+            head = ("policy", "failures" if world.means is None else "regret", "games")
+            parts.append(f"{world.title[0].upper()}{world.title[1:]}; T = {world.rounds:,}:")
+            parts.append(table(head, [result(row) for row in own]))
+    return "\n\n".join(parts)
 
 
 def result(row: dict[str, str]) -> tuple[str, str, str]:
