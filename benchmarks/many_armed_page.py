@@ -7,6 +7,7 @@ used. The result files are those of `benchmarks.many_armed` and `benchmarks.many
 """
 
 import csv
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -30,18 +31,11 @@ def main() -> None:
     rows = rows_of(OUT)
     draw_worlds(rows, Path("docs/figures/many-armed-worlds.png"))
     draw_anchored(Path("docs/figures/many-armed-anchored.png"))
-    parts = [
-        BEFORE,
-        algorithms(),
-        AFTER,
-        *worlds(rows),
-        ANCHORED_TEXT,
-        anchored(),
-        SPEEDS,
-        speeds(),
-        LEFT_OUT,
-    ]
-    PAGE.write_text("\n\n".join(part.strip("\n") for part in parts) + "\n", encoding="utf-8")
+    made = {"algorithms": algorithms(), "anchored": anchored(), "speeds": speeds()}
+    page = TEXT.read_text(encoding="utf-8")
+    for name in re.findall(r"\{\{(.+)\}\}", page):
+        page = page.replace("{{" + name + "}}", made.get(name) or worlds(name, rows))
+    PAGE.write_text(page, encoding="utf-8")
     print(f"wrote {PAGE}")
 
 
