@@ -4,15 +4,15 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE  # every process would compile the sources again
 
-.PHONY: run play test pytest lint style types reproduce bench soak screenshots chromium clean
+.PHONY: run play test pytest lint style types reproduce bench soak docs screenshots chromium clean dist release-check
 
-run: pools/topics/manifest.json  ## make a pool of the built-in log (topics) and serve it on localhost
-	$(BIN)/nextquery serve pools/topics --store sqlite:///pools/topics.db
+run: .venv/run-ready  ## serve a pool of the built-in log (topics) with its page on localhost
+	$(BIN)/nextquery demo --folder pools
 
 play: pools/topics/manifest.json  ## play the closed loop on topics, without the service
 	$(BIN)/python examples/play_topics.py pools/topics
 
-pools/topics/manifest.json: | .venv/ready
+pools/topics/manifest.json: | .venv/run-ready
 	$(BIN)/nextquery ingest topics --out pools/topics
 
 test: style chromium  ## lint, types, and every test; the types are checked beside the tests
@@ -49,34 +49,56 @@ bench: .venv/bench-ready  ## speed, beside the peers and the physical floor
 	$(BIN)/python -m benchmarks.policies
 	$(BIN)/python -m benchmarks.replay_rounds
 
-soak: pools/topics/manifest.json  ## kill the service again and again, attack it, put proxies before it; then many more examples of the property tests
+soak: .venv/ready pools/topics/manifest.json  ## kill the service again and again, attack it, put proxies before it; then many more examples of the property tests
 	$(BIN)/python -m benchmarks.soak_service pools/topics --store sqlite --seconds 180
 	$(BIN)/python -m benchmarks.soak_service pools/topics --store postgres --seconds 180
 	$(BIN)/python -m benchmarks.attackers pools/topics
 	$(BIN)/python -m benchmarks.proxies pools/topics
 	$(BIN)/pytest tests --hypothesis-profile=soak --timeout 0
 
-screenshots: pools/topics/manifest.json chromium  ## remake the pictures in docs/screenshots
+docs: .venv/docs-ready  ## the documentation, in docs/_site and in the package, so that the service serves it at /docs/
+	$(BIN)/python -m docsite --into-package
+
+screenshots: .venv/ready pools/topics/manifest.json chromium  ## remake the pictures in docs/screenshots
 	$(BIN)/python -m benchmarks.page pools/topics --out docs/screenshots
+
+dist: .venv/release-ready docs  ## the sdist and the wheel of the last commit, the same bytes every time
+	$(BIN)/python -m release.dist
+
+release-check: .venv/release-ready docs  ## build twice, and use the wheel in a clean environment of every Python here
+	$(BIN)/python -m release.check $(PYTHONS)
 
 clean:
 	rm -rf .venv
 
+# What running needs is a part of what development needs, so either may come first.
+.venv/run-ready: pyproject.toml constraints.txt pins/hashes.txt
+	$(call install,.[service])
+	@touch $@
+
 .venv/ready: pyproject.toml constraints.txt pins/hashes.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "nextquery needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.11"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(call install,.[dev])
+	@touch $@ .venv/run-ready
+
+.venv/release-ready: pyproject.toml constraints.txt pins/hashes.txt
+	$(call install,.[release])
 	@touch $@
 
 .venv/bench-ready: .venv/ready
 	$(call install,.[dev$(comma)bench])
 	@touch $@
 
+.venv/docs-ready: pyproject.toml constraints.txt pins/hashes.txt
+	$(call install,.[docs])
+	@touch $@
+
 comma := ,
 
 # Install, and compare every file with its recorded hash before anything of it runs.
 define install
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "nextquery needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --report .venv/installed.json --editable '$(1)'
 	@$(PYTHON) -I pins/check_hashes.py .venv/installed.json || { rm -rf .venv; echo ".venv was deleted."; exit 1; }
 endef

@@ -1,8 +1,8 @@
 """What 8 clients at work see while others attack the service, on this machine only.
 
-Each attack of docs/security.md gets a new service on a new store. The clients work for a while
-undisturbed and then under attack, in the same process, so the two rows of numbers compare. With
-several ``--source`` the same attacks hit several checkouts in turn (before and after a change).
+Each attack of docs/reference/threats.md gets a new service on a new store. The clients work for a
+while undisturbed and then under attack, in the same process, so the two rows of numbers compare.
+With several ``--source`` the same attacks hit several checkouts in turn (before and after).
 
     python -m benchmarks.attackers POOL [--source PATH/src ...] [--seconds 10] [--only 4 5]
 """

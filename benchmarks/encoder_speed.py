@@ -1,4 +1,4 @@
-"""Queries per second on one core for every encoder that docs/encoders.md compares.
+"""Queries per second on one core for every encoder that docs/measurements/encoders.md compares.
 
     python -m benchmarks.encoder_speed --data DIR --start MODEL --out SPEED.jsonl
 

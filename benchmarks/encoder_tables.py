@@ -1,4 +1,4 @@
-"""Print the tables of docs/encoders.md from the rows of encoder_comparison.py.
+"""Print the tables of docs/measurements/encoders.md from the rows of encoder_comparison.py.
 
     python -m benchmarks.encoder_tables docs/figures/encoders.jsonl
 

@@ -30,9 +30,15 @@ PARTS = {
     "recall": ("nextquery.memory.memory:Memory.recall", "nextquery.memory.memory:Memory.own"),
     "features": ("nextquery.memory.candidates:memory_features",),
     "candidates": ("nextquery.loop:with_memory", "nextquery.loop:Loop.candidates"),
-    "ranking": ("nextquery.policies.base:Policy.rank",),
+    "ranking": (
+        "nextquery.policies.base:Policy.rank",
+        "nextquery.policies.base:Policy.rank_many",
+    ),
     "what all candidates would teach": ("nextquery.policies.observes:Observes.failures",),
-    "slate and event": ("nextquery.service.answer.slates:Answerer.slate",),
+    "slate and event": (
+        "nextquery.service.answer.slates:Answerer.slate",
+        "nextquery.service.answer.slates:Answerer.slates",
+    ),
     "the event's body": ("nextquery.service.log.transaction:to_json",),
     "commit": ("nextquery.service.log.writer:Writer._commit",),
     "learning": ("nextquery.service.model.learner:Learner.catch_up",),

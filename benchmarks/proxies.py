@@ -2,7 +2,7 @@
 
 Run: python -m benchmarks.proxies pools/topics   (part of make soak)
 
-Each proxy is tried in three ways: as docs/service.md shows it, with the Host of the visitor; with
+Each proxy is tried in three ways: as docs/access.md shows it, with the Host of the visitor; with
 the Host rewritten to this machine; and in the worst way for the service, with the Host rewritten
 and no header that tells of a proxy. Everything listens on 127.0.0.1.
 """
@@ -51,7 +51,7 @@ http://:{port} {{
   }}
 }}
 """
-MARKED = {  # as in docs/service.md
+MARKED = {  # as in docs/access.md
     "nginx": "proxy_set_header Host $host; "
     "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;",
     "caddy": "header_up Host {host}",  # Caddy adds X-Forwarded-For by itself

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+from numpy.typing import NDArray
 
 import nextquery as nq
-from nextquery.arms.kernels import Ids
 from nextquery.service.process import ServiceProcess
 
 
@@ -70,7 +70,7 @@ class ResultCache:
         return self._kept[query]
 
 
-def without(pool: nq.ArmPool, chosen: Ids, folder: Path) -> Path:
+def without(pool: nq.ArmPool, chosen: NDArray[np.int64], folder: Path) -> Path:
     """Save the same pool without the chosen sessions in its log."""
     assert pool.origin is not None
     others = np.setdiff1d(np.arange(pool.origin.sessions.size), chosen)
@@ -81,7 +81,7 @@ def without(pool: nq.ArmPool, chosen: Ids, folder: Path) -> Path:
     return folder
 
 
-def visits(pool: nq.ArmPool, chosen: Ids, count: int) -> list[list[str]]:
+def visits(pool: nq.ArmPool, chosen: NDArray[np.int64], count: int) -> list[list[str]]:
     """Draw visitors who each follow a chosen session; the first sessions are the most popular."""
     assert pool.origin is not None
     log = pool.origin.sessions

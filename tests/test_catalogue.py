@@ -22,3 +22,43 @@ def test_a_remembered_query_follows_every_change() -> None:
     assert catalogue.own_id("other") == added
     catalogue.block_text("dogs")
     assert catalogue.own_id("dogs") is None
+
+
+def test_another_form_of_an_arm_is_that_arm() -> None:
+    pool = nq.ArmPool.from_vectors(["black hole", "black holes", "halo"], np.eye(3))
+    catalogue = Catalogue(pool)
+    assert [catalogue.place(text).arm for text in ("black hole", "black holes")] == [0, 1]
+    place = catalogue.place("halos")
+    assert (place.arm, place.query, place.shown, place.text) == (2, "halos", "halos", "halo")
+    assert catalogue.own_id("halos") == 2
+    assert catalogue.find_exactly("halos") is None
+    assert catalogue.block("halos") == "halos"  # operators mean what they say
+    assert catalogue.blocked_arms() == []
+    catalogue.remove(1)
+    assert catalogue.place("black holes").arm == 0
+
+
+def test_a_form_of_what_was_removed_or_blocked_never_becomes_an_arm() -> None:
+    pool = nq.ArmPool.from_vectors(["black hole", "halo"], np.eye(2))
+    catalogue = Catalogue(pool, Ones())
+    assert catalogue.place("wormholes").may_become_arm
+    catalogue.block("wormhole")
+    assert not catalogue.place("wormholes").may_become_arm
+    catalogue.unblock("wormhole")
+    assert catalogue.place("wormholes").may_become_arm
+    catalogue.remove(0)
+    removed = catalogue.place("black holes")
+    assert (removed.arm, removed.may_become_arm) == (None, False)
+    assert catalogue.own_id("black holes") is None  # hidden from who asked it, too
+    assert catalogue.own_id("red holes") == -1
+    catalogue.block("halo")
+    assert catalogue.place("halos").arm == 1  # blocked, and so never shown, under any form
+    assert catalogue.blocked_arms() == [1]
+
+
+class Ones:
+    """An encoder that knows every word."""
+
+    def encode(self, texts: list[str], /) -> np.ndarray:
+        """Return the same row for every text."""
+        return np.ones((len(texts), 2), np.float32)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nextquery.checks import installed, number, one_of, whole_number
+from nextquery.encode import LsaEncoder
 from nextquery.errors import InvalidInput
 
 
@@ -39,3 +40,9 @@ def test_a_missing_extra_is_named_with_the_command() -> None:
         InvalidInput, match=r"needs no_such_module.*pip install 'nextquery\[replay\]'"
     ):
         installed("replay", "json", "no_such_module")
+
+
+def test_fitting_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InvalidInput, match=r"needs scipy.*pip install 'nextquery\[ingest\]'"):
+        LsaEncoder(dim=2).fit(["red cat", "black cat"])

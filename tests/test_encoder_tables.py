@@ -1,4 +1,4 @@
-"""The tables of docs/encoders.md match the rows of the comparison, figure by figure."""
+"""The tables of docs/measurements/encoders.md match the rows of the comparison."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ ROWS = [row for row in map(json.loads, LINES) if "split" in row]
 
 
 def test_every_line_of_the_tables_is_in_the_guide() -> None:
-    guide = (DOCS / "encoders.md").read_text(encoding="utf-8").splitlines()
+    guide = (DOCS / "measurements" / "encoders.md").read_text(encoding="utf-8").splitlines()
     for table in tables(LINES):
         assert len(table) > 2 + 5
         at = guide.index(table[0])

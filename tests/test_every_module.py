@@ -13,8 +13,6 @@ REACHED_THROUGH = {  # module or folder: the tests that run it through the publi
     "cluster.pool": "tests/cluster/test_pool.py",
     "cluster.sharded": "tests/cluster/test_pool.py",
     "disk": "tests/test_folders.py",
-    "encode.base": "tests/encode/test_contract.py",
-    "encode.sentence": "tests/encode/test_sentence.py",
     "encode.train": "tests/encode/train",
     "logs": "tests/logs/test_prepare.py",
     "logs.reading": "tests/logs/test_sources.py",
@@ -26,7 +24,6 @@ REACHED_THROUGH = {  # module or folder: the tests that run it through the publi
     "replay.grid": "tests/replay/test_grid.py",
     "replay.reporting": "tests/replay/test_report.py",
     "replay.stream.drive": "tests/replay/test_stream.py",
-    "select.base": "tests/select/test_base.py",
     "service.answer": "tests/service/answer/test_slates.py",
     "service.http": "tests/service/http/test_routes.py",
     "service.http.limits.body_limits": "tests/service/http/test_bad_input.py",
@@ -37,7 +34,6 @@ REACHED_THROUGH = {  # module or folder: the tests that run it through the publi
     "service.log.migrations": "tests/service/log/test_store.py",
     "service.model": "tests/service/model/test_learner.py",
     "service.model.old_policy_names": "tests/service/model/test_old_stores.py",
-    "session": "tests/test_session.py",
     "utility_loops": "tests/test_optimize.py",
 }
 

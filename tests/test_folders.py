@@ -192,3 +192,11 @@ def test_the_manifest_is_readable(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / folders.MANIFEST).read_text())
     assert manifest["kind"] == "demo"
     assert set(manifest["files"]["x.npy"]) == {"file", "bytes", "sha256"}
+
+
+def test_a_pool_that_is_none_says_how_to_make_one(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("query\ncats\n")
+    for path, problem in ((log, "it is a file"), (tmp_path / "no", "there is no such folder")):
+        with pytest.raises(NotAFolder, match=rf"{problem}\. Make one of a log: nextquery ingest"):
+            folders.read(path, kind="nextquery pool", version=1)

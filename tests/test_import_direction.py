@@ -46,7 +46,7 @@ ORDER = {
         {"model"},
         {"answer"},
         {"http"},
-        {"greeting"},
+        {"greeting", "warm_up"},
         {"server", "process"},
     ],
     "nextquery.logs": [

@@ -1,10 +1,10 @@
-"""docs/security.md names a test for every threat, and every test that it names exists."""
+"""docs/reference/threats.md names a test for every threat, and every test that it names exists."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "threats.md").read_text(encoding="utf-8")
 NAMED = re.compile(r"`((?:tests|benchmarks)/[\w/]+(?:\.py)?)?(?:::(\w+))?…?`|(benchmarks/\w+\.py)")
 
 

@@ -15,7 +15,7 @@ from nextquery.errors import InvalidInput
 from nextquery.signing import is_signature
 
 SECRET = "0123456789abcdef0123456789abcdef"
-PAGE = (Path(__file__).parents[1] / "docs" / "service.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "users.md").read_text(encoding="utf-8")
 IDS = ["u-4", "U-4", "zoë", "猫 ☕", "%s\\n"]
 
 

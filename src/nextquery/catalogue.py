@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nextquery.arms import ArmPool
+from nextquery.arms.lookup import arm_in_other_form, arm_of, other_forms
 from nextquery.errors import InvalidInput
 from nextquery.logs.rules.one_query import Cleaned, QueryCleaner
 from nextquery.vectors import unit_rows
@@ -58,9 +59,18 @@ class Catalogue:
         self.encode = lru_cache(_ENCODED)(self._encode)
 
     def find(self, query: str) -> int | None:
-        """Return the arm of a query, or None."""
-        arm = self.pool.index_of(query)
-        return self.pool.index_of(self.clean(query).text) if arm is None else arm
+        """Return the arm of a query, or None; also of a query in another form (see `forms`).
+
+        >>> catalogue = Catalogue(ArmPool.from_vectors(["black hole"], [[1, 0]]))
+        >>> catalogue.find("black holes"), catalogue.find_exactly("black holes")
+        (0, None)
+        """
+        arm = self.find_exactly(query)
+        return arm_in_other_form(self.pool, self.clean(query).text) if arm is None else arm
+
+    def find_exactly(self, query: str) -> int | None:
+        """Return the arm of a query by its own text, or None: what operators act on."""
+        return arm_of(self.pool, query, lambda text: self.clean(text).text)
 
     def place(self, query: str) -> Place:
         """Look a query up: as an arm, or else as a text with the encoder's vector."""
@@ -73,8 +83,8 @@ class Catalogue:
         else:
             vector = self.encode(cleaned.text)
         usable = cleaned.dropped is None and cleaned.private is None and bool(vector.any())
-        usable = usable and bool(cleaned.text) and cleaned.text not in self.blocked
-        may_become_arm = usable and not self._was_arm(query) and not self._was_arm(cleaned.text)
+        usable = usable and bool(cleaned.text)
+        may_become_arm = usable and not self._is_barred(query, cleaned.text)
         return Place(query, cleaned.text, cleaned.shown, None, vector, may_become_arm)
 
     def own_id(self, text: str) -> int | None:
@@ -90,13 +100,26 @@ class Catalogue:
             self._changed()
         known = self._own_ids  # replaced by changes, so that nothing older gets into it
         if text not in known:
-            arm = self.pool.index_of(text) if self._was_arm(text) else -1
-            known[text] = None if text in self.blocked else arm
+            known[text] = None if text in self.blocked else self._now(text)
         return known[text]
+
+    def _now(self, text: str) -> int | None:
+        """Return the arm of a text or of another form of it, -1 if it is none, None if barred."""
+        if self._was_arm(text):
+            return self.pool.index_of(text)
+        arm = arm_in_other_form(self.pool, text)
+        return arm if arm is not None else None if self._is_barred(text, text) else -1
 
     def _changed(self) -> None:
         """Forget what remembered queries are."""
         self._own_ids, self._rows = {}, self.pool.rows_in_all
+
+    def _is_barred(self, query: str, text: str) -> bool:
+        """Whether a query that is no arm may not become one: it, or another form of it, is
+        blocked, or was an arm and was removed."""
+        all_forms = [query, text, *other_forms(self.pool, text)]
+        barred = bool(self.blocked) and not self.blocked.isdisjoint(all_forms[1:])
+        return barred or bool(self.pool.texts.known(all_forms))
 
     def _was_arm(self, text: str) -> bool:
         """Whether a text is an arm or was one: a removed arm stays removed."""
@@ -117,7 +140,7 @@ class Catalogue:
 
     def key(self, query: str) -> str:
         """Return the text under which a query is blocked: its arm's text, or its cleaned text."""
-        arm = self.find(query)
+        arm = self.find_exactly(query)
         text = self.clean(query).text if arm is None else self.pool.texts[arm]
         if not text:
             raise InvalidInput(

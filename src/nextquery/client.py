@@ -26,11 +26,20 @@ class Client(Calls):
     deadline : seconds for a call with all its attempts. If the service asks to wait longer than
         that, the call fails at once and says so.
 
-    ::
-
-        with nextquery.Client("http://127.0.0.1:8000") as client:
-            slate = client.recommend("graph neural networks", session_id="s-17")
-            client.feedback(slate.decision_id, accepted=slate.recommendations[0].arm_id)
+    >>> import tempfile
+    >>> import nextquery as nq
+    >>> from nextquery.service.process import ServiceProcess
+    >>> pool = nq.ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [2, 1], [0, 1]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pool.save(f"{folder}/pool")
+    ...     service = ServiceProcess(f"{folder}/pool", f"sqlite:///{folder}/events.db")
+    ...     with service, nq.Client(service.url) as client:
+    ...         slate = client.recommend("a", session_id="s-17", m=2)
+    ...         arm_id = slate.recommendations[0].arm_id
+    ...         client.feedback(slate.decision_id, accepted=arm_id)
+    'recorded'
+    >>> len(slate.recommendations)
+    2
     """
 
     def __init__(self, url: str = URL, **options: Any) -> None:
@@ -126,7 +135,20 @@ class Client(Calls):
 
 
 class AsyncClient(Calls):
-    """The asyncio version of `Client`: use ``async with`` and ``await``."""
+    """The asyncio version of `Client`: use ``async with`` and ``await``.
+
+    >>> import asyncio
+    >>> from nextquery.errors import NextqueryError
+    >>> async def queries_after(query: str) -> list[str]:
+    ...     async with AsyncClient("http://127.0.0.1:1", retries=0) as client:
+    ...         try:
+    ...             slate = await client.recommend(query, session_id="s-17")
+    ...         except NextqueryError:  # the search page also works without recommendations
+    ...             return []
+    ...         return [entry.text for entry in slate.recommendations]
+    >>> asyncio.run(queries_after("graphs"))  # no service runs there
+    []
+    """
 
     def __init__(self, url: str = URL, **options: Any) -> None:
         super().__init__(url, **options)

@@ -21,7 +21,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Suggestion:
-    """One recommended query."""
+    """One recommended query.
+
+    >>> Suggestion(912, "graph attention networks", 0.41, 0.98, False, "selection").text
+    'graph attention networks'
+    """
 
     arm_id: int
     text: str
@@ -33,7 +37,12 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Slate:
-    """Recommendations, best first, with the decision id to send feedback for."""
+    """Recommendations, best first, with the decision id to send feedback for.
+
+    >>> slate = Slate("d-1", [], "lin-ucb-memory", model_version=1841, fallback=False)
+    >>> slate.decision_id, slate.recommendations  # send feedback on an empty one too
+    ('d-1', [])
+    """
 
     decision_id: str
     recommendations: list[Suggestion]
@@ -46,7 +55,12 @@ class Slate:
 
 @dataclass(frozen=True)
 class Next:
-    """A query and the probability that it comes next."""
+    """A query and the probability that it comes next.
+
+    >>> likely = [Next(3, "dogs", 0.5), Next(4, "cats", 0.02)]
+    >>> [one.text for one in likely if one.probability >= 0.05]  # worth fetching ahead
+    ['dogs']
+    """
 
     arm_id: int
     text: str

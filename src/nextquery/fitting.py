@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nextquery import folders
+from nextquery.checks import installed
 from nextquery.encode import Encoder, LsaEncoder, Sessions, encoder_by_name
 from nextquery.encode.auto import AUTO, by_characters, share_known
 from nextquery.encode.base import KIND, VERSION
@@ -53,6 +54,7 @@ def fitted_on(
         share = Encoder.of(saved).share_known(texts)
         check_known(name, share)
         return Fitted(saved, share, False)
+    installed("ingest", "scipy", "sklearn", "wordllama")
     encoder = encoder_for(name, texts, sessions, profile)
     share = encoder.share_known(texts)
     check_known(encoder.name, share)

@@ -20,22 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from nextquery.disk import Part, make, sync, unmake, write_part, write_whole
+from nextquery.disk import Part as Part
+from nextquery.disk import make, sync, unmake, write_part, write_whole
 from nextquery.errors import Damaged, InvalidInput, NotAFolder, StorageError
 from nextquery.file_checks import content_problem, size_problem
 from nextquery.locks import LOCK, only_writer
-
-__all__ = [
-    "MANIFEST",
-    "Folder",
-    "Part",
-    "newest",
-    "read",
-    "read_any",
-    "refuse_foreign",
-    "write",
-    "writing",
-]
 
 MANIFEST = "manifest.json"
 _OURS = re.compile(r"\.[\w.]+\.tmp|[\w]+-[0-9a-f]{16}\.\w+")
@@ -200,15 +189,22 @@ def newest(folder: Folder) -> Folder:
     return Folder(folder.path, manifest["meta"], manifest["files"])
 
 
+_MADE_BY = {
+    "nextquery pool": "Make one of a log: nextquery ingest LOG --out POOL. To try the built-in "
+    "log: nextquery demo.",
+    "nextquery encoder": "Make one of a log: nextquery train LOG --out ENCODER.",
+}
+
+
 def _manifest(root: Path, kind: str | None) -> dict[str, Any]:
     expected = kind or "folder of nextquery"
     try:
         text = (root / MANIFEST).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        problem = "there is no such folder" if not root.exists() else f"it has no {MANIFEST}"
-        raise NotAFolder(
-            f"{root} is not a {expected}: {problem}. Pass a folder that a save wrote."
-        ) from None
+    except (FileNotFoundError, NotADirectoryError):
+        problem = f"it has no {MANIFEST}" if root.is_dir() else "there is no such folder"
+        problem = "it is a file" if root.is_file() else problem
+        next_step = _MADE_BY.get(expected, "Pass a folder that a save wrote.")
+        raise NotAFolder(f"{root} is not a {expected}: {problem}. {next_step}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise NotAFolder(f"{root} is not a {expected}: cannot read {MANIFEST}: {error}.") from error
     try:

@@ -26,6 +26,8 @@ from nextquery.arms.origin import Origin
 from nextquery.arms.pool import KIND, ArmPool
 from nextquery.arms.texts import TextColumn, Texts, checked
 from nextquery.checks import one_of, whole_number
+from nextquery.datasets import name_of
+from nextquery.datasets.fitted_encoders import unpacked
 from nextquery.encode import ENCODERS, Encoder, Sessions
 from nextquery.encode.auto import AUTO
 from nextquery.encoding import BLOCK, EncodeBlocks, Plan, in_this_process, planned
@@ -35,6 +37,8 @@ from nextquery.logs import LogOptions, prepare
 from nextquery.logs.reading.files import find
 from nextquery.personal import Personal
 from nextquery.working import work_on
+
+__all__ = ["Ingested", "ingest"]
 
 Progress = Callable[[str, float | None], None]
 PREPARED = "prepared"  # in the working folder
@@ -70,7 +74,8 @@ def ingest(
     log : any log that `nextquery.logs.prepare` reads.
     out : the pool folder.
     options : how to read, clean and protect the log; None takes the defaults for this log.
-    encoder : ``auto``, the name of an encoder, or the folder of a saved one.
+    encoder : ``auto``, the name of an encoder, or the folder of a saved one. With ``auto`` the
+        built-in log `topics` has a fitted one, unless sessions are held out.
     hold_out : number of newest sessions of two or more queries (at most half of them) to hide from
         the encoder, so that replays on them are unbiased. Their queries still become arms. Before
         them, another 1,000 (at most a tenth) are hidden, because the warm start learns from them: a
@@ -97,6 +102,8 @@ def ingest(
         hidden = held_out_of(origin.sessions, hold_out)
         newest = held_out_of(origin.sessions, hold_out, warm=0)
         origin = replace(origin, held_out=hidden, for_replays=newest)
+        if encoder == AUTO and not hold_out:
+            encoder = str(unpacked(name_of(log), work) or AUTO)
         resumed = ["prepare"] if old else []
         known = not_held_out(origin)
         fitted = fitted_on(

@@ -22,6 +22,17 @@ class SetFunction(Protocol):
 
     If it also has ``gains`` and ``bounds`` for several arms at once, as
     `nextquery.utility.Utility` does, they are used.
+
+    >>> class Letters:  # how many different ones a set of words has
+    ...     words = ("abc", "abz", "xy")
+    ...
+    ...     def value(self, arms):
+    ...         return float(len(set("".join(self.words[arm] for arm in arms))))
+    ...
+    ...     def gain(self, arms, arm):
+    ...         return self.value([*arms, arm]) - self.value(arms)
+    >>> greedy(Letters(), range(3), k=2)
+    [0, 2]
     """
 
     def value(self, arms: list[int], /) -> float:

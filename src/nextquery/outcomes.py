@@ -30,6 +30,9 @@ class Learning:
         ``first``, since it is unknown how far the user read; or ``all``.
     learn_issued : whether a query typed instead teaches: it succeeded, and all other candidates
         failed.
+
+    >>> Learning(fails="all")
+    Learning(fails='all', learn_issued=True)
     """
 
     fails: str = "first"

@@ -34,6 +34,10 @@ class Mass(NamedTuple):
     """The sums over the whole pool that preferences need: Σ, Σ≥ and the number of arms.
 
     The sums may be in any unit, as long as the similarities use the same one.
+
+    >>> mass = Mass(total=4.0, similar=3.0, arms=10)
+    >>> mass.pi, mass.both_sides
+    (0.75, 0.625)
     """
 
     total: float
@@ -113,7 +117,11 @@ def log_marginal(similarities: ArrayLike, epsilon: float, reading: str = "exampl
 
 
 def mass_of(clipped: Floats, similar: NDArray[np.bool_]) -> Mass:
-    """Return the sums over a whole pool."""
+    """Return the sums over a whole pool.
+
+    >>> mass_of(np.array([0.5, 0.25, 0.75]), np.array([True, False, True]))
+    Mass(total=1.5, similar=1.25, arms=3)
+    """
     return Mass(float(clipped.sum()), float(clipped[similar].sum()), clipped.size)
 
 

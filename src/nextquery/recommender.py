@@ -166,7 +166,7 @@ class Recommender(Loop):
 
     def remove(self, query: str) -> None:
         """Remove an arm permanently."""
-        arm = self.catalogue.find(query)
+        arm = self.catalogue.find_exactly(query)
         if arm is None:
             raise InvalidInput(f"{query[:80]!r} is not an arm, so there is nothing to remove.")
         self.catalogue.remove(arm)

@@ -43,7 +43,22 @@ class _Shown:
 
 
 class Session:
-    """One user's session. Create it with `Recommender.start`."""
+    """One user's session. Create it with `Recommender.start`.
+
+    >>> import nextquery as nq
+    >>> pool = nq.ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [2, 1], [0, 1]])
+    >>> rec = nq.Recommender(pool, nq.MaxUtility(k=2), nq.LinUCB())
+    >>> session = rec.start("a")
+    >>> slate = session.recommend(m=2)
+    >>> [choice.text for choice in slate]
+    ['b', 'c']
+    >>> session.accept(slate[0])  # a click: the session goes on from there
+    >>> session.query, session.history
+    ('b', [0])
+    >>> session.ignore(session.recommend(), issued="c")  # something else was typed
+    >>> session.query
+    'c'
+    """
 
     def __init__(
         self, recommender: "Recommender", id: str, anchor: Place, person: str | None = None

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from nextquery.encode.train.finish import Trained
     from nextquery.encode.train.loop import Say
 
+__all__ = ["train"]
+
 REPORT, CARD, STATIC = "training.json", "MODEL_CARD.md", "static"
 
 

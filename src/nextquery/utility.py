@@ -25,7 +25,14 @@ Floats = NDArray[np.float64]
 
 
 class Utility(ABC):
-    """Base class. A subclass implements `_reset`, `_grow` and `_gains`, and sets `n`."""
+    """Base class. A subclass implements `_reset`, `_grow` and `_gains`, and sets `n`.
+
+    >>> utility = FacilityLocation([0.5, 0.3, 0.2], [[1, 0], [1, 0], [0, 1]])
+    >>> utility.value([0]), utility.gain([0], 2)
+    (0.8, 0.2)
+    >>> utility.calls  # how often gains were computed
+    1
+    """
 
     modular = False
     """Whether gains are independent of the set, so that the best set is the k best arms."""

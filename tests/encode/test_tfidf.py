@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from nextquery.encode import LsaEncoder
@@ -32,8 +33,11 @@ def test_weights_are_those_of_scikit_learn(
         assume(False)
     ours = Tfidf(theirs.get_feature_names_out().tolist(), theirs.idf_, grams)
     for some in (texts, fitted):
-        assert np.array_equal(ours.transform(some).toarray(), theirs.transform(some).toarray())
-    assert ours.transform([]).shape == (0, len(ours.words))
+        columns, offsets, weights = ours.transform(some)
+        shape = (len(some), len(ours.words))
+        own = csr_matrix((weights, columns, offsets), shape=shape)
+        assert np.array_equal(own.toarray(), theirs.transform(some).toarray())
+    assert [array.tolist() for array in ours.transform([])] == [[], [0], []]
 
 
 def test_an_opened_encoder_imports_no_scikit_learn(tmp_path: Path) -> None:

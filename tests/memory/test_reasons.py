@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from nextquery.memory import FEATURES, KINDS, SIMILAR, LiveMemory, Memory, Moment, reason_of
-from nextquery.memory.features import Evidence, memory_features
+from nextquery.memory import FEATURES, KINDS, LiveMemory, Memory, Moment, reason_of, similar
+from nextquery.memory.features import DOUBT, Evidence, memory_features
 from nextquery.memory.own_recall import NOTHING
 from nextquery.memory.reasons import day_of
 from nextquery.sessions import Sessions
@@ -22,29 +22,38 @@ def row(**values: float) -> list[float]:
     return features.tolist()
 
 
+def followed(times: float, of: float) -> list[float]:
+    """Return the features of what followed the query so often, of all that followed it."""
+    return row(log_followers=np.log1p(times), share_of_followers=times / (of + DOUBT))
+
+
 @pytest.mark.parametrize(
     ("features", "kind", "because"),
     [
         (row(**{"return": 1, "own": 1}), "return", "you asked this earlier in this session"),
         (row(own=1, log_followers=np.log1p(2)), "own", "you asked this yesterday"),
-        (
-            row(log_followers=np.log1p(1)),
+        (followed(1, 1), "sessions", "asked next after yours the last time"),
+        (followed(3, 12), "sessions", "asked next after yours 3 of the last 12 times"),
+        (followed(2, 2), "sessions", "asked next after yours all of the last 2 times"),
+        (followed(1, 600), "sessions", "asked next after yours 1 of the last 600 times"),
+        (  # a half-life has left 0.4 of a session, of 1.6
+            followed(0.4, 1.6),
             "sessions",
-            "asked next after yours in an earlier session",
+            "asked next after yours about 1 in 4 times, newer sessions counting more",
         ),
         (
-            row(log_followers=np.log1p(2), log_nearness=1),
-            "sessions",
-            "asked next after yours twice in earlier sessions",
-        ),
-        (
-            row(log_followers=np.log1p(0.4)),  # a half-life has left 0.4 of a session
+            row(log_followers=np.log1p(2)),  # without the share
             "sessions",
             "asked next after yours in earlier sessions",
         ),
         (row(log_nearness=0.3), "sessions", "asked near yours in earlier sessions"),
-        (row(similarity=0.3, log_support=3), "similar", "similar to your query"),
-        (row(similarity=-0.3, log_support=np.log1p(7)), "similar", "popular: asked 7 times"),
+        (
+            row(similarity=0.3, log_support=np.log1p(2)),
+            "similar",
+            "somewhat similar to yours, asked twice before",
+        ),
+        (row(similarity=0.7, log_support=np.log1p(0.7)), "similar", "on the same topic"),
+        (row(similarity=-0.3, log_support=np.log1p(7)), "similar", "popular: asked 7 times before"),
         (row(similarity=-0.3, log_support=np.log1p(0.7)), "similar", "popular: asked before"),
         (row(similarity=-0.3), "similar", "one of the queries nearest to yours"),
     ],
@@ -56,7 +65,7 @@ def test_each_kind_has_its_sentence(features: list[float], kind: str, because: s
 
 
 def test_features_of_an_older_version_count_as_zero() -> None:
-    assert reason_of([1.0, 0.5], now=NOW) == SIMILAR
+    assert reason_of([1.0, 0.5], now=NOW) == similar(0.5)
     assert reason_of((), now=NOW).kind == "similar"
 
 
@@ -82,21 +91,19 @@ def test_days_in_words(date: str, words: str) -> None:
     assert day_of(datetime.fromisoformat(date).replace(tzinfo=UTC).timestamp(), NOW) == words
 
 
-@pytest.mark.parametrize("times", [1, 2, 3, 40, 299])
-def test_a_count_survives_its_logarithm_in_single_precision(times: int) -> None:
+@pytest.mark.parametrize("others", [1, 7, 250])
+@pytest.mark.parametrize("times", [1, 2, 3, 40, 49])
+def test_counts_survive_logarithm_and_share_in_single_precision(times: int, others: int) -> None:
     live = LiveMemory()
-    for _ in range(times):
-        live.add(8, history=[7])
+    for arm in [8] * times + [9] * others:
+        live.add(arm, history=[7])
     memory = Memory(live=live)
     arms = np.array([8])
     recalled = memory.recall([7])
     evidence = Evidence(recalled, memory.support(arms), np.empty(0, np.int64), NOTHING)
     features = memory_features(arms, np.zeros(1), evidence)[0].tolist()
     told = reason_of(features, now=NOW).because
-    if times > 2:
-        assert f" {times} times " in told
-    else:
-        assert told.endswith(("in an earlier session", "twice in earlier sessions"))
+    assert told == f"asked next after yours {times} of the last {times + others} times"
 
 
 def test_a_person_knows_when_they_last_asked_and_nobody_else_does() -> None:

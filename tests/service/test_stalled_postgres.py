@@ -97,7 +97,7 @@ def test_a_service_on_a_stopped_server(pets_pool: Path, tmp_path: Path, postgres
                 assert status(service, "/healthz") == 200
                 assert status(service, "/v1/recommend", key) in (401, 503)
             assert status(service, "/readyz") == 503
-            assert service.stop() == 0  # 15 s on a quiet machine, as docs/service.md says
+            assert service.stop() == 0  # 15 s on a quiet machine, as docs/operate.md says
         service.start()
         assert client.feedback(slate.decision_id, accepted=arm) == "repeated"
         assert client.recommend("cat food", session_id="s", request_id="r") == slate

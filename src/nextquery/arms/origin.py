@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery import datasets
-from nextquery.arms.texts import TextColumn
+from nextquery.arms.texts import TextColumn, with_any
 from nextquery.folders import Folder, Part
 from nextquery.logs.options import CLEANING
+from nextquery.logs.rules.latex import RAW_BYTES, readable
 from nextquery.logs.rules.one_query import Cleaned, QueryCleaner
 from nextquery.sessions import NOBODY, Sessions
 
@@ -45,14 +46,55 @@ class Origin:
         """What the arms are, in words; a pool knows it if its log is built-in."""
         return datasets.arms_are(self.report.get("log"))
 
+    @property
+    def is_text(self) -> bool:
+        """Whether the queries are words, and not statements in SQL."""
+        return bool(self._options.get("profile", "text") == "text")
+
+    @property
+    def may_be_english(self) -> bool:
+        """Whether the queries may be English words."""
+        return self.is_text and self._options.get("language") in (None, "en", "any")
+
+    def readable(self, arm: int) -> str:
+        """Return the spelling of an arm to show: without LaTeX."""
+        return readable(self.shown[arm]) if self.is_text else self.shown[arm]
+
+    def arm_of_readable(self, text: str) -> int | None:
+        """Return the arm that is shown as this text, if its spelling in the log had LaTeX."""
+        return self._by_readable.get(text.casefold())
+
+    @cached_property
+    def _by_readable(self) -> dict[str, int]:
+        """The arms by their spelling without LaTeX, made when it is first asked for.
+
+        Of those that look the same it is the arm of most sessions, then the first.
+        """
+        if not self.is_text:
+            return {}
+        raw = with_any(self.shown, RAW_BYTES) if isinstance(self.shown, TextColumn) else None
+        arms = np.arange(len(self.shown)) if raw is None else raw
+        found: dict[str, int] = {}
+        for arm in arms[np.argsort(-self.session_counts[arms], kind="stable")].tolist():
+            spelling, shown = self.shown[arm], self.readable(arm)
+            if shown != spelling:
+                found.setdefault(shown.casefold(), arm)
+        return found
+
     def clean(self, query: str) -> Cleaned:
         """Clean a typed query with the rules that cleaned the log."""
         return self._cleaner(query)
 
     @cached_property
     def _cleaner(self) -> QueryCleaner:
-        options = self.report.get("options", {})
+        options = self._options
         return QueryCleaner(**{name: options[name] for name in CLEANING if name in options})
+
+    @property
+    def _options(self) -> Mapping[str, Any]:
+        """The options that the log was read with."""
+        options: Mapping[str, Any] = self.report.get("options", {})
+        return options
 
     def meta(self) -> dict[str, Any]:
         """Return the log's manifest entry."""

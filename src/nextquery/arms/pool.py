@@ -13,6 +13,7 @@ from nextquery.arms.blocks import Blocks
 from nextquery.arms.codes import Codes
 from nextquery.arms.ids import NO_IDS, checked_ids, ids_per_anchor
 from nextquery.arms.kernels import Floats, Ids, Vectors
+from nextquery.arms.lookup import arm_in_other_form, arm_of
 from nextquery.arms.origin import Origin
 from nextquery.arms.rows import Part, Rows
 from nextquery.arms.scan import Sums, scan_rows
@@ -126,17 +127,25 @@ class ArmPool:
         return self._encoder
 
     def shown(self, arm: int) -> str:
-        """Return the text of an arm for display: its most common original spelling, if known."""
+        """Return the text of an arm for display: its most common original spelling, if known.
+
+        LaTeX in it is made readable.
+        """
         if self.origin is not None and 0 <= arm < len(self.origin.shown):
-            return self.origin.shown[arm]
+            return self.origin.readable(arm)
         return self._texts[arm]
 
     def find(self, query: str) -> int | None:
-        """Return the arm of a query, matched as typed or after cleaning; None if there is none."""
-        arm = self.index_of(query)
-        if arm is None and self.origin is not None:
-            arm = self.index_of(self.origin.clean(query).text)
-        return arm
+        """Return the arm of a query; None if there is none.
+
+        It is matched as typed, after cleaning, as it is shown, or in the singular or plural.
+        """
+
+        def clean(text: str) -> str:
+            return text if self.origin is None else self.origin.clean(text).text
+
+        arm = arm_of(self, query, clean)
+        return arm_in_other_form(self, clean(query)) if arm is None else arm
 
     def verify(self) -> None:
         """Read every byte of the folder this pool was opened from; raises `errors.Damaged`."""

@@ -15,6 +15,8 @@ from nextquery.errors import InvalidInput
 from nextquery.folders import Folder, Part
 from nextquery.vectors import unit_rows
 
+_BYTES = 1 << 24  # of texts looked at together
+
 
 class TextColumn(Sequence[str]):
     """Texts as contiguous UTF-8 with offsets; a text is decoded on access."""
@@ -55,6 +57,23 @@ class TextColumn(Sequence[str]):
         if not 0 <= i < len(self):
             raise IndexError(f"text {index} does not exist: there are {len(self)}")
         return self.data[self.offsets[i] : self.offsets[i + 1]].tobytes().decode()
+
+
+def with_any(column: TextColumn, marks: bytes) -> NDArray[np.int64]:
+    """Return which texts contain any of these ASCII characters.
+
+    >>> with_any(TextColumn.of(["a_b", "", "c", "{d}"]), b"_{").tolist()
+    [0, 3]
+    """
+    wanted = np.zeros(256, bool)
+    wanted[list(marks)] = True
+    found = [
+        np.flatnonzero(wanted[column.data[start : start + _BYTES]]) + start
+        for start in range(0, len(column.data), _BYTES)
+    ]
+    if not found:
+        return np.empty(0, np.int64)
+    return np.unique(np.searchsorted(column.offsets, np.concatenate(found), "right") - 1)
 
 
 class Texts(Sequence[str]):
@@ -111,6 +130,15 @@ class Texts(Sequence[str]):
         low, high = np.searchsorted(self._hashes, key), np.searchsorted(self._hashes, key, "right")
         rows += [int(i) for i in self._ids[low:high] if self[int(i)] == text]
         return sorted(rows, reverse=True)
+
+    def known(self, texts: Sequence[str]) -> list[str]:
+        """Return those of the texts that some row has, which may have been removed."""
+        hashes = np.array([_hash(text) for text in texts], np.uint64)
+        at = np.minimum(np.searchsorted(self._hashes, hashes), max(len(self._hashes) - 1, 0))
+        same = self._hashes[at] == hashes if len(self._hashes) else np.zeros(len(texts), bool)
+        either = zip(texts, same.tolist(), strict=True)
+        some = [text for text, hit in either if hit or text in self._ids_of_added]
+        return [text for text in some if self.ids_of(text)]
 
     def append(self, texts: Sequence[str]) -> None:
         """Add texts that have passed `checked`."""

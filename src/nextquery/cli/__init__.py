@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from nextquery.cli.algorithms import algorithms
 from nextquery.cli.config import config
+from nextquery.cli.demo import demo
 from nextquery.cli.export import export
 from nextquery.cli.ingest import ingest
 from nextquery.cli.keys import keys
@@ -31,14 +32,27 @@ from nextquery.cli.train import train
 from nextquery.cli.verify import verify
 from nextquery.errors import NextqueryError
 
+_FIRST_STEPS = """\
+nextquery recommends the next query: it learns from a query log and from clicks.
+
+Try it on the built-in log (prints a link to the page):
+  nextquery demo
+
+Use your own log:
+  nextquery stats LOG                               what it contains, what the rules remove
+  nextquery ingest LOG --out POOL --user COLUMN     make a pool of queries to recommend
+  nextquery recommend POOL "a query"                look at the pool
+  nextquery serve POOL --store sqlite:///events.db  recommend and learn over HTTP
+
+LOG is a CSV, TSV, JSON Lines or Parquet file with one query per row.
+nextquery --help lists all commands; nextquery COMMAND --help explains one."""
+
 app = typer.Typer(
     name="nextquery",
     help="Recommend the next query: learn from a query log and from clicks.",
-    no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-commands = (ingest, stats, verify, recommend, train, replay, report, reproduce, serve, export)
+commands = (demo, ingest, stats, verify, recommend, train, replay, report, reproduce, serve, export)
 of_a_store = (rebuild, leave_out, take_over)
 for command in (*commands, algorithms, *of_a_store):
     app.command()(command)
@@ -57,8 +71,23 @@ def main() -> None:
         err().print(f"[bold red]error:[/bold red] {escape(str(error))}", soft_wrap=True)
         sys.exit(exit_code(error))
     except OSError as error:
-        err().print(f"[bold red]error:[/bold red] {escape(str(error))}", soft_wrap=True)
+        said = escape(_in_words(error))
+        err().print(f"[bold red]error:[/bold red] {said}", soft_wrap=True)
         sys.exit(BAD_FILES)
+
+
+def _in_words(error: OSError) -> str:
+    """Return what is wrong with which file, and what to do.
+
+    >>> _in_words(FileExistsError(17, "File exists", "a.csv"))
+    'a.csv: File exists. Pass another path, or change that one, and run the command again.'
+    """
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return (
+        f"{error.filename}: {error.strerror}. Pass another path, or change that one, and run the "
+        "command again."
+    )
 
 
 def _exit(number: int, _: object) -> None:
@@ -72,8 +101,9 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def options(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -82,3 +112,5 @@ def options(
     ] = False,
 ) -> None:
     """Recommend the next query: learn from a query log and from clicks."""
+    if context.invoked_subcommand is None:
+        print(_FIRST_STEPS)

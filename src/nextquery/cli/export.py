@@ -21,16 +21,15 @@ def export(
     config: s.Config = None,
 ) -> None:
     """Write every decision with its outcome, in the order of the log."""
-    from nextquery.checks import installed, one_of
+    from nextquery.checks import one_of
 
     settings = s.load_settings({"store": store}, config=config).settings
     from nextquery.service.log import export as formats
+    from nextquery.service.log.export_parquet import write_parquet
     from nextquery.service.log.store import Store
 
     one_of(format, "format", formats.FORMATS)
-    if format == "parquet":
-        installed("service", "pyarrow")
-    write = formats.write_ubi if format == "ubi" else formats.write_parquet
+    write = formats.write_ubi if format == "ubi" else write_parquet
     event_log = Store.open(settings.store, create=False)
     if to is None:
         write(event_log, sys.stdout.buffer)

@@ -10,8 +10,10 @@ from nextquery.logs import FORMATS, PROFILES
 Log = Annotated[
     list[str],
     typer.Argument(
+        metavar="LOG...",
+        autocompletion=lambda: ["topics", "core"],
         help="Files or globs (CSV, TSV, JSONL, Parquet or UBI, plain, .gz or .zst), irds:NAME for "
-        "a query log of ir_datasets, or a built-in log: topics or core."
+        "a query log of ir_datasets, or a built-in log: topics or core.",
     ),
 ]
 Session = Annotated[

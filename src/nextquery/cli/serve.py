@@ -1,16 +1,11 @@
 """`nextquery serve`: recommend and learn over HTTP."""
 
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from nextquery.cli import settings_options as s
-from nextquery.cli.output import Stages
-from nextquery.cli.serving import join_cluster, open_pool
-
-_POOLS = Path("pools")  # where the pools of built-in logs are made
+from nextquery.cli.serving import serve_with
 
 
 def serve(
@@ -78,39 +73,4 @@ def serve(
         "keys": keys,
         "policy": policy,
     }
-    from nextquery.service.http import json_log
-
-    json_log.start(level="info", messages=False)  # so that warnings about settings are JSON too
-    settings = s.load_settings(options, more=set, config=config).settings
-    from nextquery.service.server import serve as run
-
-    stdout = sys.stdout
-    with Stages() as stages:
-
-        def may_forget(question: str) -> bool:
-            return forget or (sys.stdin.isatty() and stages.ask(question))
-
-        if settings.pool is not None:
-            settings = settings.model_copy(update={"pool": _pool(settings.pool, stages)})
-        run(
-            join_cluster(settings),
-            open_pool=open_pool,
-            forget=may_forget,
-            tell=lambda line: print(line, file=stdout, flush=True),
-            progress=lambda done, total: stages(
-                "learn from past sessions", done / total if total else 1.0
-            ),
-        )
-
-
-def _pool(name: str, stages: Stages) -> str:
-    """Return the path of the pool; the pool of a built-in log is made once."""
-    from nextquery import datasets
-    from nextquery.ingest import ingest
-
-    log = datasets.file_of(name)
-    if log is None:
-        return name
-    if not (_POOLS / name / "manifest.json").exists():
-        ingest([str(log)], _POOLS / name, progress=stages)
-    return str(_POOLS / name)
+    serve_with(options, more=set, config=config, forget=forget)

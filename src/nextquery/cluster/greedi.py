@@ -58,7 +58,7 @@ def greedi(
 
     For facility location and log-det the value is at least (1 − 1/e)/min(k, m) of the optimum for m
     parts of any kind (Mirzasoleiman et al. 2016), and (1 − 1/e)/2 in expectation for random parts
-    (Barbosa et al. 2015). ``docs/cluster.md`` shows the values on real arms.
+    (Barbosa et al. 2015). ``docs/measurements/greedi.md`` shows the values on real arms.
 
     Parameters
     ----------

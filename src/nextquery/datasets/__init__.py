@@ -31,6 +31,7 @@ class BuiltIn(NamedTuple):
     about: str  #: one sentence
     arms: str  #: what its queries are, as in "9,000 past queries"
     options: Mapping[str, Any] = MappingProxyType({})  #: where `LogOptions` differ from the paper's
+    encoder: str = ""  #: an encoder fitted on it, which `ingest` takes by default
 
 
 LOGS: Mapping[str, BuiltIn] = MappingProxyType(
@@ -43,6 +44,7 @@ LOGS: Mapping[str, BuiltIn] = MappingProxyType(
             # A topic alone is worth keeping: it is part of a person's past. The topics are cut from
             # English titles, and names like "heegaard floer" are too short to judge by.
             MappingProxyType({"min_queries": 1, "skip": ("language",)}),
+            encoder="topics-encoder.zip",
         ),
         "core": BuiltIn(
             "core.tsv",

@@ -26,8 +26,8 @@ _BUILT_IN: tuple[type[Encoder], ...] = (
 )
 ENCODERS: dict[str, type[Encoder]] = {encoder.name: encoder for encoder in _BUILT_IN}
 
-# In sessions, as measured in docs/encoders.md: with 100, a projection is worse than none; with 300,
-# it is equal. Tuning is no worse with 1,000 and better with 3,000.
+# In sessions, as measured in docs/measurements/encoders.md: with 100, a projection is worse than
+# none; with 300, it is equal. Tuning is no worse with 1,000 and better with 3,000.
 _ENOUGH_TO_TUNE = 1_000
 _ENOUGH_TO_PROJECT = 300
 _GRAMS, _SHORT_GRAMS = (3, 5), (1, 3)  # the short ones where words have one to three characters

@@ -27,6 +27,15 @@ class Encoder(ABC):
     A subclass sets `name`, stores its constructor arguments in attributes of the same name, and
     implements `fit`, `_encode`, `parts` and `_restore`. A text that it cannot place (no known
     word) gets a zero row, which is similar to nothing.
+
+    >>> import tempfile
+    >>> from nextquery.encode import LsaEncoder
+    >>> encoder = LsaEncoder(dim=2).fit(["red wine", "white wine", "green tea"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     encoder.save(f"{folder}/encoder")
+    ...     again = Encoder.load(f"{folder}/encoder")
+    >>> (again.encode(["wine"]) == encoder.encode(["wine"])).all().item()
+    True
     """
 
     name: ClassVar[str]

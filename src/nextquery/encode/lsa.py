@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from nextquery import folders
-from nextquery.checks import one_of, whole_number
+from nextquery.checks import installed, one_of, whole_number
 from nextquery.encode.base import Encoder, Vectors, fitted
+from nextquery.encode.sums import summed
 from nextquery.encode.words.tfidf import Tfidf
 from nextquery.errors import InvalidInput
 from nextquery.sessions import AnySessions
@@ -54,6 +55,7 @@ class LsaEncoder(Encoder):
 
     def fit(self, texts: Sequence[str], sessions: AnySessions = ()) -> Self:
         """Fit words and directions on the texts; sessions are not used."""
+        installed("ingest", "scipy", "sklearn")
         from sklearn.decomposition import TruncatedSVD  # takes a second, so only when fitting
         from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -83,8 +85,8 @@ class LsaEncoder(Encoder):
         tfidf = fitted(self._tfidf, self)
         if not texts:
             return np.empty((0, self.dim), np.float32)
-        # A sparse product sums row by row, so a text has the same bits in any batch.
-        return unit_rows(tfidf.transform(texts) @ self._components, allow_zero=True)
+        columns, offsets, weights = tfidf.transform(texts)
+        return unit_rows(summed(self._components, columns, offsets, weights), allow_zero=True)
 
     def parts(self) -> dict[str, folders.Part]:
         """Return the words in column order, their weights, and the directions."""

@@ -37,6 +37,10 @@ class SentenceEncoder(Encoder):
     batch : texts the model reads at once, at least 1; vectors agree to 1e-5 for any value.
 
     Reference: Reimers and Gurevych (2019).
+
+    >>> encoder = SentenceEncoder("models/my-model", reduce="none")  # read at the first text
+    >>> encoder.get_params()["reduce"]
+    'none'
     """
 
     name: ClassVar[str] = "sentence"

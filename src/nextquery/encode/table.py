@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from nextquery import folders
 from nextquery.encode.base import Vectors
+from nextquery.encode.sums import summed
 from nextquery.encode.tokens import Tokens
 from nextquery.vectors import unit_rows
 
@@ -21,8 +22,7 @@ class TokenTable:
     Any linear map of the vectors is a map of the table, because normalising removes the scale:
     (Σ E_w) W = Σ (E_w W). So projections are folded in once and cost nothing afterwards.
 
-    A sparse product sums the tokens of a text in order, row by row. So a text's vector has the same
-    bits in any batch.
+    The tokens of a text are summed in order, so its vector has the same bits in any batch.
 
     The folder contains the tokenizer too, because the ids of a table are meaningless with another
     vocabulary. So serving needs neither wordllama's weights nor a specific version of it.
@@ -41,7 +41,9 @@ class TokenTable:
         """Return one unit row per text, or a zero row for a text without a known token."""
         out = np.empty((len(texts), self.dim), np.float32)
         for at in range(0, len(texts), _ROWS):
-            out[at : at + _ROWS] = self.of(self.tokens.bags(texts[at : at + _ROWS]))
+            ids, offsets = self.tokens.ids(texts[at : at + _ROWS])
+            sums = summed(self.rows, ids, offsets, np.ones(len(ids), np.float32))
+            out[at : at + _ROWS] = unit_rows(sums, allow_zero=True)
         return out
 
     def of(self, bags: Any) -> Vectors:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nextquery.checks import installed
 from nextquery.encode.scripts import sample, share_represented
-from nextquery.errors import InvalidInput
 
 _TEXTS = 1 << 14  # texts tokenised at once
 _CACHED = 1 << 20  # words in the cache before it is emptied
@@ -48,14 +48,23 @@ class Tokens:
 
     def bags(self, texts: Sequence[str]) -> Any:
         """Return a sparse row of ones per text, so that ``bags @ table`` sums token vectors."""
+        from scipy import sparse  # slow to import
+
+        ids, offsets = self.ids(texts)
+        ones = np.ones(len(ids), np.float32)
+        return sparse.csr_array((ones, ids, offsets), shape=(len(texts), self.size))
+
+    def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Return the token ids of all texts, and where those of each text begin.
+
+        >>> ids, offsets = pretrained()[0].ids(["deep learning", ""])
+        >>> len(ids), offsets.tolist()
+        (2, [0, 2, 2])
+        """
         parts = [self._ids(texts[at : at + _TEXTS]) for at in range(0, len(texts), _TEXTS)]
         ids = np.concatenate([np.empty(0, np.int32), *(ids for ids, _ in parts)])
         lengths = np.concatenate([np.zeros(1, np.int64), *(counts for _, counts in parts)])
-        ones = np.ones(len(ids), np.float32)
-        shape = (len(texts), self.size)
-        from scipy import sparse  # slow to import
-
-        return sparse.csr_array((ones, ids, np.cumsum(lengths)), shape=shape)
+        return ids, np.cumsum(lengths)
 
     def share_known(self, texts: Sequence[str]) -> float:
         """Return the share of texts whose words are in the vocabulary, from a sample of them.
@@ -112,15 +121,11 @@ def pretrained() -> tuple[Tokens, NDArray[np.float32]]:
 
     Reference: WordLlama (Miller 2024), token vectors distilled from large language models.
     """
+    installed("ingest", "scipy", "wordllama")
     root, quiet = logging.getLogger(), logging.NullHandler()
     root.addHandler(quiet)  # wordllama configures the root logger on import unless it has a handler
     try:
         import wordllama
-    except ImportError as error:
-        raise InvalidInput(
-            "the static encoders need wordllama's token vectors, and wordllama is not installed. "
-            "Install it (pip install wordllama), or use the encoder lsa."
-        ) from error
     finally:
         root.removeHandler(quiet)
     # The package's own folder is the cache, and downloads are off: no network access.

@@ -33,6 +33,10 @@ class TrainedEncoder(Encoder):
     ----------
     dim : dimensions of the model's vectors, at least 1.
     max_tokens : longer texts are truncated, as in training; at least 3.
+
+    >>> encoder = TrainedEncoder(dim=64)  # without a model; `Encoder.load(folder)` has one
+    >>> encoder.get_params()
+    {'dim': 64, 'max_tokens': 64}
     """
 
     name: ClassVar[str] = "trained"

@@ -7,7 +7,7 @@ from nextquery.memory.memory import NOW, Memory, Moment
 from nextquery.memory.mentions import Mentions
 from nextquery.memory.own import Key, OwnPast, People
 from nextquery.memory.past import SessionMemory
-from nextquery.memory.reasons import SIMILAR, Reason, reason_of
+from nextquery.memory.reasons import Reason, reason_of, similar
 from nextquery.memory.recalled import Recalled
 from nextquery.memory.seen import only_seen
 
@@ -15,7 +15,6 @@ __all__ = [
     "FEATURES",
     "KINDS",
     "NOW",
-    "SIMILAR",
     "Key",
     "LiveMemory",
     "Memory",
@@ -30,6 +29,7 @@ __all__ = [
     "memory_features",
     "only_seen",
     "reason_of",
+    "similar",
     "with_memory",
     "without",
 ]

@@ -29,7 +29,7 @@ FEATURES = (
 )
 """New features come last: a model that was saved with fewer goes on (`Ridge.take_over`)."""
 KINDS = ("own", "return", "sessions", "similar")
-_DOUBT = 3.0  # followers that are assumed to have been something else: few of them prove little
+DOUBT = 3.0  # followers that are assumed to have been something else: few of them prove little
 _FOLLOWERS, _NEARNESS = FEATURES.index("log followers"), FEATURES.index("log nearness")
 _RETURN, _OWN = FEATURES.index("return"), FEATURES.index("own")
 
@@ -60,7 +60,7 @@ def memory_features(arms: Ids, similarities: Floats, evidence: Evidence) -> NDAr
     columns: tuple[Floats | NDArray[np.bool_] | float, ...] = (
         1.0,
         similarities,
-        here.follows / (float(recalled.follows.sum()) + _DOUBT),
+        here.follows / (float(recalled.follows.sum()) + DOUBT),
         np.log1p(here.follows),
         np.log1p(here.longer),
         np.log1p(here.near),

@@ -17,13 +17,13 @@ from nextquery.params import (
     params_of,
 )
 from nextquery.policies.about import About
-from nextquery.policies.choice import Choice, Context, checked_reward, drawn
+from nextquery.policies.choice import Choice as Choice
+from nextquery.policies.choice import Context as Context
+from nextquery.policies.choice import checked_reward, drawn
 from nextquery.policies.half_life import checked_time
 from nextquery.policies.observes import Observes
 from nextquery.policies.ridge import Ridge
 from nextquery.select.base import Candidates
-
-__all__ = ["Choice", "Context", "Floats", "Policy", "State"]
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -34,6 +34,16 @@ class Policy(Observes, About, ABC):
     """A bandit over candidates. A subclass implements `_probabilities` and the hooks it needs.
 
     Random draws come from the `rng` of a call, or else from a generator made from `seed`.
+
+    >>> import nextquery as nq
+    >>> pool = nq.ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [2, 1], [0, 1]])
+    >>> candidates = nq.MaxUtility(k=2).select(pool, [1, 0], exclude=[0])
+    >>> policy = nq.LinUCB()
+    >>> slate = policy.rank(candidates, nq.Context([1, 0]), m=2)
+    >>> [pool.texts[choice.arm] for choice in slate]
+    ['b', 'c']
+    >>> policy.update(slate[1], 1.0)  # the second was clicked: it may come late, or be taken back
+    >>> policy.correct(slate[1], 1.0, 0.0)
     """
 
     estimated = False

@@ -20,6 +20,10 @@ class Context:
 
     `anchor` is the vector of the current query, `history` the ids of the session's earlier
     queries, `trial` the number of this recommendation in the session, from 1.
+
+    >>> context = Context([0.6, 0.8], history=(4,), trial=2)
+    >>> context.history, context.trial
+    ((4,), 2)
     """
 
     anchor: ArrayLike
@@ -42,6 +46,12 @@ class Choice:
 
     `propensity` is the probability with which this arm was chosen (in a slate: given the entries
     above it); `propensity_estimated` is true if it comes from posterior draws.
+
+    >>> import json
+    >>> choice = Choice(arm=3, features=np.array([0.5, 1.0]), score=0.7, propensity=0.98)
+    >>> sent = json.dumps(choice.to_dict())
+    >>> Choice.from_dict(json.loads(sent)).features.tolist()
+    [0.5, 1.0]
     """
 
     arm: int

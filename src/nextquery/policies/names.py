@@ -31,6 +31,15 @@ from nextquery.select import (
     Zooming,
 )
 
+__all__ = [
+    "POLICIES",
+    "SCHEDULES",
+    "SELECTIONS",
+    "policy_named",
+    "schedule_named",
+    "selector_named",
+]
+
 SELECTIONS: dict[str, Callable[..., Selector]] = {
     "max-utility": MaxUtility,
     "random": RandomSelection,

@@ -303,7 +303,13 @@ def _moved(start: Floats, current: Floats, base: Floats) -> Floats:
 
 def _plus_square(matrix: Floats, x: Floats, weight: float) -> Floats:
     """Return matrix + weight · xxᵀ for a symmetric matrix, in place if possible."""
-    from scipy.linalg.blas import dger  # slow to import, so import it only when learning
+    square = np.ascontiguousarray(matrix)
+    compiled(_add_square, any_order=True)(square, np.ascontiguousarray(x), weight)
+    return square
 
-    result: Floats = dger(weight, x, x, a=matrix.T, overwrite_a=True).T
-    return result
+
+def _add_square(matrix: Any, x: Any, weight: float) -> None:
+    for row in range(len(x)):
+        scaled = weight * x[row]
+        for column in range(len(x)):
+            matrix[row, column] += scaled * x[column]

@@ -13,6 +13,13 @@ class MostSimilar(Policy):
     Parameters
     ----------
     top : at least 1; 5 in the text of the paper.
+
+    >>> import nextquery as nq
+    >>> pool = nq.ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [2, 1], [0, 1]])
+    >>> candidates = nq.MaxUtility(k=2).select(pool, [1, 0], exclude=[0])
+    >>> choice = MostSimilar(top=1).choose(candidates, nq.Context([1, 0]))
+    >>> pool.texts[choice.arm], choice.propensity
+    ('b', 1.0)
     """
 
     assumptions = "Similar queries follow each other; it learns nothing."
@@ -40,7 +47,14 @@ class MostSimilar(Policy):
 
 
 class RandomPolicy(Policy):
-    """Choose any candidate uniformly."""
+    """Choose any candidate uniformly.
+
+    >>> import nextquery as nq
+    >>> pool = nq.ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [2, 1], [0, 1]])
+    >>> candidates = nq.MaxUtility(k=2).select(pool, [1, 0], exclude=[0])
+    >>> RandomPolicy(seed=1).choose(candidates, nq.Context([1, 0])).propensity
+    0.5
+    """
 
     assumptions = "None; it learns nothing."
     regret = "linear in T"

@@ -57,6 +57,11 @@ class Rival(ABC):
 
     A subclass writes `_scored`, and `_shares` if a share of its scores means little. Its
     constructor takes the memory and then its own parameters, which it stores under their names.
+
+    >>> import nextquery as nq
+    >>> rival = nq.rival("popularity", [[0, 1], [2, 1]])  # two past sessions
+    >>> rival.rank(nq.Step(before=4, history=[0]), 2).tolist()
+    [1, 2]
     """
 
     uses_selection: ClassVar[bool] = False

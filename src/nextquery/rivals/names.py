@@ -16,6 +16,8 @@ from nextquery.rivals.stan import Stan
 from nextquery.rivals.vs_knn import VsKnn
 from nextquery.sessions import AnySessions, Sessions
 
+__all__ = ["RIVALS", "rival_named"]
+
 RIVALS: dict[str, type[Rival]] = {
     "popularity": Popularity,
     "similarity-support": SimilarityAndSupport,

@@ -41,6 +41,14 @@ class Candidates:
     `recalled` the arms that it added to the selected ones.
     `own_texts` are the texts of a person's own queries that are not arms: their ids are negative.
     `own_asked` is when this person last asked each of their own queries, in Unix time.
+
+    >>> import nextquery as nq
+    >>> pool = nq.ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [2, 1], [0, 1]])
+    >>> candidates = nq.MaxUtility(k=2).select(pool, [1, 0])
+    >>> candidates.arms.tolist(), candidates.similarities.round(3).tolist()
+    ([0, 1], [1.0, 0.894])
+    >>> len(candidates.take([0]))
+    1
     """
 
     arms: Ids
@@ -95,6 +103,15 @@ class Selector(ABC):
     `epsilon` and `reading` set how the candidates' preferences are computed (see
     `nextquery.preference`). Random draws come from the `rng` of a call, or else from a generator
     made from `seed`.
+
+    >>> import nextquery as nq
+    >>> pool = nq.ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [2, 1], [0, 1]])
+    >>> for selector in (nq.MaxUtility(k=1), nq.Zooming(threshold=0.8)):
+    ...     print(selector.select(pool, [1, 0]).arms.tolist())
+    [0]
+    [0, 1]
+    >>> [len(found) for found in nq.MaxUtility(k=2).select_many(pool, [[1, 0], [0, 1]])]
+    [2, 2]
     """
 
     k: int | None = None

@@ -3,7 +3,7 @@
 import math
 from typing import Any, Protocol
 
-from nextquery.checks import number, whole_number
+from nextquery.checks import installed, number, whole_number
 from nextquery.errors import InvalidInput
 from nextquery.params import params_of
 
@@ -169,6 +169,7 @@ class LambertPower(Power):
 
 
 def _lambert_w(value: float, branch: int = 0) -> float:
+    installed("ingest", "scipy")
     from scipy.special import lambertw  # slow to import
 
     return float(lambertw(value, branch).real)

@@ -25,6 +25,7 @@ def greeting(settings: Settings, port: int, *, arms: int, token: str | None) -> 
     return [
         f"serving {arms:,} arms at {url} (ctrl-c stops)",
         f"page: {url}/" if token is None else f"page: {url}/#token={token}",
+        f"API:  {url}/api   documentation: {url}/docs/",
         *_who_may_call(settings, token),
         f"try:  {curl} -d {asked}",
         f"{LAST}{curl.replace('recommend', 'feedback')} -d {taken}",

@@ -14,6 +14,8 @@ from typing import IO
 from nextquery.errors import StoreUnavailable
 from nextquery.service.greeting import LAST
 
+__all__ = ["ServiceProcess"]
+
 _STOP_S = 120  # time to answer open requests and save a snapshot, before it is killed
 
 

@@ -45,6 +45,7 @@ from nextquery.service.log.store import Store
 from nextquery.service.model.prepare import Ask, never, prepare
 from nextquery.service.settings.loopback import is_loopback
 from nextquery.service.settings.settings import Settings
+from nextquery.service.warm_up import warm_up
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # shared by the workers; prometheus-client reads the name too
 _READY = "ready-"  # plus the process id: a file in that folder for each worker that can answer
@@ -85,7 +86,10 @@ def serve(
     forget : asked before a change of settings loses what was learnt live (see `prepare`).
     """
     if settings.pool is None:
-        raise InvalidInput("no pool to serve. Pass a folder created by nextquery ingest.")
+        raise InvalidInput(
+            "no pool to serve. Make one of your log (nextquery ingest LOG --out POOL), then run "
+            "nextquery serve POOL. To try the built-in log: nextquery demo."
+        )
     pool, store = open_pool(settings), _open_store(settings)
     most_connections(settings.max_connections)  # an error now, not after the warm start
     ring = KeyRing(store)
@@ -110,6 +114,7 @@ def serve(
     lines = greeting(settings, port, arms=len(pool), token=token)
     if settings.workers == 1:
         engine = Engine(pool, store, settings.engine_options())
+        warm_up(engine)
         app = create_app(engine, settings, keys=keys, watched=ring, token=token)
         _run_here(app, settings, listening, tell, lines)
         engine.close()
@@ -212,6 +217,7 @@ def worker() -> FastAPI:
 def _worker_app(settings: Settings, opener: str, token: str | None) -> FastAPI:
     pool, store = pkgutil.resolve_name(opener)(settings), _open_store(settings)
     engine = Engine.start(pool, store, settings.engine_options())
+    warm_up(engine)
     ring = KeyRing(store)
     keys = ring if settings.keys == "on" else None
     return create_app(engine, settings, keys=keys, watched=ring, token=token)

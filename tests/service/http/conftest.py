@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 import nextquery as nq
 from nextquery.service.answer.engine import Engine
 from nextquery.service.http.app import create_app
+from nextquery.service.http.documentation import site
 from nextquery.service.log.store import Store
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.service.settings.settings import Settings
@@ -38,3 +39,11 @@ def client(engine: Engine) -> Iterator[TestClient]:
     app = create_app(engine, Settings(), token=TOKEN)
     with TestClient(app, base_url=LOCAL, headers=BEARER) as opened:
         yield opened
+
+
+@pytest.fixture(autouse=True)
+def small_site(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Serve one page as the documentation, whether it is built here or not."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "index.html").write_text("the documentation")
+    monkeypatch.setattr(site, "FOLDER", folder)

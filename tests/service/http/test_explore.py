@@ -14,7 +14,7 @@ from nextquery.memory import KINDS
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.expensive import play
 from nextquery.service.answer.expensive.session_map import flat
-from nextquery.service.answer.requests import RecommendRequest
+from nextquery.service.answer.requests import ForecastRequest, RecommendRequest
 from nextquery.service.http import page_bodies as p
 from nextquery.service.http.percentiles import percentile
 from nextquery.service.http.routes.page import page_files
@@ -36,10 +36,33 @@ def test_a_recommendation_says_why_when_asked(client: TestClient) -> None:
         assert why["because"]
         assert -1 <= why["similarity"] <= 1
         assert 0 <= why["confidence"] <= 1
+        assert why["probability"] is None or 0 <= why["probability"] <= 1
         assert (why["preference"] is not None) == (entry["source"] == "selection")
         if why["preference"] is not None:  # the paper clips similarity at 0
             assert 0 <= why["preference"] <= 1
             assert (why["preference"] > 0) == (why["similarity"] > 0)
+
+
+def test_a_card_tells_the_probability_of_a_forecast(engine: Engine) -> None:
+    """Of all candidates together it is at most 1, as in a forecast of the same session."""
+    place, visit = engine.catalogue.place("cat food"), Visit()
+    (selected,) = engine.answerer.select([place], [visit])
+    request = RecommendRequest("s", "cat food", m=20, explain=True)
+    body = engine.answerer.slate(request, place, selected, visit)
+    learnt = engine.answerer.loop.learnt
+    asked = ForecastRequest("s", "cat food", m=1000, returns=False)
+    forecast = engine.answerer.forecast(asked, place, selected, visit)
+    likely = {entry.arm: entry.probability for entry in forecast.likely}
+    assert body.slate
+    for entry in body.slate:
+        expected = likely[entry.arm] if learnt.calibration else None
+        assert entry.probability == pytest.approx(expected)
+    learnt.calibration = {"score": np.array([0.0, 1.0]), "probability": np.array([0.25, 0.25])}
+    changed = engine.answerer.slate(request, place, selected, visit)
+    assert {entry.probability for entry in changed.slate} == {0.25 / max(1, 0.25 * len(likely))}
+    learnt.calibration = {}
+    unknown = engine.answerer.slate(request, place, selected, visit)
+    assert {entry.probability for entry in unknown.slate} == {None}
 
 
 def test_a_preference_is_that_of_a_selection_and_only_who_asks_pays_for_it(
@@ -68,7 +91,7 @@ def test_a_preference_is_that_of_a_selection_and_only_who_asks_pays_for_it(
         assert selected.normalised is explain
         request = RecommendRequest("s", "cat food", explain=explain)
         body = engine.answerer.slate(request, place, selected, Visit())
-        slates.append([replace(entry, preference=None) for entry in body.slate])
+        slates.append([replace(entry, preference=None, probability=None) for entry in body.slate])
     assert slates[0] == slates[1] != []
 
 

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from nextquery import cli
 from nextquery.errors import InvalidInput, StorageError
-from nextquery.service.log.export import write_parquet, write_ubi
+from nextquery.service.log.export import write_ubi
+from nextquery.service.log.export_parquet import write_parquet
 from nextquery.service.log.store import Store
 from tests.service.http.test_routes import feedback, recommend
 

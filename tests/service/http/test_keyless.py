@@ -25,7 +25,7 @@ def stranger(engine: Engine) -> Iterator[TestClient]:
 
 
 def status_of(client: TestClient, method: str, path: str, headers: dict[str, str]) -> int:
-    url = path.replace("{file}", "app.js")
+    url = path.replace("{file}", "app.js").replace("{file:path}", "")
     return client.request(method, url, json=BODIES.get(path), headers=headers).status_code
 
 

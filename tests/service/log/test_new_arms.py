@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import nextquery as nq
@@ -11,7 +12,14 @@ from nextquery.service.log.hashes import Hashes
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt
 from tests.service.conftest import Start
-from tests.service.worlds import TEXTS, ManualClock, caught_up, kinds, options
+from tests.service.worlds import (
+    TEXTS,
+    ManualClock,
+    caught_up,
+    feedback_events,
+    kinds,
+    options,
+)
 
 NEW = "Cats, guide for PRICE"
 
@@ -209,3 +217,37 @@ def test_sessions_teach_what_follows_what(sqlite: Store, start: Start) -> None:
         caught_up(engine)
     assert engine.recommend(session_id="x", query=TEXTS[0]).recommendations[0].arm == 55
     assert engine.forecast(session_id="y", query=TEXTS[0]).likely[0].arm == 55
+
+
+def test_another_form_of_an_arm_is_no_new_arm(store: Store, start: Start) -> None:
+    """It has the memory of that arm, is not in its own slate, and counts as that arm."""
+    engine = start(store)
+    for user in ("ann", "bob", "cyd"):
+        issue(engine, "Cat Foods", user)
+    assert "arm_added" not in kinds(store)
+    typed, exact = (
+        engine.recommend(session_id=session, query=query, m=10)
+        for session, query in (("typed", "cat foods"), ("exact", "cats food"))
+    )
+    shown = [[entry.arm for entry in one.recommendations] for one in (typed, exact)]
+    assert shown[0] == shown[1]
+    assert 0 not in shown[0]
+    decided = [body for body in store.decisions() if body.session_id in ("typed", "exact")]
+    assert [body.body.anchor_arm for body in decided] == [0, 0]
+    state = caught_up(engine).learner.state
+    assert state.learnt.live.support(np.array([0])).tolist() == [5.0]
+    assert rebuilt(store).to_bytes() == state.to_bytes()
+
+
+def test_a_form_that_is_typed_instead_is_the_arm(store: Store, start: Start) -> None:
+    engine = start(store)
+    decision = engine.recommend(session_id="s", query=TEXTS[0], user_id="ann", m=20)
+    wanted = decision.recommendations[2]
+    typed = f"{wanted.text.removesuffix('s')}s"
+    typed = typed if typed != wanted.text else typed.removesuffix("s")
+    id = decision.decision_id
+    engine.feedback(decision_id=id, accepted=None, issued=typed, user_id="ann")
+    (event,) = feedback_events(store)
+    assert event.full is not None
+    assert event.full.arm == wanted.arm
+    assert event.foreseen

@@ -39,9 +39,7 @@ def test_by_keyboard_alone(service: ServiceProcess, open_page: Open) -> None:
     cards = page.locator(".card")
     expect(cards).to_have_count(5)
     expect(page.locator("#said")).to_have_text("5 next queries after cat food")
-    for word in ("Similar", "Score", "Confidence"):
-        expect(cards.first).to_contain_text(word)
-    expect(cards.first.locator(".because")).to_have_text(re.compile("yours|your query"))
+    expect(cards.first.locator(".because")).to_have_text(re.compile("asked next after yours"))
     page.keyboard.press("ArrowDown")
     expect(cards.nth(0)).to_be_focused()
     page.keyboard.press("ArrowDown")
@@ -59,6 +57,47 @@ def test_by_keyboard_alone(service: ServiceProcess, open_page: Open) -> None:
     assert [cards.nth(at).locator(".title").inner_text() for at in range(5)] == shown
     page.keyboard.press("/")
     expect(page.locator("#box")).to_be_focused()
+
+
+def test_numbers_are_for_those_who_ask_for_them(service: ServiceProcess, open_page: Open) -> None:
+    """A card says how likely it is in words that agree with the answer; the rest is in Details."""
+    page = open_page(service.url)
+    with page.expect_response("**/v1/recommend") as answered:
+        ask(page, "cat food")
+    first = answered.value.json()["recommendations"][0]["why"]
+    facts, details = page.locator(".card .facts").first, page.locator("#numbers")
+    expect(facts).to_be_hidden()
+    expect(page.locator(".card .because").first).to_have_text(first["because"])
+    assert first["probability"] is not None
+    share = re.search(
+        r"about (\d+) in ([\d,]+) people", page.locator(".card .chance").first.inner_text(), re.I
+    )
+    assert share is not None
+    told = int(share[1]) / int(share[2].replace(",", ""))
+    assert abs(told - first["probability"]) <= 0.2 * first["probability"] + 0.05
+    details.click()
+    expect(details).to_have_attribute("aria-pressed", "true")
+    expect(facts).to_be_visible()
+    for name in ("Chance", "Similar", "Score", "Certainty"):
+        expect(facts).to_contain_text(name)
+    details.click()
+    expect(facts).to_be_hidden()
+
+
+def test_a_probability_as_people_say_it(service: ServiceProcess, open_page: Open) -> None:
+    page = open_page(service.url)
+    shares = [1, 0.94, 0.35, 0.3, 1 / 12, 1 / 123, 0.0009, 0]
+    said = "shares => import('/page/dom.js').then(({ chance }) => shares.map(chance))"
+    assert page.evaluate(said, shares) == [
+        "nearly all people",
+        "about 9 in 10 people",
+        "about 4 in 10 people",
+        "about 1 in 3 people",
+        "about 1 in 12 people",
+        "about 1 in 120 people",
+        "fewer than 1 in 1,000 people",
+        "fewer than 1 in 1,000 people",
+    ]
 
 
 def test_a_pick_and_what_is_typed_instead_are_in_the_log(

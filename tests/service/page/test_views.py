@@ -31,6 +31,9 @@ def serious(page: Page) -> list[str]:
 def test_simulated_people_play(service: ServiceProcess, open_page: Open) -> None:
     page = open_page(f"{service.url}/#learning")
     expect(page.locator("#live .figures")).to_be_visible()
+    for word in ("Answers", "Helped", "Share that helped", "Within reach", "Queries shown"):
+        expect(page.locator("#live .figures")).to_contain_text(word)
+    expect(page.locator("#learning")).not_to_contain_text("floor")
     expect(page.locator(".badge")).to_have_text("Simulated")
     position = page.evaluate("fetch('/v1/stats').then(r => r.json()).then(s => s.position)")
     page.locator("#play").click()
@@ -148,6 +151,8 @@ def test_axe_finds_nothing_serious(service: ServiceProcess, open_page: Open, sch
     page.locator(".chip").first.click()
     expect(page.locator("#map canvas")).to_be_visible()
     expect(page.locator(".card").first).to_be_visible()
+    page.locator("#numbers").click()
+    expect(page.locator(".facts").first).to_be_visible()
     assert serious(page) == []
     page.goto(f"{service.url}/#learning")
     expect(page.locator("#live .figures")).to_be_visible()

@@ -138,5 +138,5 @@ def test_shards_are_those_of_a_cluster() -> None:
 
 
 def test_every_setting_is_documented() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "service.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "settings.md").read_text()
     assert settings_table() in text, "paste the output: python -m nextquery.service.settings.table"

@@ -7,13 +7,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+from nextquery.encode.sums import summed
 
 _WORD = re.compile(r"\b\w\w+\b")
 
@@ -27,9 +25,10 @@ class Tfidf:
     idf : the weight of each.
     grams : shortest and longest length of character n-grams within words; None for whole words.
 
-    >>> Tfidf(["cat", "red"], np.array([1.0, 2.0])).transform(["Red cat", "a"]).toarray()
-    array([[0.4472136 , 0.89442719],
-           [0.        , 0.        ]])
+    >>> tfidf = Tfidf(["cat", "red"], np.array([1.0, 2.0]))
+    >>> columns, offsets, weights = tfidf.transform(["Red cat"])
+    >>> columns.tolist(), offsets.tolist(), weights.round(3).tolist()
+    ([0, 1], [0, 2], [0.447, 0.894])
     """
 
     def __init__(
@@ -39,27 +38,26 @@ class Tfidf:
         self._column = {word: column for column, word in enumerate(self.words)}
         self._terms = _words if grams is None else partial(_grams, *grams)
 
-    def transform(self, texts: Sequence[str]) -> "csr_matrix[Any]":
-        """Return the weights: a row for each text, a column for each word."""
-        from scipy.sparse import csr_matrix
-
+    def transform(
+        self, texts: Sequence[str]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Return the columns of all texts, where those of each text begin, and their weights."""
         columns: list[int] = []
         counts: list[int] = []
-        offsets = [0]
+        lengths = [0]
         for text in texts:
             terms = Counter(self._terms(text.lower()))
             known = sorted((self._column[t], n) for t, n in terms.items() if t in self._column)
             columns += [column for column, _ in known]
             counts += [count for _, count in known]
-            offsets.append(len(columns))
+            lengths.append(len(known))
+        at, offsets = np.array(columns, np.int64), np.cumsum(lengths)
         weights = np.log(np.array(counts, np.float64)) + 1.0
-        weights *= self.idf[columns] if columns else 1.0
-        shape = len(texts), len(self.words)
-        squares = csr_matrix((weights * weights, columns, offsets), shape=shape)
-        summed: Any = squares @ np.ones(shape[1])  # from left to right
-        lengths = np.sqrt(summed)
-        weights /= np.repeat(lengths, np.diff(offsets))
-        return csr_matrix((weights, columns, offsets), shape=shape)
+        weights *= self.idf[at]
+        squares = weights * weights
+        sums = summed(squares[:, None], np.arange(len(at)), offsets, np.ones(len(at)))
+        weights /= np.repeat(np.sqrt(sums[:, 0]), lengths[1:])
+        return at, offsets, weights
 
 
 def _words(text: str) -> Iterable[str]:

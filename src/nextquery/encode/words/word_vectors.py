@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery import folders
-from nextquery.checks import whole_number
+from nextquery.checks import installed, whole_number
 from nextquery.encode.base import Encoder, Vectors, fitted
 from nextquery.encode.scripts import words_of
+from nextquery.encode.sums import summed
 from nextquery.errors import InvalidInput
 from nextquery.sessions import AnySessions, Sessions
 from nextquery.vectors import unit_rows
@@ -56,6 +57,7 @@ class WordVectorsEncoder(Encoder):
 
     def fit(self, texts: Sequence[str], sessions: AnySessions = ()) -> Self:
         """Count which words stand beside which, and factorise the counts."""
+        installed("ingest", "scipy", "sklearn")
         checked = Sessions.of(sessions, len(texts))
         places: dict[str, int] = {}
         for text in texts:
@@ -94,19 +96,25 @@ class WordVectorsEncoder(Encoder):
         fitted(self._places, self)
         if not texts:
             return np.empty((0, self.dim), np.float32)
-        # A sparse product sums row by row, so a text has the same bits in any batch.
-        return unit_rows(self._bags(texts) @ self._vectors, allow_zero=True)
+        words, offsets = self._known(texts)
+        sums = summed(self._vectors, words, offsets, np.ones(len(words), np.float32))
+        return unit_rows(sums, allow_zero=True)
+
+    def _known(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Return the known words of all texts, each once a text, and where each text begins."""
+        places = fitted(self._places, self)
+        known = [[places[w] for w in dict.fromkeys(words_of(t)) if w in places] for t in texts]
+        offsets = np.cumsum([0, *map(len, known)])
+        words = np.fromiter((i for row in known for i in row), np.int32, int(offsets[-1]))
+        return words, offsets
 
     def _bags(self, texts: Sequence[str]) -> Any:
         """Return a sparse row per text: 1 for each of its known words."""
         from scipy import sparse  # slow to import
 
-        places = fitted(self._places, self)
-        known = [[places[w] for w in dict.fromkeys(words_of(t)) if w in places] for t in texts]
-        starts = np.cumsum([0, *map(len, known)])
-        columns = np.fromiter((i for row in known for i in row), np.int32, int(starts[-1]))
-        ones = np.ones(len(columns), np.float32)
-        return sparse.csr_array((ones, columns, starts), shape=(len(texts), len(places)))
+        words, offsets = self._known(texts)
+        ones, shape = np.ones(len(words), np.float32), (len(texts), len(fitted(self._places, self)))
+        return sparse.csr_array((ones, words, offsets), shape=shape)
 
     def parts(self) -> dict[str, folders.Part]:
         """Return the words and their vectors, in the same order."""

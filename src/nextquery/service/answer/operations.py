@@ -47,7 +47,7 @@ class Operations:
     def remove(self, query: str) -> int:
         """Remove an arm for good: its query never becomes an arm again."""
         self.learner.catch_up()
-        arm = self.catalogue.find(check_query(query))
+        arm = self.catalogue.find_exactly(check_query(query))
         if arm is None:
             raise InvalidInput(
                 f"{query[:80]!r} is not an arm, so there is nothing to remove. To keep a query "

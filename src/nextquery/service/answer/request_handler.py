@@ -192,11 +192,17 @@ class RequestHandler:
         stored = self._stored(request.decision_id, request.owner)
         answerer, place = self.answerer, self.answerer.catalogue.place(request.issued)
         person = stored.person if stored.person == request.person else None
-        with answerer.lock:
-            arm = answerer.loop.typed_arm(place, person)
         # A person's own entry is known by its text: its id may have changed since it was shown.
         own = [entry for entry in stored.body.slate if entry.arm < 0 and person is not None]
-        arm = next((entry.arm for entry in own if entry.text == place.text), arm)
+        with answerer.lock:
+            arm = answerer.loop.typed_arm(place, person)
+            same = [
+                entry.arm
+                for entry in own
+                if entry.text == place.text
+                or (place.arm is not None and answerer.catalogue.own_id(entry.text) == place.arm)
+            ]
+        arm = next(iter(same), arm)
         features, failures, teaches = self._as_candidate(arm, stored, person)
         if stored.person != person and place.arm is None:
             teaches = False  # it may be in the own past of that person, who is not proved to ask

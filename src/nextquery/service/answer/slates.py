@@ -205,10 +205,16 @@ class Answerer:
         widths: dict[int, float] = {}
         if estimates is not None:
             widths = dict(zip(shown.arms.tolist(), estimates[1].tolist(), strict=True))
-        return tuple(
+        entries = (
             self._entry(choice, shown, selected, widths.get(choice.arm), explain=explain)
             for choice in choices
         )
+        learnt = self.loop.learnt
+        if not explain or not learnt.calibration:
+            return tuple(entries)
+        chances = learnt.probabilities(candidates, slate.context)  # of all, since they share 1
+        chance = dict(zip(arms, chances.tolist(), strict=True))
+        return tuple(replace(entry, probability=chance[entry.arm]) for entry in entries)
 
     def _entry(
         self,

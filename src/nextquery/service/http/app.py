@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from nextquery.errors import (
     ClusterUnavailable,
@@ -24,6 +24,12 @@ from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.expensive.simulation import Simulator
 from nextquery.service.answer.trust import Trust
 from nextquery.service.http.access import Access
+from nextquery.service.http.documentation.api_page import HEADERS, api_page
+from nextquery.service.http.documentation.endpoints import (
+    Endpoint,
+    endpoints,
+    problem_fields,
+)
 from nextquery.service.http.error_responses import mistakes, problem
 from nextquery.service.http.json_log import LOGGER
 from nextquery.service.http.keys import KeyRing
@@ -34,6 +40,7 @@ from nextquery.service.http.request_log import RequestLog
 from nextquery.service.http.routes import (
     arms,
     control,
+    documentation,
     explore,
     feedback,
     forecast,
@@ -50,7 +57,7 @@ from nextquery.service.settings.settings import Settings
 
 _ROUTES = (
     *(recommend, feedback, forecast, explore, learning),
-    *(operate, control, arms, health, page),
+    *(operate, control, arms, health, page, documentation),
 )
 _POSTS = {
     route.path
@@ -115,6 +122,9 @@ def create_app(
     app.add_api_route(
         "/openapi.json", lambda: JSONResponse(_document(m_max)), include_in_schema=False
     )
+    app.add_api_route(
+        "/api", lambda: HTMLResponse(_api_page(m_max), headers=HEADERS), include_in_schema=False
+    )
     _add_error_handlers(app)
     app.add_middleware(
         BodyLimits, posts=_POSTS, most=settings.max_body_bytes, seconds=settings.body_timeout_s
@@ -154,6 +164,16 @@ def _with_routes(**more: Any) -> FastAPI:
 def _document(m_max: int) -> dict[str, Any]:
     """Return the OpenAPI document, made on the first request: a start does not wait for it."""
     return openapi_document(_with_routes(), m_max=m_max)
+
+
+@lru_cache(maxsize=4)
+def _api_page(m_max: int) -> str:
+    return api_page(described(m_max), problem_fields(_document(m_max)))
+
+
+def described(m_max: int) -> list[Endpoint]:
+    """Return every endpoint of a service that answers with at most `m_max` queries."""
+    return endpoints(_document(m_max))
 
 
 def _add_error_handlers(app: FastAPI) -> None:

@@ -90,6 +90,11 @@ class Why(BaseModel):
         "sessions asked it next to the current query; similar: none of these."
     )
     because: str = Field(description="The same as a sentence; days are in UTC.")
+    probability: float | None = Field(
+        description="Calibrated probability to come next, as in a forecast; null for a policy "
+        "without a model, for a fallback, and if this repeats a request_id that was first sent "
+        "without explain."
+    )
     similarity: float = Field(description="Cosine similarity to the current query.")
     preference: float | None = Field(
         description="The paper's preference; null if the arm was not selected but came from "

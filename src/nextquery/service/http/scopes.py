@@ -30,10 +30,13 @@ NEEDED = {
     "/readyz": PUBLIC,
     "/": PUBLIC,
     "/page/{file}": PUBLIC,
+    "/api": PUBLIC,
+    "/docs": PUBLIC,
+    "/docs/{file:path}": PUBLIC,
 }
 COST = {"/v1/map": 20, "/v1/simulate": 100, "/v1/export": 100}
 """How many requests of the rate limit a path counts as, if more than one."""
-_PAGE, _FILE = "/page/", "/page/{file}"
+_FOLDERS = {"/page/": "/page/{file}", "/docs/": "/docs/{file:path}"}
 
 
 def row(path: str) -> str | None:
@@ -42,8 +45,9 @@ def row(path: str) -> str | None:
     >>> row("/v1/stats"), row("/page/app.js"), row("/not/in/the/table")
     ('/v1/stats', '/page/{file}', None)
     """
-    if path.startswith(_PAGE):
-        return _FILE
+    for folder, file in _FOLDERS.items():
+        if path.startswith(folder):
+            return file
     return path if path in NEEDED else None
 
 

@@ -33,6 +33,7 @@ class SlateEntry:
     asked_at: float | None = None
     preference: float | None = None
     source: str | None = None  #: None in events of older versions
+    probability: float | None = None  #: to come next, if it was asked for and there is a model
 
     @property
     def came_from(self) -> str:

@@ -1,11 +1,10 @@
-"""Export of the log: UBI 1.3 as JSON Lines, or Parquet with one row per slate entry.
+"""Export of the log as UBI 1.3 in JSON Lines.
 
-Both are streamed in order of position, one page of decisions in memory at a time. A slate that was
-never delivered has no impressions.
+It is streamed in order of position, one page of decisions in memory at a time. A slate that was
+never delivered has no impressions. `export_parquet` writes the same decisions as Parquet.
 """
 
 import json
-from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
@@ -35,7 +34,7 @@ def write_ubi(store: Store, sink: BinaryIO) -> None:
 
 def ubi_lines(store: Store) -> Iterator[bytes]:
     """Yield the lines of that file."""
-    for page in _pages(store):
+    for page in pages(store):
         for exported in page:
             for record in ubi_records(exported):
                 yield json.dumps(record, ensure_ascii=False).encode() + b"\n"
@@ -87,88 +86,18 @@ def ubi_records(exported: Exported) -> Iterator[dict[str, object]]:
             yield {"action_name": "click", "timestamp": iso(exported.clicked), **event}
 
 
-def write_parquet(store: Store, sink: BinaryIO) -> None:
-    """Write one row per entry of every decision, for off-policy estimates."""
-    deque(parquet_pages(store, sink), maxlen=0)
-
-
-def parquet_pages(store: Store, sink: BinaryIO) -> Iterator[None]:
-    """Write that file page by page, so that a caller can do other things in between."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema = pa.schema(
-        {
-            "position": pa.int64(),
-            "decision_id": pa.string(),
-            "time": pa.timestamp("us", tz="UTC"),
-            "session_id": pa.string(),
-            "user_hash": pa.string(),
-            "query": pa.string(),
-            "policy": pa.string(),
-            "model_version": pa.int64(),
-            "fallback": pa.bool_(),
-            "state": pa.string(),
-            "ordinal": pa.int32(),
-            "arm_id": pa.int64(),
-            "text": pa.string(),
-            "score": pa.float64(),
-            "propensity": pa.float64(),
-            "propensity_estimated": pa.bool_(),
-            "accepted": pa.bool_(),
-            "clicked": pa.timestamp("us", tz="UTC"),
-        }
-    )
-    with pq.ParquetWriter(sink, schema) as writer:
-        for page in _pages(store):
-            rows = [row for exported in page for row in entry_rows(exported)]
-            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-            yield
-
-
-def entry_rows(exported: Exported) -> Iterator[dict[str, object]]:
-    """Yield the entries of a decision as flat rows."""
-    decision, body = exported.decision, exported.decision.body
-    for ordinal, entry in enumerate(body.slate, start=1):
-        accepted = entry.arm == decision.accepted
-        yield {
-            "position": decision.position,
-            "decision_id": decision.id,
-            "time": _moment(decision.time),
-            "session_id": decision.session_id,
-            "user_hash": decision.user_hash,
-            "query": body.query,
-            "policy": body.policy,
-            "model_version": body.model_version,
-            "fallback": body.fallback,
-            "state": decision.state,
-            "ordinal": ordinal,
-            "arm_id": entry.arm,
-            "text": entry.text,
-            "score": entry.score,
-            "propensity": entry.propensity,
-            "propensity_estimated": entry.propensity_estimated,
-            "accepted": accepted,
-            "clicked": _moment(exported.clicked)
-            if accepted and exported.clicked is not None
-            else None,
-        }
-
-
 def iso(seconds: float) -> str:
     """Format a time as ISO 8601 in UTC.
 
     >>> iso(0.25)
     '1970-01-01T00:00:00.250Z'
     """
-    return _moment(seconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
-
-
-def _pages(store: Store) -> Iterator[list[Exported]]:
+def pages(store: Store) -> Iterator[list[Exported]]:
+    """Yield the decisions in order, a page at a time, with their clicks."""
     decisions = store.decisions(page=_PAGE)
     while page := list(islice(decisions, _PAGE)):
         times = _clicks(store, [decision.id for decision in page if decision.state == "accepted"])

@@ -33,6 +33,8 @@ class ServedCatalogue(Catalogue):
 
     def __init__(self, pool: ArmPool) -> None:
         super().__init__(pool.copy())
+        if pool.origin is not None:
+            pool.origin.arm_of_readable("")  # makes its table, so that nobody waits for it
 
     def restore(self, state: State) -> None:
         """Take over the arms of a snapshot."""

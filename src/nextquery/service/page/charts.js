@@ -1,4 +1,4 @@
-// Small charts in SVG: lines over time with a floor, and bars.
+// Small charts in SVG: lines over time with a level, and bars.
 
 import { el, number, svg } from "./dom.js";
 
@@ -11,32 +11,32 @@ export const widthIn = (host, columns = 1) => {
   return Math.max(260, Math.min(1200, inside / (inside > 860 ? columns : 1) - 48));
 };
 
-function frame(label, ticks, low, high, WIDTH) {
+function frame(label, ticks, low, high, WIDTH, tick = (value) => number(value, 2)) {
   const picture = svg("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label });
   const y = (value) => HEIGHT - BOTTOM - ((value - low) / (high - low || 1)) * (HEIGHT - TOP - BOTTOM);
   for (const value of ticks) {
     picture.append(
       svg("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }),
-      svg("text", { x: LEFT - 8, y: y(value) + 4, "text-anchor": "end", text: number(value, 2) }),
+      svg("text", { x: LEFT - 8, y: y(value) + 4, "text-anchor": "end", text: tick(value) }),
     );
   }
   return [picture, y];
 }
 
 /**
- * Lines over a shared axis. `series`: {name, points: [[x, y], …]}; `floor`: a dotted level;
- * `at`: formats an x.
+ * Lines over a shared axis. `series`: {name, points: [[x, y], …]}; `level`: a dotted line;
+ * `at`, `tick`: format an x and a y.
  */
-export function lineChart({ label, series, floor = null, at = (x) => number(x, 0), high = 1, width: WIDTH }) {
+export function lineChart({ label, series, level = null, tick, at = (x) => number(x, 0), high = 1, width: WIDTH }) {
   const all = series.flatMap(({ points }) => points);
-  const [picture, y] = frame(label, [0, 0.25, 0.5, 0.75, 1].map((part) => part * high), 0, high, WIDTH);
+  const [picture, y] = frame(label, [0, 0.25, 0.5, 0.75, 1].map((part) => part * high), 0, high, WIDTH, tick);
   const [first, last] = [Math.min(...all.map(([x]) => x)), Math.max(...all.map(([x]) => x))];
   const x = (value) => (last === first ? (LEFT + WIDTH - RIGHT) / 2 : LEFT + ((value - first) / (last - first)) * (WIDTH - LEFT - RIGHT));
   if (all.length) {
     picture.append(svg("text", { x: last === first ? x(first) : LEFT, y: HEIGHT - 6, "text-anchor": last === first ? "middle" : "start", text: at(first) }));
     if (last > first) picture.append(svg("text", { x: WIDTH - RIGHT, y: HEIGHT - 6, "text-anchor": "end", text: at(last) }));
   }
-  if (floor !== null) picture.append(svg("line", { class: "floor", x1: LEFT, x2: WIDTH - RIGHT, y1: y(floor), y2: y(floor) }));
+  if (level !== null) picture.append(svg("line", { class: "level", x1: LEFT, x2: WIDTH - RIGHT, y1: y(level), y2: y(level) }));
   series.forEach(({ points }, which) => {
     const colour = `c${which % 4}`;
     const path = points.map(([a, b], step) => `${step ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
@@ -66,9 +66,9 @@ export function barChart({ label, bars, width: WIDTH }) {
 }
 
 /** The legend of the colours. */
-export function keyOf(names, floor) {
+export function keyOf(names, level) {
   const items = names.map((name, which) => el("li", {}, el("span", { class: `swatch c${which % 4}` }), name));
-  if (floor) items.push(el("li", {}, el("span", { class: "swatch floor" }), floor));
+  if (level) items.push(el("li", {}, el("span", { class: "swatch level" }), level));
   return el("ul", { class: "key-of" }, ...items);
 }
 

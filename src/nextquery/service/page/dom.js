@@ -36,6 +36,15 @@ export function number(value, digits = 2) {
 
 export const percent = (value, digits = 0) => (value === null || value === undefined ? "–" : `${number(100 * value, digits)} %`);
 
+/** A probability as a share of people: "about 5 in 10 people", "about 1 in 12 people". */
+export function chance(share) {
+  if (share >= 0.95) return "nearly all people";
+  if (share >= 0.35) return `about ${Math.round(10 * share)} in 10 people`;
+  const one = 1 / share;
+  if (one > 1000) return "fewer than 1 in 1,000 people";
+  return `about 1 in ${number(one > 20 ? Number(one.toPrecision(2)) : Math.round(one), 0)} people`;
+}
+
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 export const pause = (ms, signal) =>

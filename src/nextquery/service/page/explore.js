@@ -1,7 +1,7 @@
 // Explore: the current query, cards with next queries, and the trail of earlier queries.
 
 import { get, post } from "./api.js";
-import { $, el, newId, number, percent, words } from "./dom.js";
+import { $, chance, el, newId, number, percent, words } from "./dom.js";
 import { attempt, panel } from "./states.js";
 
 const SHOWN = 5;
@@ -29,6 +29,7 @@ function start() {
     const query = $("box").value.trim();
     if (query) issue(query);
   });
+  $("numbers").addEventListener("click", numbers);
   starters();
 }
 
@@ -45,7 +46,7 @@ async function starters() {
     });
     return;
   }
-  $("lead").textContent = `Type any query. You get the best next ones out of ${number(arms)} ${answer.arms_are}, and every pick improves the recommendations.`;
+  $("lead").textContent = `Type any query. The cards tell what others went on with, out of ${number(arms)} ${answer.arms_are}. Every pick improves them.`;
   host.replaceChildren(
     el("span", { class: "note", text: "Start from" }),
     ...answer.examples.map((text) => el("button", { type: "button", class: "chip", onclick: () => issue(text) }, words(text))),
@@ -98,7 +99,7 @@ function prepare(query) {
   $("explore").classList.add("running");
   $("starters").hidden = true;
   $("found").hidden = false;
-  $("keys").hidden = $("partial").hidden = true;
+  $("keys").hidden = $("numbers").hidden = $("partial").hidden = true;
   $("slate-title").replaceChildren("After ", words(query, "q"));
   trail(query);
 }
@@ -152,7 +153,7 @@ function show(isNew) {
   const host = $("cards");
   if (!step.cards.length) nothing(host, step);
   else host.replaceChildren(...step.cards.map((card, at) => cardOf(card, at, step)));
-  $("keys").hidden = !step.cards.length;
+  $("keys").hidden = $("numbers").hidden = !step.cards.length;
   const count = step.cards.length;
   $("said").textContent = count ? `${count} next queries after ${step.query}` : `Nothing to recommend after ${step.query}`;
   if (isNew && document.activeElement !== $("box")) $("slate-title").focus({ preventScroll: true });
@@ -171,15 +172,18 @@ function nothing(host, step) {
   });
 }
 
-const CHIPS = [
-  ["similarity", "Similar", (why) => percent(why.similarity), "How similar it is to the current query (cosine of their vectors)."],
-  ["score", "Score", (why) => why.score.toFixed(3), "The reward that the model expects, plus a bonus for uncertainty."],
+// For experts: shown by the button Details.
+const NUMBERS = [
+  ["Chance", (why) => percent(why.probability, 2), "Calibrated probability that this query comes next, as in a forecast."],
+  ["Similar", (why) => percent(why.similarity), "Cosine of the vectors of this query and yours."],
+  ["Score", (why) => why.score.toFixed(3), "What the cards are ranked by: the reward that the model expects, plus a bonus for uncertainty."],
+  ["Certainty", (why) => percent(why.confidence), "How much of its first uncertainty about this score the model has lost."],
 ];
 
 function cardOf(card, at, step) {
   const why = card.why;
-  const facts = CHIPS.map(([kind, name, value, title]) => el("span", { class: `fact ${kind}`, title }, el("span", { class: "fact-name", text: name }), ` ${value(why)}`));
-  if (why.confidence !== null) facts.push(confidence(why.confidence));
+  const facts = NUMBERS.map(([name, value, title]) => el("span", { class: "fact", title }, el("span", { class: "fact-name", text: name }), ` ${value(why)}`));
+  const likely = why.probability === null ? null : `${chance(why.probability)} go on with this`;
   const taken = step.taken === card.arm_id;
   return el(
     "button",
@@ -187,7 +191,7 @@ function cardOf(card, at, step) {
       type: "button",
       class: taken ? "card taken" : "card",
       "data-arm": card.arm_id,
-      "aria-description": `${why.because}; similarity ${percent(why.similarity)}, score ${number(why.score, 3)}`,
+      "aria-description": [why.because, likely].filter(Boolean).join("; "),
       onclick: () => issue(card.text),
       onpointerenter: () => map?.point(card.arm_id),
       onpointerleave: () => map?.point(null),
@@ -197,14 +201,14 @@ function cardOf(card, at, step) {
     el("span", { class: "rank", "aria-hidden": "true", text: at + 1 }),
     words(card.text, "span", "words title"),
     el("span", { class: `because ${why.kind}`, text: why.because }),
+    likely && el("span", { class: "chance", text: likely }),
     el("span", { class: "facts" }, ...facts),
   );
 }
 
-function confidence(share) {
-  const fill = el("span", { class: "fill" });
-  fill.style.inlineSize = `${Math.round(100 * share)}%`;
-  return el("span", { class: "fact sure", title: "How sure the model is of this score." }, el("span", { class: "fact-name", text: "Confidence" }), el("span", { class: "bar", role: "img", "aria-label": `Confidence ${percent(share)}` }, fill));
+function numbers() {
+  const on = $("explore").classList.toggle("numbers");
+  $("numbers").setAttribute("aria-pressed", on);
 }
 
 /** The newest queries that the service accepts on one map. */

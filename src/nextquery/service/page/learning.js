@@ -19,7 +19,7 @@ export function enter(host) {
   const play = stage(gone.signal);
   host.replaceChildren(
     el("h1", { text: "Learning" }),
-    el("p", { class: "lead", text: "Per-round regret is the share of answers in which nothing was accepted. It falls as the service learns. The floor is the share of past rounds, before anything was recommended, in which the next query was not a candidate. Regret can go below it when users accept something better than what they had in mind." }),
+    el("p", { class: "lead", text: "An answer is a set of cards. It helped if somebody picked one of them; it did not if they typed something else or left. The share that helped should rise as the service learns." }),
     live,
     play,
   );
@@ -42,37 +42,35 @@ async function refresh(host, signal) {
 function drawn(stats, width) {
   const { totals, coverage, floor } = stats;
   const policies = [...new Set(stats.rows.map((row) => row.policy))];
-  const over = (field) =>
-    policies.map((name) => ({
-      name,
-      points: stats.rows.filter((row) => row.policy === name && row[field] !== null).map((row) => [Date.parse(row.from), row[field]]),
-    }));
+  const series = policies.map((name) => ({
+    name,
+    points: stats.rows.filter((row) => row.policy === name && row.acceptance !== null).map((row) => [Date.parse(row.from), row.acceptance]),
+  }));
   const time = (ms) => new Date(ms).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", timeZone: "UTC" });
-  const known = stats.rows.some((row) => row.acceptance !== null);
-  const chart = (title, note, field, low) =>
-    box(
-      title,
-      note,
-      known ? lineChart({ label: `${title}, ${percent(totals[field], 1)} in total`, series: over(field), floor: low, at: time, width }) : el("p", { class: "blank", text: "No feedback yet. Accept a recommendation in Explore, or watch simulated people below." }),
-      known ? keyOf(policies, low === null ? null : `floor on past sessions ${number(low, 2)}`) : null,
-    );
+  const known = series.some(({ points }) => points.length);
+  const within = floor === null ? null : 1 - floor;
+  const label = `Answers that helped, ${percent(totals.acceptance, 1)} in total`;
   return [
     figures([
-      ["Rounds", number(totals.rounds), `${number(totals.open)} still open`],
-      ["Accepted", number(totals.accepted), `${number(totals.failed)} failed`],
-      ["Acceptance", percent(totals.acceptance, 1), "of closed rounds"],
-      ["Regret per round", number(totals.per_round_regret, 3), floor === null ? "" : `floor ${number(floor, 3)} on past sessions`],
-      ["Queries shown", percent(coverage.share_of_arms_shown, 1), `of ${number(coverage.arms)}`],
+      ["Answers", number(totals.rounds), `${number(totals.open)} still open`],
+      ["Helped", number(totals.accepted), `${number(totals.failed)} did not`],
+      ["Share that helped", percent(totals.acceptance, 1), `regret per round ${number(totals.per_round_regret, 3)}`],
+      ["Within reach", percent(within), "of the steps in the log: what came next was among the candidates"],
+      ["Queries shown", percent(coverage.share_of_arms_shown, 1), `of ${number(coverage.arms)}, so far`],
     ]),
     el(
       "div",
       { class: "grid" },
-      chart("Regret per round", "By policy and hour (UTC); lower is better.", "per_round_regret", floor),
-      chart("Acceptance", "By policy and hour (UTC); higher is better.", "acceptance", null),
       box(
-        "Candidates by trial",
-        "How many candidates a slate was chosen from, by the number of the query in its session.",
-        stats.candidates.length ? barChart({ label: "Candidates by trial", bars: stats.candidates.map((row) => ({ name: String(row.trial), value: row.candidates })), width }) : el("p", { class: "blank", text: "Ask a query in Explore first." }),
+        "Answers that helped",
+        "By policy and hour (UTC); higher is better. Answers can help more often than the dotted line: people also accept something better than what they had in mind.",
+        known ? lineChart({ label, series, level: within, tick: (share) => percent(share), at: time, width }) : el("p", { class: "blank", text: "No feedback yet. Accept a recommendation in Explore, or watch simulated people below." }),
+        known ? keyOf(policies, within === null ? null : `within reach in the log: ${percent(within)}`) : null,
+      ),
+      box(
+        "Choice by step",
+        "Out of how many candidates the cards were chosen, by the number of the query in its session.",
+        stats.candidates.length ? barChart({ label: "Candidates by step", bars: stats.candidates.map((row) => ({ name: String(row.trial), value: row.candidates })), width }) : el("p", { class: "blank", text: "Ask a query in Explore first." }),
       ),
     ),
   ];

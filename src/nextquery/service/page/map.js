@@ -15,7 +15,7 @@ export class MapView {
     this.accept = accept;
     this.canvas = el("canvas", { role: "img", tabindex: "0", "aria-label": "Map" });
     this.tip = el("div", { class: "tip", hidden: true });
-    this.legend = el("p", { class: "note legend", text: "Larger: more preferred. Stronger colour: higher score. Numbers: your cards. Click a point to ask it." });
+    this.legend = el("p", { class: "note legend", text: "Larger: closer in meaning to your query. Stronger colour: likelier to come next. Numbers: your cards. Click a point to ask it." });
     this.points = [];
     this.ring = null;
     this.pinned = null;
@@ -215,7 +215,7 @@ export class MapView {
     this.canvas.classList.toggle("on", Boolean(point));
     this.tip.hidden = !point;
     if (point) {
-      const why = `${percent(point.similarity)} similar · score ${number(point.score, 3)}`;
+      const why = `${percent(point.similarity)} similar`;
       const take = pinned ? el("button", { type: "button", class: "main", text: "Ask this", onclick: () => this.accept(point.text) }) : null;
       this.tip.replaceChildren(words(point.text, "strong"), el("span", { class: "note", text: why }), ...(take ? [take] : []));
       this.tip.classList.toggle("pinned", pinned);

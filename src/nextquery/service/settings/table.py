@@ -1,4 +1,4 @@
-"""The table of all settings in docs/service.md: ``python -m nextquery.service.settings.table``."""
+"""The table in docs/reference/settings.md: ``python -m nextquery.service.settings.table``."""
 
 from pydantic import SecretStr
 

@@ -11,10 +11,7 @@ from nextquery.policies.many_armed.failures.trials import (
     SUCCESSES,
     Counts,
     Trials,
-    new_counts,
 )
-
-__all__ = ["KFailure", "new_counts", "step"]
 
 
 def step(counts: Any, success: int, targets: Any) -> None:
@@ -22,6 +19,7 @@ def step(counts: Any, success: int, targets: Any) -> None:
 
     Rewards 1 0 1 0 | 0 0 | 1 with k = 2: trial 0 ends in round 4, trial 1 in round 6.
 
+    >>> from nextquery.policies.many_armed.failures.trials import new_counts
     >>> counts, trials = new_counts(), []
     >>> for reward in (1, 0, 1, 0, 0, 0, 1):
     ...     trials.append(int(counts[NUMBER]))

@@ -15,10 +15,7 @@ from nextquery.policies.many_armed.failures.trials import (
     SUCCESSES,
     Counts,
     Trials,
-    new_counts,
 )
-
-__all__ = ["MLearning", "new_counts", "step"]
 
 
 def step(counts: Any, success: int, targets: Any) -> None:
@@ -26,6 +23,7 @@ def step(counts: Any, success: int, targets: Any) -> None:
 
     An arm that has not failed yet has a share of 1. m = 5, rewards 1 1 0 | 0 | 0: the first arm.
 
+    >>> from nextquery.policies.many_armed.failures.trials import new_counts
     >>> counts, trials = new_counts(), []
     >>> for reward in (1, 1, 0, 0, 0, 1, 0):
     ...     trials.append(int(counts[NUMBER]))

@@ -14,10 +14,7 @@ from nextquery.policies.many_armed.failures.trials import (
     SUCCESSES,
     Counts,
     Trials,
-    new_counts,
 )
-
-__all__ = ["MRun", "new_counts", "step"]
 
 
 def step(counts: Any, success: int, targets: Any) -> None:
@@ -26,6 +23,7 @@ def step(counts: Any, success: int, targets: Any) -> None:
     m = 3, rewards 1 1 0 | 0 | 1 0: no run of 3 in three arms; the first one was best. Every arm
     that was left has exactly one failure, so the best one has the most successes.
 
+    >>> from nextquery.policies.many_armed.failures.trials import new_counts
     >>> counts, trials = new_counts(), []
     >>> for reward in (1, 1, 0, 0, 1, 0, 1, 0):
     ...     trials.append(int(counts[NUMBER]))

@@ -12,15 +12,13 @@ from nextquery.policies.many_armed.failures.trials import (
     SUCCESSES,
     Counts,
     Trials,
-    new_counts,
 )
-
-__all__ = ["NonRecallingMRun", "new_counts", "step"]
 
 
 def step(counts: Any, success: int, targets: Any) -> None:
     """Settle for the first arm with a run of m, the only target.
 
+    >>> from nextquery.policies.many_armed.failures.trials import new_counts
     >>> counts, trials = new_counts(), []
     >>> for reward in (1, 0, 0, 1, 1, 1, 0, 0):  # m = 3: trial 2 has the run
     ...     trials.append(int(counts[NUMBER]))

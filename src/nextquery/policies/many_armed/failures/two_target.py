@@ -12,10 +12,7 @@ from nextquery.policies.many_armed.failures.trials import (
     SUCCESSES,
     Counts,
     Trials,
-    new_counts,
 )
-
-__all__ = ["TwoTarget", "new_counts", "step"]
 
 
 def step(counts: Any, success: int, targets: Any) -> None:
@@ -24,6 +21,7 @@ def step(counts: Any, success: int, targets: Any) -> None:
     m = 2, l1 = 1, l2 = 3: the first arm fails at once; the second reaches 1 before its first
     failure but only 2 before its second; the third reaches 1 and 3.
 
+    >>> from nextquery.policies.many_armed.failures.trials import new_counts
     >>> counts, trials = new_counts(), []
     >>> for reward in (0, 1, 0, 1, 0, 1, 0, 1, 1, 0, 0):
     ...     trials.append(int(counts[NUMBER]))

@@ -13,7 +13,8 @@ from nextquery.service.http import page_bodies
 from nextquery.service.http.error_responses import Responses, documented_errors
 from nextquery.service.http.lane_response import LaneResponse
 from nextquery.service.http.served import served
-from nextquery.service.log.export import iso, parquet_pages, ubi_lines
+from nextquery.service.log.export import iso, ubi_lines
+from nextquery.service.log.export_parquet import parquet_pages
 from nextquery.service.log.store import Store, StoredDecision
 
 router = APIRouter()

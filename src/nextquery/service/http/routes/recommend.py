@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.background import BackgroundTask
 from starlette.responses import JSONResponse, Response
 
-from nextquery.memory import SIMILAR, reason_of
+from nextquery.memory import reason_of, similar
 from nextquery.policies.names import has_memory
 from nextquery.service.answer.results import Decision
 from nextquery.service.http import bodies
@@ -69,12 +69,13 @@ def _as_json(entry: SlateEntry) -> dict[str, object]:
 
 
 def _why(entry: SlateEntry, decision: Decision, now: float) -> dict[str, object]:
-    reason = SIMILAR
+    reason = similar(entry.similarity)
     if has_memory(decision.policy):
         reason = reason_of(entry.features, now=now, asked_at=entry.asked_at)
     width = entry.uncertainty  # 1 for a model that has learnt nothing
     why = {
         **reason._asdict(),
+        "probability": entry.probability,
         "similarity": entry.similarity,
         "preference": entry.preference,
         "score": entry.score,

@@ -53,7 +53,7 @@ class Marker:
         if self.store is not None:
             return
         content = {
-            "about": f"{self.database.name} must be beside this file. See docs/service.md.",
+            "about": f"{self.database.name} must be beside this file. See docs/operate.md.",
             "store": store,
         }
         temporary = self.path.with_name(f".{self.path.name}-{secrets.token_hex(4)}.tmp")
