@@ -25,6 +25,7 @@ COLUMNS = ("world", "policy", "rounds", "games", "seed", "mean", "ci_low", "ci_h
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--world", action="append", choices=[world.name for world in WORLDS])
+    parser.add_argument("--policy", action="append", help="only these, by the page's names")
     parser.add_argument("--games", type=int, help="games of each; by default those of the world")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=OUT)
@@ -34,7 +35,8 @@ def main() -> None:
         if options.world and world.name not in options.world:
             continue
         for who in world.contestants:
-            if (world.name, who.label) not in known:
+            wanted = not options.policy or who.label in options.policy
+            if wanted and (world.name, who.label) not in known:
                 games = options.games or who.games or world.games
                 add(options.out, row_of(world, who, games, options.seed))
 

@@ -10,6 +10,7 @@ import csv
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
-    rows = [("rounds a minute", name, ARMS, figure) for name, figure in games(options.repeats)]
+    rows: list[tuple[str, str, int, float]] = [
+        ("rounds a minute", name, ARMS, figure) for name, figure in games(options.repeats)
+    ]
     rows += [("seconds a choice", "oslb", n, programme(n, options.repeats)) for n in SIZES]
     with options.out.open("w", newline="", encoding="utf-8") as lines:
         writer = csv.writer(lines, lineterminator="\n")
@@ -42,7 +45,7 @@ def main() -> None:
         print(*row)
 
 
-def games(repeats: int) -> list[tuple[str, int]]:
+def games(repeats: int) -> list[tuple[str, float]]:
     """Return the rounds a minute of each index policy, with all 100 arms in play if it can."""
     found = []
     means = np.random.default_rng(0).random(ARMS)
@@ -50,7 +53,7 @@ def games(repeats: int) -> list[tuple[str, int]]:
         more = (Thompson, EpsilonGreedy, LipschitzPolicy)  # not an index alone
         if not issubclass(kind, IndexPolicy) or issubclass(kind, more):
             continue
-        params = {"horizon": ROUNDS, "beta": 3.0, "arms": ARMS}
+        params: dict[str, Any] = {"horizon": ROUNDS, "beta": 3.0, "arms": ARMS}
         policy = kind(**{key: params[key] for key in kind().get_params() if key in params})
         index_game(policy, means, 10, np.random.default_rng(0))  # compiles
 

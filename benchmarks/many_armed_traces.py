@@ -173,16 +173,16 @@ def many_armed_bandit(folder: Path) -> None:
     module: Any = importlib.import_module("mmab")
     rounds = 2500  # a square: they round √T down, and we up
     k, t = 500, np.arange(1, rounds + 1)
-    for name, params, play in (
-        ("subsampled-greedy", {"horizon": rounds}, lambda a, m: a.greedy(m)),
+    games: tuple[tuple[str, Callable[[Any, int], Any]], ...] = (
+        ("subsampled-greedy", lambda a, m: a.greedy(m)),
         (
             "subsampled-ucb",
-            {"horizon": rounds},
             lambda a, m: a.generic_ucb(np.full(rounds, 2.0), 1 + t * np.log(t) ** 2, m),
         ),
-        ("ucb-f", {"horizon": rounds}, lambda a, m: a.ucb_F(1)),
-    ):
-        mine = ours(name, k, **params)
+        ("ucb-f", lambda a, m: a.ucb_F(1)),
+    )
+    for name, play in games:
+        mine = ours(name, k, horizon=rounds)
         means = np.random.RandomState(3).random_sample(k)
         np.random.seed(4)  # noqa: NPY002  (the published code draws from it)
         game = module.MMAB(rounds, k, means, binary=True)
@@ -225,7 +225,7 @@ def beside(module: Any, means: Any, name: str, kind: str, method: str) -> None:
 
     def draw(values: Any, size: int) -> Any:
         if ordered:
-            places = mine.policy._places(mine.candidates.arms)  # type: ignore[attr-defined]
+            places = mine.policy._places(mine.candidates.arms)
             assert len(places) == size
             return places
         known = 0 if player is None else len(player.index_select)

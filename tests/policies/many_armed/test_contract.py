@@ -80,6 +80,23 @@ def test_candidates_may_come_and_go(name: str) -> None:
     assert policy.choose(whole.take(np.zeros(12, np.bool_)), ANCHOR) is None
 
 
+@pytest.mark.parametrize("name", MANY_ARMED)
+def test_a_session_of_the_library_learns_with_it(name: str) -> None:
+    pool, _ = small_world()
+    rec = nq.Recommender(pool, nq.MaxUtility(k=5), nq.policy(name))
+    session = rec.start("q0")
+    for step in range(4):
+        choice = session.recommend()
+        assert choice is not None
+        assert choice.id
+        if step % 2:
+            session.accept(choice)
+        else:
+            session.ignore(choice)
+    learnt = rec.policy.rounds if name in ORDERED else rec.policy._seen.updates  # type: ignore[attr-defined]
+    assert learnt == 4
+
+
 @pytest.mark.parametrize("name", ORDERED)
 class TestOrderMatters:
     def test_a_reward_that_comes_late_or_twice_is_rejected(self, name: str) -> None:

@@ -95,4 +95,4 @@ def test_recall_costs_more_than_going_on_at_this_horizon() -> None:
 
 
 def test_they_are_policies() -> None:
-    assert isinstance(nq.policy("k-failure@failures=3"), KFailure)
+    assert isinstance(nq.policy("k-failure@k=3"), KFailure)

@@ -159,12 +159,12 @@ class TestVirtualArms:
         assert ids.tolist() == [3, 8]
         assert shares.tolist() == [5 / 8, 3 / 8]
         assert policy._real.updates == 0  # statistics begin anew
-        policy = EmpiricalMossPlusPlus(16)
+        other = EmpiricalMossPlusPlus(16)
         for arm, reward in ((3, 1.0), (8, 0.0), (5, 1.0), (6, 1.0), (7, 1.0), (9, 0.0), (10, 0.0)):
-            policy._learn(arm, 0, reward)
-            policy.rounds += 1
-        policy._learn(8, 0, 0.0)
-        assert sorted(policy._kept.tolist()) == [3, 5, 6, 7]
+            other._learn(arm, 0, reward)
+            other.rounds += 1
+        other._learn(8, 0, 0.0)
+        assert sorted(other._kept.tolist()) == [3, 5, 6, 7]
 
     def test_a_virtual_arm_that_was_never_played_comes_first(self) -> None:
         policy = MossPlusPlus(16)

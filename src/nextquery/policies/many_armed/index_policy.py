@@ -69,7 +69,7 @@ class IndexPolicy(Policy):
         self, candidates: Candidates, features: Floats, scores: Floats, rng: np.random.Generator
     ) -> Floats:
         best = scores == scores.max()
-        return best / np.count_nonzero(best)
+        return np.asarray(best / np.count_nonzero(best), np.float64)
 
     def _correct(self, choice: Choice, old: float | None, new: float | None) -> None:
         self._seen.replace(choice.arm, old, new)

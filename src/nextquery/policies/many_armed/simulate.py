@@ -47,7 +47,8 @@ def index_game(
     _index_game(kind.index)(
         means, sizes, policy.constants, fixed, -1.0 if noise is None else noise, rng, sums
     )
-    return sums[0].astype(np.int64)
+    plays: NDArray[np.int64] = sums[0].astype(np.int64)
+    return plays
 
 
 def trial_game(policy: Trials, rounds: int, rng: np.random.Generator) -> int:

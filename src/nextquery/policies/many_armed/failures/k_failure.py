@@ -42,7 +42,7 @@ class KFailure(Trials):
 
     Parameters
     ----------
-    failures : k, at least 1.
+    k : at least 1.
     """
 
     assumptions = "Infinitely many arms with rewards of 0 and 1; the best arms never fail (μ* = 1)."
@@ -50,11 +50,11 @@ class KFailure(Trials):
     reference = "Berry, Chen, Zame, Heath, Shepp 1997, Bandit problems with infinitely many arms"
     step = staticmethod(step)
 
-    def __init__(self, failures: int = 1, *, seed: int = 0) -> None:
+    def __init__(self, k: int = 1, *, seed: int = 0) -> None:
         super().__init__(seed=seed)
-        self.failures = whole_number(failures, "failures", at_least=1)
+        self.k = whole_number(k, "k", at_least=1)
 
     @property
     def targets(self) -> Counts:
         """k."""
-        return np.array([self.failures])
+        return np.array([self.k])

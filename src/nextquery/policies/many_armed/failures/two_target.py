@@ -54,7 +54,7 @@ class TwoTarget(Trials):
     Parameters
     ----------
     horizon : T, at least 1.
-    failures : m, at least 1.
+    m : at least 1; √(2T) is for a large one.
     scale, beta : α, β > 0: P(μ ≥ 1 − x) is about α x^β; 1 and 1 for uniform means.
 
     >>> TwoTarget(10_000).targets.tolist()
@@ -69,7 +69,7 @@ class TwoTarget(Trials):
     def __init__(
         self,
         horizon: int = 1000,
-        failures: int = 3,
+        m: int = 3,
         scale: float = 1.0,
         beta: float = 1.0,
         *,
@@ -77,7 +77,7 @@ class TwoTarget(Trials):
     ) -> None:
         super().__init__(seed=seed)
         self.horizon = whole_number(horizon, "horizon", at_least=1)
-        self.failures = whole_number(failures, "failures", at_least=1)
+        self.m = whole_number(m, "m", at_least=1)
         self.scale = number(scale, "scale", low=0, above_low=True)
         self.beta = number(beta, "beta", low=0, above_low=True)
 
@@ -85,5 +85,5 @@ class TwoTarget(Trials):
     def targets(self) -> Counts:
         """m, l1 and l2."""
         size = self.scale * self.horizon / (self.beta + 1)
-        first, last = size ** (1 / (self.beta + 2)), self.failures * size ** (1 / (self.beta + 1))
-        return np.array([self.failures, int(first + 1e-9), int(last + 1e-9)])
+        first, last = size ** (1 / (self.beta + 2)), self.m * size ** (1 / (self.beta + 1))
+        return np.array([self.m, int(first + 1e-9), int(last + 1e-9)])

@@ -49,7 +49,7 @@ class CKLUCB(LipschitzPolicy):
         q = self._index(plays, means, leader, apart, f)
         able = self._evidence(plays, means, q, apart) < f
         if not able.any():
-            return np.arange(len(plays)) == leader
+            return np.asarray(np.arange(len(plays)) == leader)
         return np.asarray(able & (plays == plays[able].min()))
 
     def _evidence(self, plays: Floats, means: Floats, q: float, apart: Floats) -> Floats:

@@ -46,4 +46,4 @@ class LipschitzPolicy(IndexPolicy):
             return np.empty(0)
         plays, means = self._seen.plays_and_means(candidates.arms)
         apart = distances(candidates.vectors, candidates.vectors)
-        return self._eligible(plays, means, self._seen.updates, apart) * 1.0
+        return self._eligible(plays, means, self._seen.updates, apart).astype(np.float64)
