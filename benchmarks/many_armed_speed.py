@@ -47,7 +47,7 @@ def main() -> None:
 
 def games(repeats: int) -> list[tuple[str, float]]:
     """Return the rounds a minute of each index policy, with all 100 arms in play if it can."""
-    found = []
+    found: list[tuple[str, float]] = []
     means = np.random.default_rng(0).random(ARMS)
     for name, kind in MANY_ARMED.items():
         more = (Thompson, EpsilonGreedy, LipschitzPolicy)  # not an index alone

@@ -11,7 +11,7 @@ def half_circle(n: int) -> nq.Candidates:
     """Arms 0 … n − 1 on a half circle: arms i and j are |i − j| / n apart (angle/π)."""
     angles = np.pi * np.arange(n) / n
     rows = np.column_stack([np.cos(angles), np.sin(angles)]).astype(np.float32)
-    return nq.Candidates(np.arange(n), rows, np.ones(n), np.arange(n, 0, -1) * 1.0)
+    return nq.Candidates(np.arange(n), rows, np.ones(n), np.arange(float(n), 0.0, -1.0))
 
 
 def play(
