@@ -210,3 +210,16 @@ def test_greedy_on_a_subsample_beats_ucb_and_greedy_on_all_arms() -> None:
             total += 20_000 * means.max() - index_game(policy, means, 20_000, rng) @ means
         regret[name] = total / 3
     assert regret["ssg"] < regret["ss-ucb"] < regret["greedy"]
+
+
+def test_the_regret_of_ucb1_is_below_its_bound_and_that_of_moss_below_it() -> None:
+    """Auer et al.: 8 Σ ln T / Δ + (1 + π²/3) Σ Δ. MOSS is minimax optimal: O(√(K T))."""
+    means, T = np.array([0.9, 0.6, 0.5, 0.5, 0.4, 0.4, 0.3, 0.3, 0.2, 0.1]), 20_000
+    gaps = 0.9 - means[1:]
+    bound = float((8 * math.log(T) / gaps + (1 + math.pi**2 / 3) * gaps).sum())
+    regret = {}
+    for policy in (UCB1(), MOSS(T)):
+        games = [index_game(policy, means, T, np.random.default_rng(seed)) for seed in range(20)]
+        regret[type(policy)] = float(T * 0.9 - np.mean(games, axis=0) @ means)
+    assert 0 < regret[UCB1] < bound
+    assert regret[MOSS] < min(regret[UCB1], math.sqrt(10 * T))
