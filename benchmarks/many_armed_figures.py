@@ -1,5 +1,6 @@
 """The two figures of docs/many-armed.md, from result files."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from benchmarks.many_armed_worlds import WORLDS
 from nextquery.replay.results import read_rows
 
 ANCHORED = Path("docs/figures/many-armed-anchored.csv")
-SHOWN = ("berry", "zhu", "bayati-bernoulli-3000", "bayati-gaussian-3000", "wang-1-16000",
+SHOWN = ("berry", "zhu", "bayati-bernoulli-3000", "bayati-gaussian-3000", "hill",
          "magureanu-unimodal")  # fmt: skip
 BLUE, GREY, ORANGE = "#1f5fa8", "#8a8a8a", "#c8641b"
 
@@ -26,13 +27,17 @@ def draw_worlds(rows: Sequence[dict[str, str]], path: Path) -> None:
         world = next(world for world in WORLDS if world.name == name)
         own = sorted((r for r in rows if r["world"] == name), key=lambda r: -float(r["mean"]))
         _dots(axis, own, "mean", [r["policy"] for r in own], [BLUE] * len(own))
-        axis.set_title(f"{world.title}, T = {world.rounds:,}", fontsize=9, loc="left")
+        title = textwrap.fill(f"{world.title}, T = {world.rounds:,}", 62)
+        axis.set_title(title, fontsize=9, loc="left")
         axis.set_xlabel("failures" if world.means is None else "regret", fontsize=8)
-        axis.set_xscale("log")
+        axis.set_xlim(0, 1.06 * max(float(row["ci_high"]) for row in own))
+        axis.xaxis.set_major_formatter("{x:,.0f}")
         if name == "berry":
-            for bound, text in ((141, "√(2N): no strategy is below"), (200, "2√N: run strategies")):
+            for bound in (141, 200):
                 axis.axvline(bound, color=GREY, lw=0.8, ls=":")
-                axis.text(bound, len(own) - 0.45, text, fontsize=6, color=GREY, rotation=0)
+            text = "dotted: √(2N), below which no\nstrategy is, and 2√N, for runs"
+            axis.text(0.98, 0.95, text, transform=axis.transAxes, fontsize=7, color=GREY,
+                      ha="right", va="top")  # fmt: skip
     for axis in list(axes.flat)[len(names) :]:
         axis.set_axis_off()
     figure.savefig(path, dpi=130)
