@@ -7,7 +7,9 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -160,3 +162,24 @@ def test_a_working_folder_that_cannot_be_made(tmp_path: Path, write: Write) -> N
     file.write_text("")
     with pytest.raises(StorageError, match="cannot work in"):
         prepare(write([(1, 1, "a")]), workdir=file / "below")
+
+
+def test_duckdb_may_refuse_to_set_its_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a notebook without ipywidgets; `make release-check` executes real notebooks."""
+    connect = duckdb.connect
+
+    class Refusing:
+        def __init__(self, **options: Any) -> None:
+            self.connection = connect(**options)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.connection, name)
+
+        def execute(self, sql: str, parameters: list[Any] | None = None) -> Any:
+            if "enable_progress_bar" in sql:
+                raise duckdb.InvalidInputException("required package 'ipywidgets' is missing")
+            return self.connection.execute(sql, parameters)
+
+    monkeypatch.setattr(duckdb, "connect", Refusing)
+    with opened(memory_limit="1GB", progress=lambda stage, done: None) as engine:
+        assert engine.value("SELECT 7") == 7

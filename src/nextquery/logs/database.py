@@ -145,9 +145,11 @@ def opened(
         except duckdb.Error as error:
             raise InvalidInput(f"DuckDB rejected its settings: {_first_line(error)}.") from error
         try:
-            # DuckDB counts its progress but must never print it: stdout belongs to the caller.
-            connection.execute("SET enable_progress_bar_print = false")
-            connection.execute(f"SET enable_progress_bar = {'true' if progress else 'false'}")
+            # DuckDB counts its progress but must never print it: stdout belongs to the caller. In a
+            # notebook without ipywidgets it does neither, and refuses to change that.
+            with contextlib.suppress(duckdb.InvalidInputException):
+                connection.execute("SET enable_progress_bar_print = false")
+                connection.execute(f"SET enable_progress_bar = {'true' if progress else 'false'}")
             engine = Engine(connection, scratch, progress)
             yield engine
             engine.stage("")
