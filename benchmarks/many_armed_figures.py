@@ -27,7 +27,7 @@ def draw_worlds(rows: Sequence[dict[str, str]], path: Path) -> None:
         world = next(world for world in WORLDS if world.name == name)
         own = sorted((r for r in rows if r["world"] == name), key=lambda r: -float(r["mean"]))
         _dots(axis, own, "mean", [r["policy"] for r in own], [BLUE] * len(own))
-        title = textwrap.fill(f"{world.title}, T = {world.rounds:,}", 62)
+        title = textwrap.fill(f"{world.title}, T\u00a0=\u00a0{world.rounds:,}", 62)
         axis.set_title(title, fontsize=9, loc="left")
         axis.set_xlabel("failures" if world.means is None else "regret", fontsize=8)
         axis.set_xlim(0, 1.06 * max(float(row["ci_high"]) for row in own))
