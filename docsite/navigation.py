@@ -7,7 +7,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     "From a log to a pool": ("ingest", "privacy", "encoders", "training"),
     "Run the service": ("configure", "access", "users", "operate", "repair", "security"),
     "How it learns": ("learning", "ranking", "event-log"),
-    "The paper": ("paper", "replay", "measurements/paper-claims"),
+    "The paper": ("paper", "replay", "many-armed", "measurements/paper-claims"),
     "On a cluster": ("cluster", "cluster-operate", "greedi"),
     "Library reference": (),  # the rooms
     "Other reference": (

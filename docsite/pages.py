@@ -15,6 +15,8 @@ REPOSITORY = {
 """Pages of the site that stand elsewhere in the repository, and their places in the site."""
 FREE = ("measurements", "reference")
 """Folders of docs/ whose pages may be long: tables to look things up in."""
+GENERATED = ("many-armed.md",)
+"""Pages of docs/ that are made from result files: they may be long too."""
 
 
 def pages() -> list[Path]:
@@ -27,7 +29,7 @@ def pages() -> list[Path]:
 
 def guides() -> list[Path]:
     """Return the pages that are read from beginning to end."""
-    return [page for page in pages() if page.parent == DOCS]
+    return [page for page in pages() if page.parent == DOCS and page.name not in GENERATED]
 
 
 def lines_of_prose(text: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ import pytest
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
+from nextquery.policies.many_armed import MANY_ARMED
 
 
 def exported(base: type, module: Any) -> list[Any]:
@@ -20,7 +21,8 @@ def exported(base: type, module: Any) -> list[Any]:
     ]
 
 
-POLICIES = exported(nq.Policy, nq)
+LATE = [kind for kind in MANY_ARMED.values() if not kind.order_matters]
+POLICIES = [*exported(nq.Policy, nq), *LATE]  # the others: tests/policies/many_armed
 SELECTORS = exported(nq.Selector, nq)
 UTILITIES = exported(nq.utility.Utility, nq.utility)
 

@@ -11,12 +11,18 @@ from nextquery.locks import only_writer
 
 @cache
 def compiled(
-    kernel: Callable[..., Any], *, any_order: bool = False, brief: bool = False
+    kernel: Callable[..., Any],
+    *,
+    any_order: bool = False,
+    brief: bool = False,
+    on_disk: bool = True,
 ) -> Callable[..., Any]:
     """Compile a plain Python function to machine code that releases the GIL.
 
     `any_order` allows sums to be reordered, and so vectorised. `brief` is for a function that takes
-    microseconds: it keeps the GIL, since handing it to another thread and back takes longer.
+    microseconds: it keeps the GIL, since handing it to another thread and back takes longer. Pass
+    ``on_disk=False`` for a function that calls another compiled one: Numba would write a new file
+    in every process and never find it again.
 
     >>> def twice(x):
     ...     return x + x
@@ -27,6 +33,9 @@ def compiled(
 
     fastmath = {"reassoc", "contract", "nsz"} if any_order else False
     options: dict[str, Any] = {"nogil": not brief, "fastmath": fastmath}
+    if not on_disk:
+        in_memory: Callable[..., Any] = numba.njit(**options)(kernel)
+        return in_memory
     try:
         machine = numba.njit(cache=True, **options)(kernel)
         machine.compile = _one_at_a_time(machine.compile, machine.stats.cache_path)

@@ -47,8 +47,12 @@ def replay(
         typer.Option(
             help="lin-ucb-memory (stream only), lin-ucb, lin-ucb-published, lin-ucb-shared, "
             "lin-ucb-feedback, lin-ts, lin-ts-interaction, most-similar, most-similar-first, "
-            "random; stream only: popularity, similarity-support, n-gram, sr, vs-knn, stan; or a "
-            "variant like lin-ucb@alpha=0.1. Repeatable."
+            "random; many-armed: ucb1, epsilon-greedy, thompson, moss, moss-anytime, ucb-f, "
+            "ucb-air, subsampled-greedy, subsampled-ucb, quantile-moss, ckl-ucb, oslb; many-armed, "
+            "anchored only: moss-plus-plus, empirical-moss-plus-plus, parallel-moss, k-failure, "
+            "m-run, non-recalling-m-run, m-learning, two-target, adaptive-zooming; "
+            "stream only: popularity, similarity-support, n-gram, sr, vs-knn, stan; or a "
+            "variant like lin-ucb@alpha=0.1. `nextquery algorithms` describes them. Repeatable."
         ),
     ] = [],  # noqa: B006
     k: Annotated[

@@ -16,6 +16,7 @@ from nextquery.params import (
     generator_state,
     params_of,
 )
+from nextquery.policies.about import About
 from nextquery.policies.choice import Choice as Choice
 from nextquery.policies.choice import Context as Context
 from nextquery.policies.choice import checked_reward, drawn
@@ -29,7 +30,7 @@ Ids = NDArray[np.int64]
 State = dict[str, NDArray[Any]]
 
 
-class Policy(Observes, ABC):
+class Policy(Observes, About, ABC):
     """A bandit over candidates. A subclass implements `_probabilities` and the hooks it needs.
 
     Random draws come from the `rng` of a call, or else from a generator made from `seed`.

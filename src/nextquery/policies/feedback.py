@@ -49,6 +49,9 @@ class FeedbackUCB(Policy):
     (1, 3)
     """
 
+    assumptions = "A fixed mean per arm; untried arms near one that failed are likelier to fail."
+    reference = "Disjoint LinUCB, Li et al. 2010; ties by relevance feedback, after Rocchio 1971"
+
     def __init__(
         self,
         alpha: float = 0.3,

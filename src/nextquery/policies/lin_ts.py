@@ -38,6 +38,10 @@ class LinTS(Policy):
     0.4625
     """
 
+    assumptions = "The mean reward is linear in the features, with R-subgaussian noise."
+    regret = "Õ(d^(3/2) √T)"
+    reference = "Agrawal, Goyal 2013, Thompson sampling for contextual bandits with linear payoffs"
+
     estimated = True
 
     def __init__(

@@ -48,6 +48,12 @@ class LinUCB(Policy):
     (1, 2)
     """
 
+    assumptions = "The mean reward is linear in the features (shared), or fixed per arm (disjoint)."
+    regret = "none is proved for this form"
+    reference = (
+        "Li, Chu, Langford, Schapire 2010, A contextual-bandit approach; Parambath et al. 2021"
+    )
+
     def __init__(
         self,
         alpha: float = 0.3,

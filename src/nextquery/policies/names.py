@@ -16,6 +16,7 @@ from nextquery.policies.base import Policy
 from nextquery.policies.feedback import FeedbackUCB
 from nextquery.policies.lin_ts import LinTS
 from nextquery.policies.lin_ucb import LinUCB
+from nextquery.policies.many_armed import MANY_ARMED
 from nextquery.policies.simple import MostSimilar, RandomPolicy
 from nextquery.select import (
     Bump,
@@ -64,10 +65,14 @@ POLICIES: dict[str, Callable[[], Policy]] = {
     "most-similar": MostSimilar,
     "most-similar-first": lambda: MostSimilar(top=1),
     "random": RandomPolicy,
+    **MANY_ARMED,
 }
 
 SERVED = "lin-ucb-memory"
 """The default policy of the service."""
+
+LIVE = tuple(name for name, kind in POLICIES.items() if not kind().order_matters)
+"""The policies that can learn from users, because the order of rewards does not matter to them."""
 
 
 def selector_named(
@@ -127,6 +132,51 @@ def policy_named(name: str, **params: Any) -> Policy:
     policy = POLICIES[one_of(plain, "policy", POLICIES)]()
     own = policy.get_params()
     return type(policy)(**{**own, **known_params(name, {**params, **given}, own)})
+
+
+def live_policy(name: str, **params: Any) -> Policy:
+    """Create a policy that can learn from users: from late feedback, and from corrections.
+
+    >>> live_policy("k-failure")
+    Traceback (most recent call last):
+    nextquery.errors.InvalidInput: 'k-failure' cannot learn from users: its state depends on the
+    order of rewards (runs of successes and the first failures of an arm decide when it is left),
+    and clicks come late, in any order, and correct each other. Use it in the library or in anchored
+    experiments; `nextquery algorithms` lists the policies for which order does not matter.
+    """
+    policy = policy_named(name, **params)
+    if policy.order_matters:
+        raise InvalidInput(
+            f"{name!r} cannot learn from users: its state depends on the order of rewards "
+            f"({policy.order_matters}), and clicks come late, in any order, and correct each "
+            "other. Use it in the library or in anchored experiments; `nextquery algorithms` lists "
+            "the policies for which order does not matter."
+        )
+    return policy
+
+
+def described() -> list[dict[str, Any]]:
+    """Return what every registered policy assumes, its parameters and its reference.
+
+    >>> next(row for row in described() if row["name"] == "moss")["parameters"]
+    {'horizon': 1000, 'seed': 0}
+    """
+    rows = []
+    for name in POLICIES:
+        policy = policy_named(name)
+        about = {
+            "name": name,
+            "class": type(policy).__name__,
+            "summary": (type(policy).__doc__ or "").partition("\n")[0],
+            "assumptions": policy.assumptions,
+            "parameters": policy.get_params(),
+            "regret": policy.regret,
+            "order_matters": policy.order_matters,
+            "learns_from_users": not policy.order_matters,
+            "reference": policy.reference,
+        }
+        rows.append(about)
+    return rows
 
 
 @functools.cache

@@ -22,6 +22,9 @@ class MostSimilar(Policy):
     ('b', 1.0)
     """
 
+    assumptions = "Similar queries follow each other; it learns nothing."
+    reference = "Parambath et al. 2021, baseline"
+
     def __init__(self, top: int = 5, *, seed: int = 0) -> None:
         super().__init__(seed=seed)
         self.top = whole_number(top, "top", at_least=1)
@@ -52,6 +55,10 @@ class RandomPolicy(Policy):
     >>> RandomPolicy(seed=1).choose(candidates, nq.Context([1, 0])).propensity
     0.5
     """
+
+    assumptions = "None; it learns nothing."
+    regret = "linear in T"
+    reference = "Parambath et al. 2021, baseline"
 
     def __init__(self, *, seed: int = 0) -> None:
         super().__init__(seed=seed)

@@ -141,7 +141,10 @@ def _play_in_python(
     played: NDArray[np.int64],
 ) -> None:
     """Play the rounds of one anchor with a new policy object that has learnt nothing."""
-    fresh = type(policy)(**policy.get_params())
+    params = policy.get_params()
+    if "seed" in params:  # policies that draw arms draw others for each anchor and seed
+        params["seed"] = int(rng.spawn(1)[0].integers(2**32))
+    fresh = type(policy)(**params)
     own = slice(int(game.sets.offsets[i]), int(game.sets.offsets[i + 1]))
     arms, targets = game.sets.arms[own], game.sets.targets[own]
     anchor = game.pool.rows(game.anchors[i : i + 1])[0]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nextquery.checks import number, one_of
 from nextquery.policies import MostSimilar, Policy, RandomPolicy
-from nextquery.policies.names import POLICIES, joined, policy_named, split
+from nextquery.policies.names import POLICIES, joined, live_policy, split
 from nextquery.rivals.names import RIVALS, rival_named
 from nextquery.sessions import Sessions
 
@@ -58,7 +58,7 @@ def contestant(name: str, seed: int = 0) -> Contestant:
     off = [key for key in switches if parameters.get(key) == "off"]
     least = number(parameters.get("at_least", 0.0), f"at_least in {name!r}", low=0, high=1)
     kept = {key: value for key, value in parameters.items() if key not in (*off, "at_least")}
-    policy = policy_named(joined(plain, kept), seed=seed)
+    policy = live_policy(joined(plain, kept), seed=seed)
     return Contestant(
         None,
         policy,

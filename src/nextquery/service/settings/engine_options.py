@@ -11,12 +11,12 @@ from nextquery.memory.memory import SESSIONS
 from nextquery.outcomes import FAILS, Learning
 from nextquery.policies import Policy
 from nextquery.policies.names import (
-    POLICIES,
+    LIVE,
     SCHEDULES,
     SELECTIONS,
     SERVED,
     joined,
-    policy_named,
+    live_policy,
     schedule_named,
     selector_named,
     split,
@@ -50,7 +50,7 @@ class EngineOptions:
 
     policy: str = _option(
         SERVED,
-        f"The policy that ranks the candidates: {', '.join(POLICIES)}; or a variant, like "
+        f"The policy that ranks the candidates: {', '.join(LIVE)}; or a variant, like "
         "lin-ucb-shared@alpha=0.1.",
     )
     alpha: float | None = _option(
@@ -271,7 +271,7 @@ class EngineOptions:
 
     def new_policy(self) -> Policy:
         """Return a policy that has learnt nothing yet."""
-        policy = policy_named(self.policy_name, seed=self.seed)
+        policy = live_policy(self.policy_name, seed=self.seed)
         if self.half_life_days is None or "half_life" not in policy.get_params():
             return policy
-        return policy_named(self.policy_name, seed=self.seed, half_life=self.half_life_days)
+        return live_policy(self.policy_name, seed=self.seed, half_life=self.half_life_days)

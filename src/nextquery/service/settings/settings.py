@@ -14,7 +14,7 @@ from pydantic_settings import (
 )
 
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import policy_named, schedule_named, selector_named
+from nextquery.policies.names import live_policy, schedule_named, selector_named
 from nextquery.service.log.database import check_url
 from nextquery.service.settings.engine_options import EngineOptions
 
@@ -24,7 +24,7 @@ SHORTEST_SECRET = 32
 Names = Annotated[list[str], NoDecode]
 _ENGINE = {each.name: each for each in fields(EngineOptions)}
 _REGISTERED: dict[str, Callable[[str], object]] = {
-    "policy": policy_named,
+    "policy": live_policy,
     "selection": lambda name: selector_named(name, k=1),  # whether it goes with k is seen later
     "schedule": lambda name: schedule_named(name, k=1),
 }

@@ -1,0 +1,1 @@
+"""Bandits for a few arms, as they are taught; here to compare with."""

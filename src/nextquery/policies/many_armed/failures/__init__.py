@@ -1,0 +1,1 @@
+"""Bandits that stay with an arm until it has failed."""

@@ -1,0 +1,1 @@
+"""Bandits that know how far arms are from each other."""

@@ -1,0 +1,1 @@
+"""Bandits that play only some of many arms, drawn at random."""
