@@ -14,6 +14,8 @@ from nextquery.encode.scripts import check_known, dense, runs_on, sample
 from nextquery.errors import NotAFolder
 
 Progress = Callable[[str, float | None], None]
+FOR_FITTING = ("ingest", "scipy", "sklearn", "wordllama")
+"""The extra that a fit needs, and its packages."""
 _FITTED = "nextquery fitted encoder"
 
 
@@ -54,7 +56,7 @@ def fitted_on(
         share = Encoder.of(saved).share_known(texts)
         check_known(name, share)
         return Fitted(saved, share, False)
-    installed("ingest", "scipy", "sklearn", "wordllama")
+    installed(*FOR_FITTING)
     encoder = encoder_for(name, texts, sessions, profile)
     share = encoder.share_known(texts)
     check_known(encoder.name, share)

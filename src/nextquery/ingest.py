@@ -25,14 +25,14 @@ from nextquery import folders
 from nextquery.arms.origin import Origin
 from nextquery.arms.pool import KIND, ArmPool
 from nextquery.arms.texts import TextColumn, Texts, checked
-from nextquery.checks import one_of, whole_number
+from nextquery.checks import installed, one_of, whole_number
 from nextquery.datasets import name_of
-from nextquery.datasets.fitted_encoders import unpacked
+from nextquery.datasets.fitted_encoders import comes_with_encoder, unpacked
 from nextquery.encode import ENCODERS, Encoder, Sessions
 from nextquery.encode.auto import AUTO
 from nextquery.encoding import BLOCK, EncodeBlocks, Plan, in_this_process, planned
 from nextquery.errors import InvalidInput
-from nextquery.fitting import Fitted, finished, fitted_on
+from nextquery.fitting import FOR_FITTING, Fitted, finished, fitted_on
 from nextquery.logs import LogOptions, prepare
 from nextquery.logs.reading.files import find
 from nextquery.personal import Personal
@@ -93,6 +93,8 @@ def ingest(
     folders.refuse_foreign(target, KIND)
     if not (Path(encoder) / folders.MANIFEST).exists():
         one_of(encoder, "encoder", (AUTO, *ENCODERS))
+        if encoder != AUTO or hold_out or not comes_with_encoder(name_of(log)):
+            installed(*FOR_FITTING)  # now, not after hours of reading
     report: Progress = progress or (lambda stage, done: None)
     made_from = fingerprint(log, options)
     if personal is not None:

@@ -1,5 +1,6 @@
 """`nextquery demo`, and what an installation without the extras can do."""
 
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -68,3 +69,15 @@ def test_the_library_runs_on_topics_without_any_extra(tmp_path: Path) -> None:
     run = [sys.executable, "-c", script, str(tmp_path / "pool")]
     done = subprocess.run(run, capture_output=True, text=True)
     assert done.stdout.strip(), done.stderr
+
+
+def test_a_taken_port_is_known_before_the_pool_is_made(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        demo = run_here("demo", "--folder", str(tmp_path / "demo"), "--port", port)
+        store = f"sqlite:///{tmp_path / 'new.db'}"
+        serve = run_here("serve", str(tmp_path), "--store", store, "--port", port)
+    for done in (demo, serve):
+        assert done.returncode == 3
+        assert f"cannot listen on 127.0.0.1 port {port}" in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -46,7 +46,7 @@ def followed(times: float, of: float) -> list[float]:
             "sessions",
             "asked next after yours in earlier sessions",
         ),
-        (row(log_nearness=0.3), "sessions", "asked near yours in earlier sessions"),
+        (row(log_nearness=0.3), "sessions", "asked in earlier sessions like this one"),
         (
             row(similarity=0.3, log_support=np.log1p(2)),
             "similar",

@@ -25,7 +25,10 @@ def demo(
     learnt. To start from the beginning, delete the folder.
     """
     settings = {"store": f"sqlite:///{folder / 'topics.db'}", "port": port}
-    s.load_settings(settings, more=set)  # an error comes before anything is written
+    loaded = s.load_settings(settings, more=set).settings
+    from nextquery.service.server import check_address
+
+    check_address(loaded)  # an error comes before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     with Stages() as stages:
         pool = built_in_pool("topics", folder, stages)

@@ -93,7 +93,7 @@ def day_of(time: float, now: float) -> str:
 
 def _after_yours(row: NDArray[np.float64]) -> str:
     if not row[_FOLLOWERS]:
-        return "asked near yours in earlier sessions"
+        return "asked in earlier sessions like this one"
     follows = float(np.expm1(row[_FOLLOWERS]))
     if not row[_SHARE]:
         return "asked next after yours in earlier sessions"

@@ -1,6 +1,8 @@
 """The lines printed at the start: the address, who may call, and how to try it."""
 
+from nextquery.service.http.documentation.site import is_built
 from nextquery.service.http.keyless import CREATE_A_KEY, CREATE_AN_ADMIN_KEY
+from nextquery.service.log.database import without_password
 from nextquery.service.settings.settings import Settings
 
 LAST = "then: "  #: how the last line begins
@@ -25,7 +27,8 @@ def greeting(settings: Settings, port: int, *, arms: int, token: str | None) -> 
     return [
         f"serving {arms:,} arms at {url} (ctrl-c stops)",
         f"page: {url}/" if token is None else f"page: {url}/#token={token}",
-        f"API:  {url}/api   documentation: {url}/docs/",
+        f"API:  {url}/api",
+        "docs: " + (f"{url}/docs/" if is_built() else "run make docs, then start again"),
         *_who_may_call(settings, token),
         f"try:  {curl} -d {asked}",
         f"{LAST}{curl.replace('recommend', 'feedback')} -d {taken}",
@@ -33,13 +36,15 @@ def greeting(settings: Settings, port: int, *, arms: int, token: str | None) -> 
 
 
 def _who_may_call(settings: Settings, token: str | None) -> list[str]:
+    store = without_password(settings.store)
+    key, admin_key = (text.replace("URL", store) for text in (CREATE_A_KEY, CREATE_AN_ADMIN_KEY))
     if token is None:
-        return [f"API keys are on. For the page's Operate view: {CREATE_AN_ADMIN_KEY}"]
+        return [f"API keys are on. For the page's Operate view: {admin_key}"]
     off = "API keys are OFF: everyone on this machine may ask for recommendations. "
     on = "Creating the first key turns them on." if settings.keys == "auto" else ""
     return [
         (off + on).rstrip(),
         "Administration needs the token in the link above; it is new at every start.",
-        f"Before you put a proxy in front, create keys: {CREATE_A_KEY}",
-        f"and, since keys end the token: {CREATE_AN_ADMIN_KEY}",
+        f"Before you put a proxy in front, create keys: {key}",
+        f"and, since keys end the token: {admin_key}",
     ]

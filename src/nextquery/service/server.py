@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +91,15 @@ def serve(
             "no pool to serve. Make one of your log (nextquery ingest LOG --out POOL), then run "
             "nextquery serve POOL. To try the built-in log: nextquery demo."
         )
-    pool, store = open_pool(settings), _open_store(settings)
     most_connections(settings.max_connections)  # an error now, not after the warm start
-    ring = KeyRing(store)
-    keys = keys_needed(settings, ring)
-    token = new_token() if keys is None else None
-    listening = _listen(settings)
-    try:
+    with ExitStack() as on_failure:
+        listening = _listen(settings)  # before a store is made
+        on_failure.callback(listening.close)
+        pool, store = open_pool(settings), _open_store(settings)
+        on_failure.callback(store.close)
+        ring = KeyRing(store)
+        keys = keys_needed(settings, ring)
+        token = new_token() if keys is None else None
         prepare(
             pool,
             store,
@@ -105,10 +108,7 @@ def serve(
             forget=forget,
             owners=[NO_OWNER] if keys is None else keys.owners(),
         )
-    except BaseException:
-        listening.close()
-        store.close()
-        raise
+        on_failure.pop_all()
     listening.listen(2048)  # from here on connections wait instead of failing
     port = listening.getsockname()[1]
     lines = greeting(settings, port, arms=len(pool), token=token)
@@ -246,6 +246,11 @@ def keys_needed(settings: Settings, ring: KeyRing) -> KeyRing | None:
     return ring
 
 
+def check_address(settings: Settings) -> None:
+    """Raise if another process has the port, before anything slow starts."""
+    _listen(settings).close()
+
+
 def _listen(settings: Settings) -> socket.socket:
     """Bind the socket, before anything slow starts."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
@@ -258,7 +263,7 @@ def _listen(settings: Settings) -> socket.socket:
         listening.close()
         raise InvalidInput(
             f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}. "
-            "Pass another --port or --host."
+            "Pass another --port; 0 takes any free one."
         ) from None
     listening.set_inheritable(True)
     return listening

@@ -88,7 +88,7 @@ def test_what_sessions_asked_next_is_counted(client: TestClient, engine: Engine)
         because, times = entry["why"]["because"], round(follows[entry["arm_id"]])
         some = "all" if times == of else f"{times}"
         told = f"asked next after yours {some} of the last {of} times"
-        assert because == (told if times else "asked near yours in earlier sessions")
+        assert because == (told if times else "asked in earlier sessions like this one")
 
 
 @pytest.mark.parametrize("explain", [True, False])

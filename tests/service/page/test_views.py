@@ -77,7 +77,9 @@ def test_keys_wrong_small_and_right(locked: tuple[str, str], open_page: Open) ->
     (url, small), admin = locked[0].split(), locked[1]
     page = open_page(f"{url}/#operate", strict=False)
     field = page.locator("[data-state=key] input")
-    expect(page.locator("[data-state=key]")).to_contain_text("needs an API key")
+    expect(page.locator("[data-state=key]")).to_contain_text(
+        "needs the link from the terminal, or an API key"
+    )
     field.fill("nq_wrong_key")
     field.press("Enter")
     expect(page.locator("[data-state=key]")).to_contain_text("Unknown API key")
@@ -90,7 +92,9 @@ def test_keys_wrong_small_and_right(locked: tuple[str, str], open_page: Open) ->
     assert page.evaluate("sessionStorage.getItem('nextquery.key')") == admin
     assert admin not in page.evaluate("JSON.stringify(localStorage) + document.cookie")
     page.locator("#forget").click()
-    expect(page.locator("[data-state=key]")).to_contain_text("needs an API key")
+    expect(page.locator("[data-state=key]")).to_contain_text(
+        "needs the link from the terminal, or an API key"
+    )
 
 
 def test_the_token_of_the_link_opens_operate_and_leaves_the_address(

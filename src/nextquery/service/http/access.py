@@ -201,13 +201,14 @@ class Access:
         )
 
     def _how_to_enter(self, required: str) -> str:
-        key = f"a key with scope {required}. Send Authorization: Bearer KEY. Create a key with "
         if self._keys is not None:
-            return f"this path needs {key}nextquery keys create."
+            return (
+                f"this path needs a key with scope {required}. Send Authorization: Bearer KEY. "
+                "Create a key with nextquery keys create."
+            )
         return (
-            "this path needs the token that nextquery serve printed when it started, also without "
-            "API keys. Open the page with the link that it printed, or send Authorization: Bearer "
-            f"TOKEN. Or use {key}nextquery keys create."
+            "this path needs the token that nextquery serve printed when it started. Open the page "
+            "with the link that it printed, or send Authorization: Bearer TOKEN."
         )
 
 

@@ -172,6 +172,8 @@ function nothing(host, step) {
   });
 }
 
+const CERTAIN = 0.8; // below it, a chance says more about the model than about the card
+
 // For experts: shown by the button Details.
 const NUMBERS = [
   ["Chance", (why) => percent(why.probability, 2), "Calibrated probability that this query comes next, as in a forecast."],
@@ -183,7 +185,8 @@ const NUMBERS = [
 function cardOf(card, at, step) {
   const why = card.why;
   const facts = NUMBERS.map(([name, value, title]) => el("span", { class: "fact", title }, el("span", { class: "fact-name", text: name }), ` ${value(why)}`));
-  const likely = why.probability === null ? null : `${chance(why.probability)} go on with this`;
+  const told = why.probability !== null && why.confidence >= CERTAIN;
+  const likely = told ? `${chance(why.probability)} go on with this` : "Too new here to say how likely";
   const taken = step.taken === card.arm_id;
   return el(
     "button",

@@ -113,7 +113,7 @@ function unlock(host, error) {
   const wrong = error.kind === "key" && key.get();
   panel(host, {
     kind: "key",
-    title: error.kind === "scope" ? "This needs another API key" : wrong ? "Unknown API key" : "This service needs an API key",
+    title: error.kind === "scope" ? "This needs another API key" : wrong ? "Unknown API key" : "This view needs the link from the terminal, or an API key",
     text: `${error.message} The key is kept in this tab only.`,
     actions: [form],
   });
