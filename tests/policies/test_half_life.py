@@ -17,7 +17,7 @@ from nextquery.policies.names import POLICIES, policy_named
 from nextquery.policies.packed import Arms, Vectors
 from nextquery.policies.ridge import REFRESH, Ridge
 
-LEARNING = [name for name in POLICIES if policy_named(name).learns]
+LEARNING = [name for name in POLICIES if "half_life" in policy_named(name).get_params()]
 START = 1_750_000_000.0
 ARMS = 6
 ROWS = np.random.default_rng(1).normal(size=(ARMS, 4))

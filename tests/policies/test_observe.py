@@ -10,13 +10,19 @@ from hypothesis import strategies as st
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import POLICIES, policy_named
+from nextquery.policies.names import policy_named
 from nextquery.policies.packed import MOST, Vectors
 from nextquery.policies.ridge import REFRESH, Ridge
+from tests.policies.worlds import LEARN_DIFFERENTLY
 
-FADING = [f"{name}@half_life=3" for name in POLICIES if policy_named(name).learns]
-LEARNING = [name for name in POLICIES if policy_named(name).learns] + FADING
-STILL = [name for name in POLICIES if not policy_named(name).learns]
+FADING = [
+    f"{name}@half_life=3"
+    for name in LEARN_DIFFERENTLY
+    if "half_life" in policy_named(name).get_params()
+]
+LEARNING = [name for name in LEARN_DIFFERENTLY if policy_named(name).learns] + FADING
+STILL = [name for name in LEARN_DIFFERENTLY if not policy_named(name).learns]
+PER_ARM = ("disjoint", "arm rewards")
 DAY = 86400.0
 
 
@@ -114,7 +120,7 @@ def test_a_policy_that_learns_nothing_packs_nothing(name: str, pool: nq.ArmPool)
     assert policy.learnt_since(policy_named(name)) == 0
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", LEARN_DIFFERENTLY)
 def test_no_candidates_teach_nothing(name: str, pool: nq.ArmPool) -> None:
     candidates, context = step(pool)
     policy = experienced(name, pool)
@@ -129,7 +135,7 @@ def test_damage_changes_nothing(name: str, pool: nq.ArmPool) -> None:
     policy = experienced(name, pool)
     failures = policy.failures(*step(pool, 9))
     success = choice_of(policy, pool, 9, 4)
-    other = "lin-ucb-memory" if "feedback" in name or policy.learns == "disjoint" else "lin-ucb"
+    other = "lin-ucb-memory" if "feedback" in name or policy.learns in PER_ARM else "lin-ucb"
     before = {key: array.tobytes() for key, array in policy.state().items()}
     wrong: list[tuple[Any, Any, dict[str, Any]]] = [
         (failures[:-1], success, {}),
@@ -140,7 +146,7 @@ def test_damage_changes_nothing(name: str, pool: nq.ArmPool) -> None:
         (failures, success, {"at": float("nan")}),
         (failures, success, {"at": "now"}),
     ]
-    if policy.learns == "disjoint":
+    if policy.learns in PER_ARM:
         wrong.append((failures, replace(success, arm=-1), {}))
     else:
         wrong.append((failures, replace(success, features=success.features[:-2]), {}))

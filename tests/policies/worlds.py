@@ -3,6 +3,13 @@
 import numpy as np
 
 import nextquery as nq
+from nextquery.policies.many_armed import MANY_ARMED
+from nextquery.policies.names import LIVE
+
+LEARN_DIFFERENTLY = tuple(
+    name for name in LIVE if name not in MANY_ARMED or name in ("ucb-air", "thompson")
+)
+"""The policies for users, without those many-armed ones that learn by the code of another."""
 
 
 class TopicWorld:

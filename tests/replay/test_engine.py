@@ -5,7 +5,7 @@ import pytest
 
 import nextquery as nq
 from nextquery.policies.names import POLICIES, policy_named
-from nextquery.replay.anchored.array_engine import Game, allowed_sizes, play, rewards_at
+from nextquery.replay.anchored.array_engine import Game, allowed_sizes, fresh, play, rewards_at
 from nextquery.replay.anchored.candidates import CandidateSets, select_sets
 from nextquery.replay.seeds import generator
 from nextquery.replay.sessions import Anchors
@@ -36,7 +36,8 @@ def by_the_library(game: Game, name: str, seed: int) -> list[list[int]]:
         targets = dict(
             zip(arms.tolist(), game.sets.targets[game.sets.offsets[i] :].tolist(), strict=False)
         )
-        policy, rng, chosen = policy_named(name), generator(seed, name, i), []
+        rng, chosen = generator(seed, name, i), []
+        policy = fresh(policy_named(name), rng)
         sizes = allowed_sizes(len(arms), game)
         for trial in range(1, game.rounds + 1):
             allowed = candidates.take(np.arange(sizes[trial - 1]))

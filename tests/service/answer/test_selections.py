@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import POLICIES
 from nextquery.select.schedule import Bump, Sizes
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.visits import visit_before
@@ -18,6 +17,7 @@ from nextquery.service.model.model_events import policy_of
 from nextquery.service.model.rebuild import rebuild
 from nextquery.service.settings.load import load
 from nextquery.visit import Visit
+from tests.policies.worlds import LEARN_DIFFERENTLY
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up, options
 
@@ -156,7 +156,7 @@ def test_another_selection_continues_the_model(
     assert rebuild(sqlite).agrees
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", LEARN_DIFFERENTLY)
 def test_every_policy_is_served_on_the_papers_candidates_and_learns_in_any_order(
     tmp_path: Path, start: Start, policy: str
 ) -> None:

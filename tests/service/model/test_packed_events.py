@@ -12,7 +12,6 @@ import sqlalchemy as sa
 import nextquery as nq
 from nextquery.errors import Damaged
 from nextquery.memory import FEATURES
-from nextquery.policies.names import POLICIES
 from nextquery.policies.packed import pack_vectors
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.event_parts import NextQuery
@@ -23,6 +22,7 @@ from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.rebuild import difference, rebuild
 from nextquery.service.model.repair import repair
 from nextquery.service.settings.engine_options import EngineOptions
+from tests.policies.worlds import LEARN_DIFFERENTLY
 from tests.service.conftest import Start
 from tests.service.model.test_full_observations import LEARNING, ask, tell
 from tests.service.worlds import caught_up, feedback_events
@@ -83,7 +83,7 @@ def test_damaged_failures_are_found_before_anything_changes(
     assert tell(again, decision, arms[0]) == "recorded"
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", LEARN_DIFFERENTLY)
 def test_failures_take_at_most_two_kilobytes(sqlite: Store, start: Start, policy: str) -> None:
     engine = start(sqlite, policy=policy, k=60)
     decision, arms = ask(engine, m=50)

@@ -7,10 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nextquery.checks import whole_number
 from nextquery.policies.base import Floats, Policy, State
-from nextquery.policies.choice import Choice
+from nextquery.policies.choice import Choice, Context
 from nextquery.policies.many_armed.order import Draws
 from nextquery.policies.many_armed.statistics import ArmStatistics
+from nextquery.policies.packed import Step, arms_in, pack_arms
 from nextquery.select.base import Candidates
 
 UNPLAYED = 1e4
@@ -22,6 +24,7 @@ class IndexPolicy(Policy):
 
     t is the number of the round, from 1; K the number of arms in play. Unplayed arms come first.
     Ties are broken at random. The arms in play are drawn once, without replacement: see `Draws`.
+    A step whose next query is known counts as a play of every candidate, and as one round.
     A subclass defines `index`, which NumPy and Numba can both run, and may limit `arms_in_play`.
     """
 
@@ -73,6 +76,19 @@ class IndexPolicy(Policy):
 
     def _correct(self, choice: Choice, old: float | None, new: float | None) -> None:
         self._seen.replace(choice.arm, old, new)
+
+    def _failures(
+        self, candidates: Candidates, context: Context, rng: np.random.Generator
+    ) -> bytes:
+        return pack_arms(candidates.arms, rng)
+
+    def _check_step(self, step: Step, success: Choice | None) -> None:
+        arms_in(step)
+        if success is not None:
+            whole_number(success.arm, "arm", at_least=0)
+
+    def _observe(self, step: Step, success: Choice | None, sign: int, at: float | None) -> None:
+        self._seen.observe(arms_in(step), None if success is None else success.arm, sign)
 
     def _models(self) -> Sequence[ArmStatistics]:
         return (self._seen,)

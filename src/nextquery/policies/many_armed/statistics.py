@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.checks import whole_number
+from nextquery.policies.disjoint import ROUNDING
+from nextquery.policies.packed import Arms
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -59,6 +61,26 @@ class ArmStatistics:
         self.cells[2, arm] += after * after - before * before
         self.updates += change
 
+    def observe(self, failed: Arms, success: int | None, sign: int) -> None:
+        """Add a whole step (`sign` 1) or remove it (−1): all failed but one. It is one update.
+
+        >>> seen = ArmStatistics()
+        >>> seen.observe(Arms(np.array([7, 8]), 1.0), 8, 1)
+        >>> [values.tolist() for values in seen.plays_and_means(np.array([7, 8]))], seen.updates
+        ([[1.0, 1.0], [0.0, 1.0]], 1)
+        """
+        ids = failed.ids[failed.ids >= 0]
+        reached = max(int(ids.max(initial=-1)), -1 if success is None else success)
+        if reached >= self.cells.shape[1] - 1:
+            self._extend(max(reached + 2, 2 * self.cells.shape[1]))
+        self.cells[0, ids] += sign * failed.weight
+        if success is not None:
+            self.cells[1:, success] += sign
+        self.updates += sign
+        if sign < 0:  # what is only the rounding of plays that were removed is 0
+            left = self.cells[:, ids]
+            self.cells[:, ids] = np.where(np.abs(left) < ROUNDING, 0.0, left)
+
     def take_over(self, current: "ArmStatistics", base: "ArmStatistics") -> None:
         """Add what `current` has learnt since it was `base`."""
         width = max(model.cells.shape[1] for model in (self, current, base))
@@ -81,11 +103,15 @@ class ArmStatistics:
     def state(self, prefix: str = "") -> dict[str, NDArray[Any]]:
         """Return the statistics as arrays."""
         arms = np.flatnonzero(self.cells.any(axis=0))
-        return {f"{prefix}arms": arms, f"{prefix}cells": self.cells[:, arms]}
+        return {
+            f"{prefix}arms": arms,
+            f"{prefix}cells": self.cells[:, arms],
+            f"{prefix}updates": np.array(self.updates),
+        }
 
     def restore(self, state: Mapping[str, NDArray[Any]], prefix: str = "") -> None:
         """Restore the statistics from a `state`."""
         arms = state[f"{prefix}arms"]
         self.cells = np.zeros((3, int(arms.max(initial=-1)) + 2))
         self.cells[:, arms] = state[f"{prefix}cells"]
-        self.updates = int(self.cells[0].sum())
+        self.updates = int(state[f"{prefix}updates"])

@@ -141,10 +141,7 @@ def _play_in_python(
     played: NDArray[np.int64],
 ) -> None:
     """Play the rounds of one anchor with a new policy object that has learnt nothing."""
-    params = policy.get_params()
-    if "seed" in params:  # policies that draw arms draw others for each anchor and seed
-        params["seed"] = int(rng.spawn(1)[0].integers(2**32))
-    fresh = type(policy)(**params)
+    new = fresh(policy, rng)
     own = slice(int(game.sets.offsets[i]), int(game.sets.offsets[i + 1]))
     arms, targets = game.sets.arms[own], game.sets.targets[own]
     anchor = game.pool.rows(game.anchors[i : i + 1])[0]
@@ -153,10 +150,22 @@ def _play_in_python(
     whole = Candidates(arms, game.pool.rows(arms), similarities, in_order)
     for t in range(game.rounds):
         candidates = whole.take(np.arange(allowed[t]))
-        choice = fresh.choose(candidates, Context(anchor, trial=t + 1), rng)
+        choice = new.choose(candidates, Context(anchor, trial=t + 1), rng)
         assert choice is not None
         played[t] = int(np.flatnonzero(arms == choice.arm)[0])
-        fresh.update(choice, float(targets[played[t]]))
+        new.update(choice, float(targets[played[t]]))
+
+
+def fresh(policy: Policy, rng: np.random.Generator) -> Policy:
+    """Return an equal policy that has learnt nothing, with a seed made from the anchor's generator.
+
+    So policies that draw arms by their seed draw others for each anchor. The generator goes on as
+    if it had not been asked.
+    """
+    params = policy.get_params()
+    if "seed" in params:
+        params["seed"] = int(rng.spawn(1)[0].integers(2**32))
+    return type(policy)(**params)
 
 
 def _uniform(sizes: Ids, rng: np.random.Generator) -> Ids:
