@@ -185,8 +185,9 @@ const NUMBERS = [
 function cardOf(card, at, step) {
   const why = card.why;
   const facts = NUMBERS.map(([name, value, title]) => el("span", { class: "fact", title }, el("span", { class: "fact-name", text: name }), ` ${value(why)}`));
-  const told = why.probability !== null && why.confidence >= CERTAIN;
-  const likely = told ? `${chance(why.probability)} go on with this` : "Too new here to say how likely";
+  const likely = why.probability === null ? null
+    : why.confidence < CERTAIN ? "Too new here to say how likely"
+    : `${chance(why.probability)} go on with this`;
   const taken = step.taken === card.arm_id;
   return el(
     "button",
