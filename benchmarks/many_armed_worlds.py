@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from nextquery.policies.many_armed import MANY_ARMED
 from nextquery.policies.many_armed.classical.epsilon_greedy import EpsilonGreedy
 from nextquery.policies.many_armed.classical.thompson import Thompson
+from nextquery.policies.many_armed.failures.games import trial_game
 from nextquery.policies.many_armed.failures.trials import Trials
 from nextquery.policies.many_armed.index_policy import IndexPolicy
-from nextquery.policies.many_armed.simulate import index_game, policy_game, trial_game
+from nextquery.policies.many_armed.simulate import index_game, policy_game
 from nextquery.policies.many_armed.structured.lipschitz import LipschitzPolicy
 from nextquery.select.base import Candidates
 

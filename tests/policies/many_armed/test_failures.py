@@ -12,9 +12,10 @@ from nextquery.policies.many_armed import (
     NonRecallingMRun,
     TwoTarget,
 )
+from nextquery.policies.many_armed.failures.games import trial_game
 from nextquery.policies.many_armed.failures.trials import Trials
 from nextquery.policies.many_armed.order import Draws
-from nextquery.policies.many_armed.simulate import policy_game, trial_game
+from nextquery.policies.many_armed.simulate import policy_game
 from tests.policies.many_armed.worlds import ANCHOR, half_circle, replies
 
 TRACES: list[tuple[Trials, list[float], list[int]]] = [  # rewards, and the number of each trial

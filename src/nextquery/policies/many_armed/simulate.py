@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from nextquery.compiled import compiled
 from nextquery.policies.base import Policy
 from nextquery.policies.choice import Context
-from nextquery.policies.many_armed.failures.trials import NUMBER, Trials, new_counts
 from nextquery.policies.many_armed.index_policy import UNPLAYED, IndexPolicy
 from nextquery.policies.many_armed.sequential import Sequential
 from nextquery.select.base import Candidates
@@ -49,17 +48,6 @@ def index_game(
     )
     plays: NDArray[np.int64] = sums[0].astype(np.int64)
     return plays
-
-
-def trial_game(policy: Trials, rounds: int, rng: np.random.Generator) -> int:
-    """Return the number of failures in a game with arms whose means are uniform on (0, 1).
-
-    >>> from nextquery.policies.many_armed import TwoTarget
-    >>> 50 < trial_game(TwoTarget(10_000), 10_000, np.random.default_rng(0)) < 500
-    True
-    """
-    play = _trial_game(type(policy).step)
-    return int(play(new_counts(), policy.targets, rounds, rng))
 
 
 def policy_game(
@@ -131,26 +119,5 @@ def _index_game(index: Callable[..., Any]) -> Callable[..., Any]:
             if fixed:
                 s = sums[0, place]
                 scores[place] = one(sums[1, place] / s, 0.0, s, max(t + 1, 2), k, constants)
-
-    return compiled(game, on_disk=False)
-
-
-@cache
-def _trial_game(step: Callable[..., None]) -> Callable[..., Any]:
-    """Return the compiled game of a rule."""
-    one = compiled(step, brief=True)
-
-    def game(counts: Any, targets: Any, rounds: int, rng: Any) -> int:
-        means = np.empty(rounds + 1)
-        known, failures = 0, 0
-        for _ in range(rounds):
-            number = counts[NUMBER]
-            while known <= number:
-                means[known] = rng.random()
-                known += 1
-            success = rng.random() < means[number]
-            failures += 0 if success else 1
-            one(counts, 1 if success else 0, targets)
-        return failures
 
     return compiled(game, on_disk=False)
