@@ -34,10 +34,15 @@ counter = Table(
     Column("clock", Float(53), nullable=False),
     Column("secret", String(64), nullable=False),
     Column("user_secret", String(64)),
+    Column("erased", BigInteger, nullable=False, server_default="0"),
+    Column("cleaned", BigInteger, nullable=False, server_default="0"),
+    Column("erasing", Float(53)),
 )
 """`barrier`: position of the last event that every answer must respect; `model`: position of the
 last model event; `clock`: the largest time so far; `secret`: the key of the store's own hashes;
-`user_secret`: a hash of the `user_hash_secret` that the store is used with."""
+`user_secret`: a hash of the `user_hash_secret` that the store is used with; `erased`: position of
+the last erasure; `cleaned`: that of the last one whose traces are gone from the files; `erasing`:
+what is older is being erased (NULL: nothing is)."""
 
 events = Table(
     "events",
@@ -84,8 +89,10 @@ identities = Table(
     metadata,
     Column("name", String(64), primary_key=True),
     Column("identity", String(64), nullable=False, index=True),
+    Column("time", Float(53), nullable=False, server_default="0"),
 )
-"""Users and sessions, as keyed hashes, by identity: users who ever shared a session have one."""
+"""Users and sessions, as keyed hashes, by identity: users who ever shared a session have one.
+`time`: when the name was first seen."""
 
 sightings = Table(
     "sightings",
@@ -93,9 +100,10 @@ sightings = Table(
     Column("text_key", String(64), primary_key=True),
     Column("user_hash", String(64), primary_key=True),
     Column("session_key", String(64), nullable=False),
+    Column("time", Float(53), nullable=False, server_default="0"),
 )
-"""Who typed a query that is not an arm, and in which session, all as keyed hashes; deleted once it
-is an arm."""
+"""Who first typed a query that was not an arm, in which session and when, all as keyed hashes. They
+stay when it becomes an arm, so that it can be counted again when somebody is forgotten."""
 
 arm_texts = Table(
     "arm_texts",
@@ -107,12 +115,14 @@ arm_texts = Table(
     Column("owner", String(256), nullable=False),
     Column("qualified", Float(53)),
     Column("time", Float(53), nullable=False, index=True),
+    Column("min_users", Integer),
     Index("arm_texts_of_owner", "owner", "qualified"),
 )
 """Texts that became arms here, wait for review, or must never be arms: `state` is added, held,
 rejected or removed. `qualified`: when enough users had typed it (NULL: an arm of the pool);
-`owner`: whose request that was; `time`: the last change. A text in this table never becomes an arm
-(again)."""
+`owner`: whose request that was; `time`: the last change; `min_users`: how many it took (NULL: an
+arm of the pool, or of a version that did not keep who they were). A text in this table never
+becomes an arm (again). `shown` is empty once the text is erased."""
 
 teaching = Table(
     "teaching",
@@ -122,6 +132,15 @@ teaching = Table(
     Column("count", BigInteger, nullable=False),
 )
 """How many decisions of a user, a session or an owner taught the model, by day."""
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("holder", String(64), nullable=False),
+    Column("until", Float(53), nullable=False),
+)
+"""Work that one worker does for all: which work, who does it, and until when nobody else may."""
 
 snapshots = Table(
     "snapshots",

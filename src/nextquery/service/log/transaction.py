@@ -96,8 +96,9 @@ class Transaction:
         head = head_of(self.connection, lock=True)
         self.position, self.next_arm, self.barrier = head.position, head.next_arm, head.barrier
         self.model, self._secret = head.model, head.secret
-        self.identities, self.texts = Identities(self.connection), TypedTexts(self.connection)
         self.time = self.clock.at_least(head.clock)
+        self.identities = Identities(self.connection, self.time)
+        self.texts = TypedTexts(self.connection, self.time)
         self.teaching = Teaching(self.connection, self.time)
         self._started_at = head.position
         self._events: list[dict[str, object]] = []

@@ -19,10 +19,11 @@ class Identities:
     Parameters
     ----------
     connection : the transaction's, which holds the lock of the log.
+    time : the transaction's, when new names are first seen.
     """
 
-    def __init__(self, connection: sa.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: sa.Connection, time: float = 0.0) -> None:
+        self._connection, self._time = connection, time
         self._asked: set[str] = set()
         self._known: dict[str, str] = {}
         self._new: dict[str, str] = {}  # not yet in the table
@@ -32,7 +33,8 @@ class Identities:
         unasked = set(names) - self._asked
         self._asked |= unasked
         for part in parts(unasked):
-            found = sa.select(identities).where(identities.c.name.in_(part))
+            columns = (identities.c.name, identities.c.identity)
+            found = sa.select(*columns).where(identities.c.name.in_(part))
             for name, identity in self._connection.execute(found):
                 self._known[name] = identity
 
@@ -62,6 +64,9 @@ class Identities:
     def flush(self) -> None:
         """Write the names that are new."""
         if self._new:
-            rows = [{"name": name, "identity": identity} for name, identity in self._new.items()]
+            rows = [
+                {"name": name, "identity": identity, "time": self._time}
+                for name, identity in self._new.items()
+            ]
             self._connection.execute(sa.insert(identities), rows)
             self._new = {}

@@ -47,8 +47,8 @@ class NewArmRules:
 class TypedTexts:
     """What is known, in one transaction, about typed texts that are not arms."""
 
-    def __init__(self, connection: sa.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: sa.Connection, time: float) -> None:
+        self._connection, self._time = connection, time
         self.settled: set[str] = set()  # became arms, are held, or may never be arms
         self.seen: dict[str, dict[str, str]] = {}  # users of a text, with their session
         self._new: dict[tuple[str, str], str] = {}  # not yet in the table
@@ -59,7 +59,9 @@ class TypedTexts:
         for part in parts(text_keys):
             settled = sa.select(arm_texts.c.text_key).where(arm_texts.c.text_key.in_(part))
             self.settled.update(self._connection.execute(settled).scalars())
-            typed = sa.select(sightings).where(sightings.c.text_key.in_(part))
+            undecided = [key for key in part if key not in self.settled]
+            columns = (sightings.c[name] for name in ("text_key", "user_hash", "session_key"))
+            typed = sa.select(*columns).where(sightings.c.text_key.in_(undecided))
             for text_key, user_hash, session in self._connection.execute(typed):
                 self.seen.setdefault(text_key, {})[user_hash] = session
                 users.add(user_hash)
@@ -72,10 +74,7 @@ class TypedTexts:
             users[user_hash] = self._new[text_key, user_hash] = session
 
     def settle(self, text_key: str) -> None:
-        """Forget who typed a text, because that matters no more."""
-        self.flush()
-        same = sightings.c.text_key == text_key
-        self._connection.execute(sa.delete(sightings).where(same))
+        """Count no more: the text is an arm, or held. Who typed it stays in the table."""
         self.seen.pop(text_key, None)
         self.settled.add(text_key)
 
@@ -83,7 +82,12 @@ class TypedTexts:
         """Write the sightings that are new."""
         if self._new:
             rows = [
-                {"text_key": text_key, "user_hash": user_hash, "session_key": session}
+                {
+                    "text_key": text_key,
+                    "user_hash": user_hash,
+                    "session_key": session,
+                    "time": self._time,
+                }
                 for (text_key, user_hash), session in self._new.items()
             ]
             self._connection.execute(sa.insert(sightings), rows)
@@ -118,6 +122,7 @@ def record_sighting(
         owner=owner,
         qualified=transaction.time,
         time=transaction.time,
+        min_users=rules.min_users,
     )
     transaction.connection.execute(row)
 
