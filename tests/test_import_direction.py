@@ -13,7 +13,7 @@ ORDER = {
         {"errors"},
         {"checks"},
         {"locks", "disk", "file_checks", "client_calls", "signing"},
-        {"params", "folders", "vectors", "compiled", "utility_loops", "client"},
+        {"params", "folders", "vectors", "compiled", "utility_loops", "client", "network"},
         {"working"},
         {"sessions"},
         {"datasets"},

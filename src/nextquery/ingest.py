@@ -193,14 +193,16 @@ def prepared(
     return texts, origin, False
 
 
-def not_held_out(origin: Origin) -> Sessions:
+def not_held_out(origin: Origin, held_out: int | None = None) -> Sessions:
     """Return the sessions that are not held out, up to the time when the first held-out one began.
 
-    A session that goes on beyond that time would show the encoder what comes later.
+    A session that goes on beyond that time would show the encoder what comes later. `held_out` is
+    the number of newest sessions that are; by default the origin's own.
     """
-    sessions, kept = origin.sessions, origin.sessions.size - origin.held_out
+    hidden = origin.held_out if held_out is None else held_out
+    sessions, kept = origin.sessions, origin.sessions.size - hidden
     known = sessions.take(np.arange(kept))
-    if origin.held_out and known.timed:
+    if hidden and known.timed:
         known = known.before(float(sessions.times[kept]))
     return known
 

@@ -69,10 +69,12 @@ def train(
     folders.refuse_foreign(target / STATIC, KIND)
     whole_number(hold_out, "hold_out", at_least=0)  # before any work
     installed("bert", "torch", "transformers", "sentence_transformers", "onnx", "onnxruntime")
+    from nextquery.encode.train.device import device_for, enough_memory
     from nextquery.encode.train.finish import finish  # imports torch, so only for training
-    from nextquery.encode.train.run import device_for, enough_memory, learn
+    from nextquery.encode.train.run import learn
 
-    device_for(options)  # fails now if there is no such device
+    device_for(options.device)  # fails now if there is no such device
+    sizes = f"--pairs is {options.pairs}, --batch-tokens {options.batch_tokens}"
     with work_on(target) as work:
         texts, origin, _ = prepared(log, cleaning, work, fingerprint(log, cleaning), progress)
         origin = replace(origin, held_out=held_out_of(origin.sessions, hold_out))
@@ -83,7 +85,7 @@ def train(
         timed = bool(np.isfinite(np.asarray(origin.sessions.times)).all())
         try:
             callbacks: Any = {"progress": progress, "say": say, "note": note}
-            with enough_memory(options):
+            with enough_memory(sizes):
                 learnt = learn(queries, sessions, options, timed=timed, work=work, **callbacks)
                 made = finish(learnt, queries, progress=progress)
         except Exception:

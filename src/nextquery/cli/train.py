@@ -1,5 +1,8 @@
-"""`nextquery train`: train an encoder on a log."""
+"""`nextquery train`: train an encoder, or a neural rival, on a log."""
 
+from collections.abc import Iterable
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,17 +11,49 @@ import typer
 from nextquery.cli import log_options as o
 from nextquery.cli.output import Stages, err, out, print_json, table
 from nextquery.encode.train import METHODS, TrainOptions
+from nextquery.errors import InvalidInput
+from nextquery.policies.names import split
+from nextquery.replay.stream.clock import unix_time
+from nextquery.rivals.neural.methods import METHODS as RIVAL_METHODS
+from nextquery.rivals.neural.methods import parameters_of
+from nextquery.rivals.neural.options import Running
 
 if TYPE_CHECKING:
     from nextquery.encode.train.checkpoints import Check
+    from nextquery.logs import LogOptions
 
 _D = TrainOptions()
 
 
+_RUNNING = tuple(field.name for field in fields(Running))
+_ENCODER_ONLY = tuple(set(TrainOptions.__dataclass_fields__) - {*_RUNNING, "method"})
+_RIVAL_ONLY = ("until", "encoder")
+CLEANING_OPTIONS = (
+    *("session", "user", "time", "query", "gap", "profile", "skip", "min_queries", "max_queries"),
+    *("max_chars", "language", "min_users", "blocklist", "format", "memory_limit", "threads"),
+)
+
+
 def train(
+    context: typer.Context,
     log: o.Log,
-    to: Annotated[Path, typer.Option("--out", help="The encoder folder to write.")],
-    method: Annotated[str, typer.Option(help=f"{' or '.join(METHODS)}.")] = _D.method,
+    to: Annotated[Path, typer.Option("--out", help="The folder to write.")],
+    method: Annotated[
+        str,
+        typer.Option(
+            help=f"An encoder: {', '.join(METHODS)}. A recommender, from a log or a pool: "
+            f"{', '.join(RIVAL_METHODS)}; its parameters follow the name, like "
+            "gru4rec@hidden=64,epochs=20."
+        ),
+    ] = _D.method,
+    until: Annotated[
+        str | None,
+        typer.Option(help="Learn only what is dated before, like 2018-01-01 (recommenders)."),
+    ] = None,
+    encoder: Annotated[
+        str,
+        typer.Option(help="Encoder of a log's queries, as for ingest (recommenders)."),
+    ] = "auto",
     start: Annotated[
         str | None,
         typer.Option(help="Name or folder of a sentence-transformers model to start from."),
@@ -102,50 +137,109 @@ def train(
     threads: o.Threads = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Train an encoder on a log: the published BERT, or one trained on queries that occur together.
+    """Train an encoder or a neural recommender on a log.
 
-    An older encoder at --out is kept until the new one is complete. To resume an interrupted run
-    from its last checkpoint, run the same command again.
+    Encoders: the published BERT, or one trained on queries that occur together. Recommenders, for
+    replays: they learn from a pool's sessions, or from a log. What is at --out is kept until the
+    new one is complete. To resume an interrupted run from its last checkpoint, run the same command
+    again.
     """
+    given = dict(locals())
+    rival = split(method)[0] in RIVAL_METHODS
+    check_belongs(context, _ENCODER_ONLY if rival else _RIVAL_ONLY, method, rival)
+    if rival:
+        _train_rival(context, given)
+    else:
+        _train_encoder(given)
+
+
+def check_belongs(context: typer.Context, foreign: Iterable[str], method: str, rival: bool) -> None:
+    """Raise an error for an option that this method would ignore."""
+    wrong = [name for name in foreign if was_given(context, name)]
+    if not wrong:
+        return
+    option = next(each.opts[0] for each in context.command.params if each.name == wrong[0])
+    advice = (
+        f"The parameters of {split(method)[0]} follow its name, like {split(method)[0]}@hidden=64: "
+        f"{', '.join(parameters_of(method))}."
+        if rival
+        else f"It belongs to {', '.join(RIVAL_METHODS)}."
+    )
+    raise InvalidInput(f"the method {split(method)[0]} has no {option}. {advice}")
+
+
+def was_given(context: typer.Context, name: str) -> bool:
+    """Return whether an option stands on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _log_options(given: dict[str, Any], files: Any) -> "LogOptions":
     from nextquery.logs import LogOptions
+
+    options = {name: given[name] for name in CLEANING_OPTIONS}
+    gap, skip = options.pop("gap"), tuple(options.pop("skip"))
+    return LogOptions.of(files, gap_minutes=gap, skip=skip, **options)
+
+
+def _train_encoder(given: dict[str, Any]) -> None:
     from nextquery.train import train as run
 
-    given = dict(locals())
     options = TrainOptions(**{name: given[name] for name in TrainOptions.__dataclass_fields__})
-    files = o.source(log)
-    cleaning = LogOptions.of(
-        files,
-        session=session,
-        user=user,
-        time=time,
-        query=query,
-        gap_minutes=gap,
-        profile=profile,
-        skip=tuple(skip),
-        min_queries=min_queries,
-        max_queries=max_queries,
-        max_chars=max_chars,
-        language=language,
-        min_users=min_users,
-        blocklist=blocklist,
-        format=format,
-        memory_limit=memory_limit,
-        threads=threads,
-    )
+    files = o.source(given["log"])
+    cleaning = _log_options(given, files)
     with Stages() as stages:
         callbacks: Any = {"progress": stages, "say": _print_check, "note": _print_note}
-        report = run(files, to, options, cleaning, hold_out=hold_out, **callbacks)
-    if as_json:
+        report = run(files, given["to"], options, cleaning, hold_out=given["hold_out"], **callbacks)
+    if given["as_json"]:
         print_json(report)
     else:
         _show(report)
 
 
-def _print_check(stage: str, check: "Check", steps: int) -> None:
+def _train_rival(context: typer.Context, given: dict[str, Any]) -> None:
+    from nextquery.rivals.neural.train import is_pool
+    from nextquery.rivals.neural.train import train as run
+
+    running = Running(**{name: given[name] for name in _RUNNING})
+    until = None if given["until"] is None else unix_time(given["until"], "until")
+    files = o.source(given["log"])
+    source, cleaning = files, None
+    if len(files) == 1 and is_pool(files[0]):
+        source = files[0]
+        for name in (*CLEANING_OPTIONS, "encoder"):
+            if was_given(context, name):
+                raise InvalidInput(
+                    f"{source} is a pool: it was cleaned and encoded before, so --{name} has no "
+                    "effect. Leave it out, or train from the log."
+                )
+    else:
+        cleaning = _log_options(given, files)
+    with Stages() as stages:
+        report = run(
+            source,
+            given["to"],
+            given["method"],
+            running,
+            cleaning,
+            encoder=given["encoder"],
+            until=until,
+            hold_out=given["hold_out"],
+            progress=stages,
+            say=partial(_print_check, floor="1 − MRR@20"),
+            note=_print_note,
+        )
+    if given["as_json"]:
+        print_json(report)
+    else:
+        _show_rival(report)
+
+
+def _print_check(stage: str, check: "Check", steps: int, floor: str = "floor") -> None:
     loss = "" if check.loss is None else f"  loss {check.loss:.4f}"
     perplexity = "" if check.perplexity is None else f"  perplexity {check.perplexity:.1f}"
     err().print(
-        f"{stage}  step {check.step:,} of {steps:,}{loss}  floor {check.floor:.3f}{perplexity}"
+        f"{stage}  step {check.step:,} of {steps:,}{loss}  {floor} {check.floor:.3f}{perplexity}"
         f"  {check.seconds:.0f} s",
         markup=False,
     )
@@ -162,3 +256,13 @@ def _show(report: dict[str, Any]) -> None:
     )
     out().print(table(title, ["encoder", f"1 − coverage@{report['k']}"], rows, numbers=[1]))
     out().print(f"nextquery ingest LOG --encoder {report['out']} --out POOL", markup=False)
+
+
+def _show_rival(report: dict[str, Any]) -> None:
+    measured, data = report["validation"], report["data"]
+    rows = [("recall@20", f"{measured['recall']:.3f}"), ("MRR@20", f"{measured['mrr']:.3f}")]
+    title = f"The next query, at {measured['steps']:,} steps of held-out sessions, among all"
+    out().print(table(title, ["", report["method"]], rows, numbers=[1]))
+    name = f"{report['method']}@model={report['out']}"
+    out().print(f"nextquery replay POOL --protocol stream --policy {name} --out RUN", markup=False)
+    err().print(f"note: it learnt from {data['training_sessions']:,} sessions", markup=False)

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery import folders
-from nextquery.checks import installed, whole_number
+from nextquery.checks import whole_number
 from nextquery.encode.base import Encoder, Vectors, fitted
 from nextquery.encode.scripts import sample, share_represented
 from nextquery.encode.tokens import meaningless
 from nextquery.errors import InvalidInput
+from nextquery.network import runner
 from nextquery.sessions import AnySessions
 from nextquery.vectors import unit_rows
 
@@ -106,15 +107,7 @@ class TrainedEncoder(Encoder):
 
     def _runner(self) -> Any:
         if self._run is None:
-            installed("trained", "onnxruntime")
-            import onnxruntime
-
-            options = onnxruntime.SessionOptions()
-            options.intra_op_num_threads = 1
-            session = onnxruntime.InferenceSession(
-                fitted(self._model, self), options, providers=["CPUExecutionProvider"]
-            )
-            self._run = session.run
+            self._run = runner(fitted(self._model, self))
         return self._run
 
     def parts(self) -> dict[str, folders.Part]:

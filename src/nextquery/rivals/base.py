@@ -4,6 +4,7 @@
 at positions below it. This also holds within a past session that goes on later.
 """
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -32,6 +33,7 @@ class Step(NamedTuple):
     session : number of this session in ``memory.sessions``, so that it is not taken as its own
         neighbour; None: not in the memory.
     returns : whether earlier queries of the session may be recommended. The current one never is.
+    unseen : whether arms may be recommended that nobody asked before. Rivals that count never do.
     """
 
     before: int
@@ -41,6 +43,7 @@ class Step(NamedTuple):
     time: float = 0.0
     session: int | None = None
     returns: bool = False
+    unseen: bool = False
 
     @property
     def excluded(self) -> list[int]:
@@ -67,6 +70,9 @@ class Rival(ABC):
     uses_selection: ClassVar[bool] = False
     """Whether it depends on the selected candidates."""
 
+    needs_pool: ClassVar[bool] = False
+    """Whether it ranks by what is in a pool, the second argument of its constructor."""
+
     def __init__(self, memory: SessionMemory) -> None:
         self.memory = memory
 
@@ -91,6 +97,23 @@ class Rival(ABC):
     def get_params(self) -> dict[str, Any]:
         """Return the parameters that a variant can set."""
         return {key: value for key, value in params_of(self).items() if key != "memory"}
+
+    @property
+    def identity(self) -> str:
+        """What else than its name its ranking depends on: the content of a trained model."""
+        return ""
+
+    def check_start(self, start: float) -> None:  # noqa: B027  (most have nothing to check)
+        """Raise an error if it has seen what is dated at or after this Unix time.
+
+        A rival that only counts the memory by the clock never has.
+        """
+
+    @classmethod
+    def parameters(cls) -> dict[str, Any]:
+        """Return the names of the parameters that a variant can set, with their defaults."""
+        given = inspect.signature(cls).parameters.values()
+        return {each.name: each.default for each in given if each.kind is each.KEYWORD_ONLY}
 
     @abstractmethod
     def _scored(self, step: Step) -> tuple[Ids, Floats]:

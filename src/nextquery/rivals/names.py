@@ -4,11 +4,15 @@ A variant sets parameters: ``stan@session_days=365``. To add a rival, write its 
 here. No name is also the name of a policy.
 """
 
+from typing import Any
+
+from nextquery.arms import ArmPool
 from nextquery.checks import one_of
 from nextquery.memory import SessionMemory
 from nextquery.policies.names import known_params, split
 from nextquery.rivals.base import Rival
 from nextquery.rivals.n_gram import NGram
+from nextquery.rivals.neural.methods import METHODS
 from nextquery.rivals.popularity import Popularity
 from nextquery.rivals.sequential_rules import SequentialRules
 from nextquery.rivals.similarity_support import SimilarityAndSupport
@@ -16,7 +20,7 @@ from nextquery.rivals.stan import Stan
 from nextquery.rivals.vs_knn import VsKnn
 from nextquery.sessions import AnySessions, Sessions
 
-__all__ = ["RIVALS", "rival_named"]
+__all__ = ["RIVALS", "TRAINED", "rival_named"]
 
 RIVALS: dict[str, type[Rival]] = {
     "popularity": Popularity,
@@ -27,11 +31,20 @@ RIVALS: dict[str, type[Rival]] = {
     "stan": Stan,
 }
 
-_NOTHING = SessionMemory(Sessions.of([]))
+TRAINED: dict[str, type[Rival]] = {name: method.rival for name, method in METHODS.items()}
+"""Rivals that need a trained model: ``gru4rec@model=FOLDER``."""
 
 
-def rival_named(name: str, memory: SessionMemory | AnySessions) -> Rival:
-    """Create a rival by name, over a memory or sessions.
+def rival_named(
+    name: str,
+    memory: SessionMemory | AnySessions,
+    *,
+    pool: ArmPool | None = None,
+    **params: Any,
+) -> Rival:
+    """Create a rival by name, over a memory or sessions. What a variant sets overrides `params`.
+
+    `pool` has the arms, for rivals that rank by texts or vectors (`Rival.needs_pool`).
 
     >>> from nextquery.rivals import Step
     >>> rival = rival_named("sr@steps=1", [[0, 1, 2], [0, 2]])
@@ -39,9 +52,16 @@ def rival_named(name: str, memory: SessionMemory | AnySessions) -> Rival:
     [1, 2]
     """
     plain, given = split(name)
-    kind = RIVALS[one_of(plain, "rival", RIVALS)]
-    own = kind(_NOTHING).get_params()
-    params = known_params(name, given, own, example="stan@session_days=365")
+    kind = rival_class(plain)
+    example = "gru4rec@model=FOLDER" if plain in TRAINED else "stan@session_days=365"
+    params = known_params(name, {**params, **given}, kind.parameters(), example)
     if not isinstance(memory, SessionMemory):
         memory = SessionMemory(Sessions.of(memory))
-    return kind(memory, **params)
+    more = (pool,) if kind.needs_pool else ()
+    return kind(memory, *more, **params)
+
+
+def rival_class(name: str) -> type[Rival]:
+    """Return the class of a rival, by its name or the name of a variant."""
+    known = {**RIVALS, **TRAINED}
+    return known[one_of(split(name)[0], "rival", known)]

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from nextquery.encode.directions import Scatter, discriminant
+from nextquery.encode.train.loop import Objective
 from nextquery.encode.train.model import Reader
 from nextquery.encode.train.options import TrainOptions
 from nextquery.errors import InvalidInput
@@ -38,7 +39,7 @@ def copies_in(left: Any, right: Any) -> Any:
     return same.fill_diagonal_(False)
 
 
-class Contrastive:
+class Contrastive(Objective):
     """InfoNCE over pairs of queries of one session, with the rest of the batch as negatives.
 
     The projection starts from the directions in which sessions differ (LDA), so the first step
@@ -94,7 +95,3 @@ class Contrastive:
         """Return the average number of tokens read in a step, without padding."""
         mean = float(self._reader.texts.lengths[self._sessions.arms].mean())
         return int(2 * min(self._options.pairs, self._sessions.size) * mean)
-
-    def check(self) -> dict[str, float]:
-        """Return no metrics besides the floor."""
-        return {}

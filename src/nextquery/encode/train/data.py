@@ -24,9 +24,12 @@ class Split(NamedTuple):
     validation: Sessions
 
     @classmethod
-    def of(cls, sessions: Sessions, *, timed: bool, seed: int) -> Self:
-        """Hold out a tenth, at most 2,000: the newest if `timed`, otherwise random ones."""
-        usable = _usable(sessions)
+    def of(cls, sessions: Sessions, *, timed: bool, seed: int, repeats: bool = False) -> Self:
+        """Hold out a tenth, at most 2,000: the newest if `timed`, otherwise random ones.
+
+        With `repeats`, a query may come back in a session, though not right after itself.
+        """
+        usable = _usable(sessions, repeats=repeats)
         if usable.size < FEWEST:
             raise InvalidInput(
                 f"training needs at least {FEWEST} sessions of 2 or more different queries; "
@@ -107,9 +110,9 @@ def with_words(sessions: Sessions, rows: Sequence[NDArray[np.int32]], tokenizer:
     return remaining
 
 
-def _usable(sessions: Sessions) -> Sessions:
+def _usable(sessions: Sessions, *, repeats: bool = False) -> Sessions:
     """Return the sessions of two or more different queries, without repeated queries."""
-    distinct = sessions.distinct()
+    distinct = sessions.without_repeats() if repeats else sessions.distinct()
     return distinct.take(np.flatnonzero(distinct.lengths >= 2))
 
 

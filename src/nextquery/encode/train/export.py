@@ -44,13 +44,35 @@ def to_onnx(model: QueryModel, *, half: bool = True) -> bytes:
     model = model.eval().cpu()
     model.backbone.set_attn_implementation("eager")  # plain products, which every runtime supports
     sizes = {"ids": {0: torch.export.Dim("texts"), 1: torch.export.Dim("tokens", min=3)}}
+    example = (torch.ones((2, 5), dtype=torch.long),)
+    return exported(_Served(model), example, ["ids"], ["vectors"], sizes, half=half)
+
+
+def exported(
+    module: Any,
+    example: tuple[Any, ...],
+    inputs: list[str],
+    outputs: list[str],
+    sizes: dict[str, Any],
+    *,
+    half: bool = False,
+) -> bytes:
+    """Return a module on the CPU as an ONNX file, the same bytes for the same weights.
+
+    Parameters
+    ----------
+    example : inputs of the module. A size that may vary must not be 1 in them.
+    inputs, outputs : their names.
+    sizes : which dimensions of an input may vary: ``{"ids": {0: torch.export.Dim("texts")}}``.
+    half : store large weights in half precision.
+    """
     with torch.no_grad(), _quiet():
         program: Any = torch.onnx.export(
-            _Served(model),
-            (torch.ones((2, 5), dtype=torch.long),),
+            module,
+            example,
             dynamo=True,
-            input_names=["ids"],
-            output_names=["vectors"],
+            input_names=inputs,
+            output_names=outputs,
             dynamic_shapes=sizes,
             verbose=False,
         )

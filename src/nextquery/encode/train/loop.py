@@ -2,6 +2,7 @@
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,32 +10,68 @@ from typing import Any, Protocol
 import torch
 
 from nextquery.encode.train.checkpoints import Check, Checkpoints, Progress, load, weights_of
-from nextquery.encode.train.options import TrainOptions
 from nextquery.errors import InvalidInput
 
 _WARM_UP = 0.05  # share of the steps over which the step size rises
-_CLIP = 1.0
 
 
-class Objective(Protocol):
-    """The objective of a stage; what a step draws depends only on the seed and its number."""
+class LoopOptions(Protocol):
+    """The options that the loop itself uses."""
+
+    @property
+    def checks(self) -> int:
+        """Maximum number of checks."""
+
+    @property
+    def patience(self) -> int:
+        """Checks without a lower floor before training stops."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of everything random."""
+
+
+class Objective(ABC):
+    """The objective of a stage; what a step draws depends only on the seed and its number.
+
+    A state that goes on from step to step must be a buffer of the module, so that checkpoints
+    contain it.
+    """
 
     name: str
     keep_best: bool
     module: Any
     steps: int
+    clip: float | None = 1.0
+    """The largest norm of a gradient; None: any."""
 
+    @abstractmethod
     def groups(self) -> list[dict[str, Any]]:
-        """Return parameter groups, each with its ``rate`` and ``weight_decay``."""
+        """Return parameter groups, each with its ``rate`` and further options of the optimizer."""
 
+    @abstractmethod
     def loss(self, step: int) -> Any:
         """Return the loss of the step's batch."""
 
+    @abstractmethod
     def seen(self, step: int) -> int:
         """Return the number of tokens that a step reads."""
 
     def check(self) -> dict[str, float]:
         """Return further metrics on held-out sessions."""
+        return {}
+
+    def optimizer(self) -> Any:
+        """Return the optimizer of the groups; the loop sets their step sizes."""
+        on_gpu = next(self.module.parameters()).device.type == "cuda"
+        return torch.optim.AdamW(self.groups(), lr=0.0, fused=on_gpu)
+
+    def schedule(self, share: float) -> float:
+        """Return the step size as a share of its peak, when this share of the steps is done.
+
+        By default it rises over the first twentieth and then falls linearly towards 0.
+        """
+        return share / _WARM_UP if share < _WARM_UP else (1 - share) / (1 - _WARM_UP)
 
 
 @dataclass(frozen=True)
@@ -58,7 +95,7 @@ def train(
     *,
     floor: Callable[[], float],
     checkpoints: Checkpoints,
-    options: TrainOptions,
+    options: LoopOptions,
     autocast: Any,
     say: Say,
 ) -> Stage:
@@ -67,7 +104,7 @@ def train(
     Checkpoints contain the losses since the last check, so a resumed run has the same curve.
     """
     module, device = objective.module, next(objective.module.parameters()).device
-    optimizer = torch.optim.AdamW(objective.groups(), lr=0.0, fused=device.type == "cuda")
+    optimizer = objective.optimizer()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     clock = time.monotonic()
@@ -135,20 +172,14 @@ def _step(objective: Objective, optimizer: Any, step: int, seed: int, autocast: 
     objective.module.train()
     torch.manual_seed((seed << 32) + step)
     for group in optimizer.param_groups:
-        group["lr"] = group["rate"] * _schedule((step + 1) / (objective.steps + 1))  # above 0
+        group["lr"] = group["rate"] * objective.schedule(
+            (step + 1) / (objective.steps + 1)
+        )  # above 0
     with autocast():
         loss = objective.loss(step)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    torch.nn.utils.clip_grad_norm_(objective.module.parameters(), _CLIP)
+    if objective.clip is not None:
+        torch.nn.utils.clip_grad_norm_(objective.module.parameters(), objective.clip)
     optimizer.step()
     return loss.detach()
-
-
-def _schedule(share: float) -> float:
-    """Return the step size as a share of its peak: linear warm-up, then linear decay towards 0.
-
-    >>> [round(_schedule(share), 2) for share in (0.025, 0.05, 0.525, 1.0)]
-    [0.5, 1.0, 0.5, 0.0]
-    """
-    return share / _WARM_UP if share < _WARM_UP else (1 - share) / (1 - _WARM_UP)

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from nextquery.encode.train.data import Tokenised
+from nextquery.encode.train.loop import Objective
 from nextquery.encode.train.options import TrainOptions
 from nextquery.encode.train.vocabulary import CLS, MASK, SEP
 from nextquery.sessions import Ids
@@ -17,7 +18,7 @@ _JITTER = 4  # random tokens added to lengths, so that batches differ between ep
 _AT_ONCE = 1 << 16
 
 
-class MaskedLM:
+class MaskedLM(Objective):
     """Predict 15% of the tokens; of those 80% are hidden, 10% replaced at random, 10% kept.
 
     One step reads one bucket of lines of similar length. Which lines and tokens depends only on the

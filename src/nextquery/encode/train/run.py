@@ -4,26 +4,26 @@ import contextlib
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from nextquery.encode.recall import Validation
 from nextquery.encode.tokens import Tokens
 from nextquery.encode.train import model as models
 from nextquery.encode.train import vocabulary
-from nextquery.encode.train.checkpoints import Checkpoints, Note
+from nextquery.encode.train.checkpoints import Note
 from nextquery.encode.train.contrastive import Contrastive
 from nextquery.encode.train.data import Split, Tokenised, lines, tokenise, with_words
+from nextquery.encode.train.device import device_for
 from nextquery.encode.train.facts import data_hash, hardware, versions, weights_hash
-from nextquery.encode.train.loop import Objective, Say, Stage, train
+from nextquery.encode.train.loop import Objective, Say, Stage
 from nextquery.encode.train.masked import MaskedLM
 from nextquery.encode.train.options import TrainOptions
-from nextquery.errors import InvalidInput, StorageError
+from nextquery.encode.train.stages import Stages
 from nextquery.sessions import Sessions
 
 _NO_EFFECT = ("checkpoint_seconds", "static", "device")  # the device type is hashed separately
@@ -79,7 +79,7 @@ def learn(
     progress : called with the stage of the work around the training and the fraction done.
     note : called with a message that you should read but that raises no error.
     """
-    device, autocast = device_for(options)
+    device, autocast = device_for(options.device, options.precision)
     Split.of(sessions, timed=timed, seed=options.seed)  # fails now if there are too few
     data = data_hash(texts, sessions)
     progress("vocabulary", None)
@@ -98,8 +98,17 @@ def learn(
     parts = [data_hash((), part) for part in split]  # another split is another training
     words = hashlib.sha256(tokenizer).hexdigest()
     made_from = [data, parts, words, start, versions(), device.type]
-    run = _Run(options, work, made_from, validation, autocast, say, note)
+    every = options.checkpoint_seconds
+    run = Stages(options, every, work, made_from, autocast, say, note)
     stages: list[Stage] = []
+
+    def stage(objective: Objective, reader: models.Reader, ignored: Sequence[str]) -> None:
+        used = options.to_dict()
+        for name in (*_NO_EFFECT, *ignored):
+            del used[name]
+        floor = functools.partial(_floor, validation, reader)
+        stages.append(run.run(objective, floor, used))
+
     if backbone is None:
         mlm = models.published(options, Tokens(tokenizer).size).to(device)
         backbone = mlm.bert
@@ -109,12 +118,12 @@ def learn(
             for part in split
         )
         masked = MaskedLM(mlm, training, held_out, options)
-        stages.append(run.stage(masked, reader, _NOT_IN_MASKED_LM))
+        stage(masked, reader, _NOT_IN_MASKED_LM)
     reader = models.Reader(models.QueryModel(backbone).to(device), tokenised, autocast)
     if options.method == "contrastive":
         objective = Contrastive(reader, split.training, options)
         objective.prepare()
-        stages.append(run.stage(objective, reader, ()))
+        stage(objective, reader, ())
         _compare(stages, note)
     exact = models.Reader(reader.model, tokenised, contextlib.nullcontext)
     report = {
@@ -141,86 +150,8 @@ def learn(
     return Learnt(exact, tokenizer, validation, options, report)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """The settings that all stages share."""
-
-    options: TrainOptions
-    work: Path
-    made_from: list[Any]
-    validation: Validation
-    autocast: Any
-    say: Say
-    note: Note
-    checkpoints: list[Checkpoints] = field(default_factory=list)
-
-    def stage(self, objective: Objective, reader: models.Reader, ignored: Sequence[str]) -> Stage:
-        """Train one stage, from its checkpoint if there is one made from the same data."""
-        used = self.options.to_dict()
-        for name in (*_NO_EFFECT, *ignored):
-            del used[name]
-        source = json.dumps([self.made_from, used], sort_keys=True)
-        checkpoints = Checkpoints(
-            self.work,
-            objective.name,
-            made_from=hashlib.sha256(source.encode()).hexdigest(),
-            every=self.options.checkpoint_seconds,
-            note=self.note,
-        )
-        self.checkpoints.append(checkpoints)
-        try:
-            return train(
-                objective,
-                floor=lambda: round(1 - self.validation.recall(reader), 6),
-                checkpoints=checkpoints,
-                options=self.options,
-                autocast=self.autocast,
-                say=self.say,
-            )
-        except StorageError as error:
-            resume = (
-                f"The last checkpoint is in {self.work}. Run the same command again to continue "
-                "from it."
-                if any(checkpoint.exists() for checkpoint in self.checkpoints)
-                else "There is no checkpoint to continue from. Run the same command again to start "
-                "from the beginning."
-            )
-            raise StorageError(f"{error} {resume}") from error
-
-
-def device_for(options: TrainOptions) -> tuple[Any, Any]:
-    """Return the device to train on, and the context that sets the precision of products."""
-    available = torch.cuda.is_available()
-    if options.device == "cuda" and not available:
-        raise InvalidInput(
-            "device is cuda, but torch sees no GPU here "
-            f"(torch {torch.__version__}). Use --device cpu or auto, or install a build of torch "
-            "for CUDA and a driver."
-        )
-    device = torch.device("cuda" if available and options.device != "cpu" else "cpu")
-    half = options.precision == "bfloat16" or (options.precision == "auto" and available)
-    half = half and (device.type == "cuda" or options.precision == "bfloat16")
-    if not half:
-        return device, contextlib.nullcontext
-    return device, functools.partial(torch.autocast, device.type, torch.bfloat16)
-
-
-@contextlib.contextmanager
-def enough_memory(options: TrainOptions) -> Iterator[None]:
-    """Turn an out-of-memory error, of the CPU or the GPU, into one with advice."""
-    try:
-        yield
-    except RuntimeError as error:
-        on_gpu = isinstance(error, torch.OutOfMemoryError)
-        if not on_gpu and "can't allocate memory" not in str(error):
-            raise
-        details = ". ".join(str(error).split(". ")[:3])  # the rest lists all processes on the GPU
-        raise InvalidInput(
-            f"not enough {'GPU ' * on_gpu}memory: {details}. Stop other work and run the same "
-            "command again, which continues from the last checkpoint, if any. Or use smaller steps "
-            f"(--pairs is {options.pairs}, --batch-tokens {options.batch_tokens}), a smaller model"
-            f"{' or --device cpu' * on_gpu}, which start from the beginning."
-        ) from error
+def _floor(validation: Validation, reader: models.Reader) -> float:
+    return round(1 - validation.recall(reader), 6)
 
 
 def _pad(tokenizer: bytes) -> int:

@@ -116,7 +116,7 @@ def _scored(past: SessionMemory, span: StreamSpan) -> Ids:
             "of at least two queries."
         )
     if span.since is not None:
-        since = _seconds(span.since)
+        since = unix_time(span.since, "since")
     else:
         begun = np.sort(rows.asked[rows.offsets[:-1][rows.lengths > 1]])
         since = float(begun[max(0, len(begun) - span.sessions)])
@@ -144,10 +144,14 @@ def _check_order(sessions: Sessions) -> None:
         )
 
 
-def _seconds(date: str) -> float:
-    """Return the Unix time of a date, in UTC unless it names its own zone."""
+def unix_time(date: str, name: str) -> float:
+    """Return the Unix time of a date, in UTC unless it names its own zone.
+
+    >>> unix_time("1970-01-02", "since")
+    86400.0
+    """
     try:
         time = datetime.fromisoformat(date)
     except ValueError:
-        raise InvalidInput(f"since must be a date like 2018-01-01; received {date!r}.") from None
+        raise InvalidInput(f"{name} must be a date like 2018-01-01; received {date!r}.") from None
     return (time.replace(tzinfo=UTC) if time.tzinfo is None else time).timestamp()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from nextquery.checks import number, one_of
 from nextquery.policies import MostSimilar, Policy, RandomPolicy
 from nextquery.policies.names import POLICIES, joined, live_policy, split
-from nextquery.rivals.names import RIVALS, rival_named
+from nextquery.rivals.names import RIVALS, TRAINED, rival_class, rival_named
 from nextquery.sessions import Sessions
 
 LEARNING_OFF, WEIGHTS_OFF, PERSONAL_OFF = "learning=off", "weights=off", "personal=off"
@@ -30,7 +30,7 @@ class Contestant(NamedTuple):
     @property
     def uses_selection(self) -> bool:
         """Whether it depends on the selected candidates."""
-        return self.rival is None or RIVALS[split(self.rival)[0]].uses_selection
+        return self.rival is None or rival_class(self.rival).uses_selection
 
     @property
     def half_life(self) -> float | None:
@@ -50,8 +50,8 @@ def contestant(name: str, seed: int = 0) -> Contestant:
     (True, 'n-gram')
     """
     plain, parameters = split(name)
-    one_of(plain, "policy", (*POLICIES, *RIVALS))
-    if plain in RIVALS:
+    one_of(plain, "policy", (*POLICIES, *RIVALS, *TRAINED))
+    if plain in RIVALS or plain in TRAINED:
         rival_named(name, Sessions.of([]))  # raises if it has no such variant
         return Contestant(name)
     switches = ("learning", "weights", "personal")

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from nextquery.arms import ArmPool
 from nextquery.memory import KINDS, Memory, kind_of
 from nextquery.outcomes import Learning
 from nextquery.past_steps import OneByOne, Steps
@@ -38,11 +39,19 @@ def ranked_steps(stream: Stream, options: StreamOptions, entrant: Contestant) ->
 
 
 def play_rival(
-    stream: Stream, options: StreamOptions, entrant: Contestant, selections: Selections
+    stream: Stream,
+    options: StreamOptions,
+    entrant: Contestant,
+    selections: Selections,
+    *,
+    pool: ArmPool | None = None,
 ) -> Iterator[StepResult]:
-    """Yield what a rival did at `ranked_steps`; `selections` are their candidates."""
+    """Yield what a rival did at `ranked_steps`; `selections` are their candidates.
+
+    `pool` is for rivals that need one.
+    """
     assert entrant.rival is not None
-    rival, past = rival_named(entrant.rival, stream.past), stream.past
+    rival, past = rival_named(entrant.rival, stream.past, pool=pool), stream.past
     row, offsets = past.sessions.arms, past.sessions.offsets
     visits: dict[int, Visit] = {}
     steps = ranked_steps(stream, options, entrant)
@@ -59,6 +68,7 @@ def play_rival(
             hidden=seen,
             returns=options.returns,
             session=session,
+            unseen=options.pool == "all",
         )
         arms, shares = rival.rank_with_shares(step, LONGEST)
         ranking, answer = arms.tolist(), int(row[place + 1])

@@ -21,8 +21,9 @@ from nextquery.replay.stream.options import StreamOptions
 from nextquery.replay.stream.players import play_recommender, play_rival, ranked_steps
 from nextquery.replay.stream.steps import StepResults
 from nextquery.replay.work import Piece, Progress, Run, Work, label_of, run_missing
+from nextquery.rivals.names import rival_named
 from nextquery.select import Candidates
-from nextquery.sessions import Ids
+from nextquery.sessions import Ids, Sessions
 
 
 def follow(
@@ -38,6 +39,8 @@ def follow(
     """
     stream = Stream.of(work.sessions, options.span, work.pool.rows_in_all)
     rivals = [name for name in options.policies if contestant(name).rival]
+    for name in rivals:
+        rival_named(name, Sessions.of([])).check_start(stream.start)
     if not options.kept or rivals:
         batches = [_batch_piece(options, number) for number in stream.steps.batches()]
         run_missing(work, batches, _select, run, progress)
@@ -56,7 +59,10 @@ def _policy_piece(options: StreamOptions, name: str) -> Piece:
     grown = () if options.schedule == "none" else (options.schedule,)
     # Pieces of older versions have no forecast.
     label = label_of(["stream and forecast", name, *grown])
-    return Piece("stream", label, [*options.selecting, *playing, options.schedule, name])
+    rival = contestant(name).rival
+    trained = rival_named(rival, Sessions.of([])).identity if rival else ""
+    more = [trained] if trained else []  # another model at the same path is another contestant
+    return Piece("stream", label, [*options.selecting, *playing, options.schedule, name, *more])
 
 
 def _options_of(values: Sequence[Any], **more: Any) -> StreamOptions:
@@ -82,7 +88,8 @@ def _select(work: Work, piece: Piece) -> None:
 
 def _follow(work: Work, piece: Piece) -> None:
     """Run one contestant through the stream."""
-    *values, shown, repeat, returns, exploration, schedule, name = piece.options
+    values, more = piece.options[:9], piece.options[9:]
+    shown, repeat, returns, exploration, schedule, name = more[:6]
     playing = {"shown": shown, "repeat": repeat, "returns": returns, "exploration": exploration}
     options = _options_of(values, **playing, schedule=schedule)
     stream = Stream.of(work.sessions, options.span, work.pool.rows_in_all)
@@ -93,7 +100,7 @@ def played(work: Work, stream: Stream, options: StreamOptions, entrant: Contesta
     """Run one contestant through the stream, whose candidates are selected already."""
     live = selections(work, stream, options, ranked_steps(stream, options, entrant).places)
     if entrant.rival:
-        results = play_rival(stream, options, entrant, live)
+        results = play_rival(stream, options, entrant, live, pool=work.pool)
     else:
         assert entrant.policy is not None
         before = stream.warm_places(memory=entrant.policy.needs_memory)

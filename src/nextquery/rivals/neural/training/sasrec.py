@@ -1,0 +1,125 @@
+"""SASRec: self-attention over a session, left to right.
+
+Departures from the paper: items can have text vectors; the loss is the softmax over all items (or
+over drawn ones in large logs) instead of one drawn negative for each target (Klenitskiy and
+Vasilev, "Turning Dross Into Gold Loss", RecSys 2023); places count from the start of a session,
+since nothing is padded when it is served; each item has a bias.
+
+Kang and McAuley, "Self-Attentive Sequential Recommendation", ICDM 2018.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from nextquery.rivals.neural.options import SasRecOptions
+from nextquery.rivals.neural.training.batches import Shuffled, batch_of
+from nextquery.rivals.neural.training.data import TrainingData
+from nextquery.rivals.neural.training.items import Items
+from nextquery.rivals.neural.training.next_item import NextItemModule, NextItemTask
+
+
+class Block(nn.Module):  # type: ignore[misc]
+    """Causal attention, then a network for each place, each on normalised rows and added."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before_attention, self.before_places = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention, self.joined = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.places = nn.Sequential(
+            nn.Linear(width, width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, width)
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, rows: Any, ahead: Any) -> Any:
+        """Return new rows; `ahead` is −∞ wherever a place must not look, and 0 elsewhere."""
+        rows = rows + self.dropout(self._attend(self.before_attention(rows), ahead))
+        return rows + self.dropout(self.places(self.before_places(rows)))
+
+    def _attend(self, rows: Any, ahead: Any) -> Any:
+        batch, length, width = rows.shape
+        parts = self.attention(rows).view(batch, length, 3, self.heads, width // self.heads)
+        queries, keys, values = parts.permute(2, 0, 3, 1, 4).unbind(0)
+        products = queries @ keys.transpose(-1, -2) / math.sqrt(width // self.heads)
+        weights = self.dropout((products + ahead).softmax(dim=-1))
+        return self.joined((weights @ values).transpose(1, 2).reshape(batch, length, width))
+
+
+class AttentionNetwork(nn.Module):  # type: ignore[misc]
+    """Blocks of attention over rows with their places."""
+
+    def __init__(self, width: int, layers: int, heads: int, length: int, dropout: float) -> None:
+        super().__init__()
+        self.width = width
+        self.place = nn.Embedding(length, width)
+        nn.init.normal_(self.place.weight, std=0.02)
+        self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(layers))
+        self.last = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, rows: Any) -> Any:
+        """Return what it made of each session so far, for rows (batch, length, width)."""
+        length = rows.shape[1]
+        places = torch.arange(length, device=rows.device)
+        ahead = torch.zeros(length, length, device=rows.device)
+        ahead = ahead.masked_fill(places[None, :] > places[:, None], float("-inf"))
+        rows = self.dropout(rows * math.sqrt(self.width) + self.place(places))
+        for block in self.blocks:
+            rows = block(rows, ahead)
+        return self.last(rows)
+
+
+class SasRecTask(NextItemTask):
+    """Train SASRec on whole sessions: at every query, predict the next."""
+
+    name = "sasrec"
+
+    def __init__(self, data: TrainingData, options: SasRecOptions, seed: int, device: Any) -> None:
+        super().__init__(data, options, seed, device)
+        torch.manual_seed(seed)
+        inputs = Items(data, options.hidden, options.items, sparse=False)
+        network = AttentionNetwork(
+            options.hidden, options.layers, options.heads, options.length, options.dropout
+        )
+        module = NextItemModule(network, inputs, None, len(data.texts), sparse=False)
+        self.module = module.to(device)
+        self._read = Shuffled(data.training.size, options.batch, seed)
+        self.steps = options.epochs * self._read.per_epoch
+        drawn = options.negatives
+        if drawn is None:
+            drawn = options.DRAWN if len(data.texts) > options.FULL else 0
+        self._drawn = min(drawn, len(data.texts))
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Return all weights, without weight decay, as in the paper."""
+        params = list(self.module.parameters())
+        return [{"params": params, "rate": self.options.rate, "weight_decay": 0.0}]
+
+    def seen(self, step: int) -> int:
+        """Return the average number of queries read in a step."""
+        return int(len(self.data.training.arms) / self._read.per_epoch)
+
+    def loss(self, step: int) -> Any:
+        """Return the mean −log softmax of the next queries of the step's sessions."""
+        which = self._read.of_step(step)
+        batch = batch_of(self.data.training, which, length=self.options.length, device=self.device)
+        states = self.module.network(self.module.inputs(batch.items))[batch.steps]
+        if not self._drawn:
+            return functional.cross_entropy(self.module.scores(states), batch.targets)
+        return self._sampled(states, batch.targets, step)
+
+    def _sampled(self, states: Any, targets: Any, step: int) -> Any:
+        """Return the same over each target and drawn items; a drawn target is no negative."""
+        rng = np.random.default_rng([self.seed, 7, step])
+        among = torch.from_numpy(rng.integers(len(self.data.texts), size=self._drawn))
+        among = among.to(self.device)
+        own = (states * self.module.outputs(targets)).sum(dim=1) + self.module.bias(targets)[:, 0]
+        others = self.module.scores(states, among)
+        others = others.masked_fill(among[None, :] == targets[:, None], float("-inf"))
+        scores = torch.cat([own[:, None], others], dim=1)
+        return functional.cross_entropy(scores, torch.zeros_like(targets))

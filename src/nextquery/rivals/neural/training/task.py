@@ -1,0 +1,105 @@
+"""What a method brings to training: an objective for the loop, scores for validation, a model."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from nextquery.encode.train.loop import Objective
+from nextquery.rivals.neural.training.data import TrainingData
+from nextquery.sessions import Ids, Sessions
+
+AMONG = 20  # first items among which the next query counts as found
+
+
+class Scored(NamedTuple):
+    """Scores of all items at some steps, and the item that came next: (n, items) and (n,)."""
+
+    scores: Any
+    targets: Any
+
+
+class Measured(NamedTuple):
+    """How well a model ranks the next query, among all items; ties count against it."""
+
+    recall: float
+    mrr: float
+    perplexity: float
+    steps: int
+
+
+class Task(Objective):
+    """A method in training, on the data's items.
+
+    A subclass has the constructor ``(data, options, seed, device)``, sets `name` (as registered)
+    and `module`, and writes `groups`, `loss` and `seen` for the loop, `scored` for validation, and
+    `networks`, `difference`, `arrays` and `learnt` for the model's folder.
+    """
+
+    keep_best = True
+
+    def __init__(self, data: TrainingData, options: Any, seed: int, device: Any) -> None:
+        self.data, self.options, self.seed, self.device = data, options, seed, device
+        self._measured: Measured | None = None
+
+    @abstractmethod
+    def scored(self, sessions: Sessions) -> Iterator[Scored]:
+        """Yield, for every query of these sessions that has a next one, scores and the next one."""
+
+    @property
+    @abstractmethod
+    def learnt(self) -> Ids:
+        """The items that it learnt something of its own about; their texts are in the folder."""
+
+    @abstractmethod
+    def difference(self, networks: dict[str, bytes]) -> float:
+        """Return by how much the exported networks differ from the trained ones, at most."""
+
+    @abstractmethod
+    def networks(self) -> dict[str, bytes]:
+        """Return the ONNX networks of the model, by name."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, Any]:
+        """Return the arrays of the model, by name; rows in the order of `learnt`."""
+
+    def measured(self, sessions: Sessions) -> Measured:
+        """Return how well it ranks the next queries of these sessions."""
+        found = reciprocal = entropy = steps = 0.0
+        self.module.eval()
+        with torch.no_grad():
+            for scores, targets in self.scored(sessions):
+                ranks = conservative_ranks(scores, targets)
+                inside = ranks <= AMONG
+                found += float(inside.sum())
+                reciprocal += float((inside / ranks).sum())
+                entropy += float(
+                    torch.nn.functional.cross_entropy(scores, targets, reduction="sum")
+                )
+                steps += len(targets)
+        return Measured(
+            found / steps, reciprocal / steps, math.exp(min(entropy / steps, 50.0)), int(steps)
+        )
+
+    def floor(self) -> float:
+        """Return 1 − MRR@20 on the validation steps, which the loop minimises."""
+        assert self._measured is not None  # `check` comes before
+        return round(1 - self._measured.mrr, 6)
+
+    def check(self) -> dict[str, float]:
+        """Return the perplexity of the next queries of the validation sessions."""
+        self._measured = self.measured(self.data.validation)
+        return {"perplexity": self._measured.perplexity}
+
+
+def conservative_ranks(scores: Any, targets: Any) -> Any:
+    """Return the rank of each target among its scores; it is behind all with the same score.
+
+    >>> scores = torch.tensor([[3.0, 1.0, 1.0], [2.0, 2.0, 2.0]])
+    >>> conservative_ranks(scores, torch.tensor([1, 0])).tolist()
+    [3, 3]
+    """
+    own = scores.gather(1, targets[:, None])
+    return (~(scores < own)).sum(dim=1)  # NaN counts against it too
