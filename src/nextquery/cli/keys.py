@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from nextquery.service.http.keys import Key, KeyRing
 
 keys = typer.Typer(
-    name="keys", help="Create, list and revoke the API keys of a store.", no_args_is_help=True
+    name="keys",
+    help="Create, list, rotate and revoke the API keys of a store.",
+    no_args_is_help=True,
 )
 
 
@@ -71,6 +73,29 @@ def list_keys(store: s.StoreUrl = None, config: s.Config = None, as_json: s.AsJs
         columns = ["id", "name", "scope", "owner", "trusted_users", "created", "revoked"]
         cells = [[_cell(row[column]) for column in columns] for row in rows]
         out().print(table("API keys", [name.replace("_", " ") for name in columns], cells))
+
+
+@keys.command()
+def rotate(
+    id: Annotated[str, typer.Argument(metavar="ID", help="The id of the key, as in keys list.")],
+    overlap: Annotated[
+        float, typer.Option(help="Hours in which the old key still works beside the new one.")
+    ] = 24.0,
+    store: s.StoreUrl = None,
+    config: s.Config = None,
+    as_json: s.AsJson = False,
+) -> None:
+    """Replace a key: print a new one with the same scope and owner, and let the old one end."""
+    key, text = _ring(store, config, create=False).rotate(id, overlap_s=overlap * 3600)
+    if as_json:
+        print_json({**_fields(key), "key": text})
+        return
+    print(text)
+    err().print(
+        f"key {key.id} replaces {id}, which still works for {overlap:g} hours. Save the new one "
+        "now: it is not shown again.",
+        markup=False,
+    )
 
 
 @keys.command()

@@ -148,6 +148,7 @@ def _run_workers(
         chosen = settings.model_dump() | {
             "user_hash_secret": settings.user_hash_secret.get_secret_value(),
             "user_signing_secret": settings.user_signing_secret.get_secret_value(),
+            "user_signing_secret_before": settings.user_signing_secret_before.get_secret_value(),
             "keys": "on" if token is None else settings.keys,
         }
         opener = f"{open_pool.__module__}:{open_pool.__qualname__}"

@@ -1,5 +1,6 @@
 """API keys: shown once, stored as hashes, rejected once revoked."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,33 @@ def test_revoked_keys_are_refused_by_other_processes_too(
     assert here.revoke(key.id).revoked == here.list()[0].revoked  # revoking again changes nothing
 
 
+def test_a_rotated_key_has_a_successor_and_an_end(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = KeyRing(store)
+    old, old_text = ring.create(name="box", scope="write", owner="shop", trusted_users=True)
+    new, text = ring.rotate(old.id, overlap_s=3600)
+    assert (new.name, new.scope, new.owner, new.trusted_users) == ("box", "write", "shop", True)
+    assert new.id != old.id
+    assert text != old_text
+    assert ring.find(text) == new
+    assert ring.find(old_text) is not None  # both, for an hour
+    now = time.time()
+    monkeypatch.setattr(module.time, "time", lambda: now + 3601)
+    assert ring.find(old_text) is None
+    assert ring.find(text) == new
+    with pytest.raises(InvalidInput, match="has ended"):
+        ring.rotate(old.id, overlap_s=0)
+
+
+def test_revoking_ends_an_overlap_at_once(store: Store) -> None:
+    ring = KeyRing(store)
+    old, old_text = ring.create(name="box", scope="write")
+    ring.rotate(old.id, overlap_s=3600)
+    ring.revoke(old.id)
+    assert ring.find(old_text) is None
+
+
 def test_mistakes(store: Store) -> None:
     ring = KeyRing(store)
     with pytest.raises(InvalidInput, match="read, write, admin"):
@@ -71,6 +99,10 @@ def test_mistakes(store: Store) -> None:
             ring.create(name=name, scope="read")
     with pytest.raises(InvalidInput, match="keys list"):
         ring.revoke("nobody")
+    with pytest.raises(InvalidInput, match="keys list"):
+        ring.rotate("nobody", overlap_s=1)
+    with pytest.raises(InvalidInput, match="overlap_s"):
+        ring.rotate("nobody", overlap_s=-1)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ from starlette.testclient import TestClient
 
 import nextquery as nq
 from nextquery.client import sign_user
+from nextquery.errors import WrongSignature
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.requests import Request
+from nextquery.service.answer.trust import Trust
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
@@ -284,3 +286,15 @@ def test_every_worker_has_the_secret(pets_pool: Path, tmp_path: Path) -> None:
     assert store.newest(1)[0].person is not None
     store.close()
     assert SECRET not in log.read_text()
+
+
+def test_while_secrets_change_signatures_of_both_are_accepted() -> None:
+    old, new = "o" * 32, "n" * 32
+    changing, changed = Trust(new, old), Trust(new)
+    for secret in (old, new):
+        assert changing.of("u", sign_user(secret, "u"), by_key=False)
+    assert changed.of("u", sign_user(new, "u"), by_key=False)
+    with pytest.raises(WrongSignature):
+        changed.of("u", sign_user(old, "u"), by_key=False)
+    with pytest.raises(WrongSignature):  # an empty secret signs nothing
+        changing.of("u", "", by_key=False)

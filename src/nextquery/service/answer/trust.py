@@ -13,12 +13,14 @@ class Trust:
     Parameters
     ----------
     signing_secret : the setting `user_signing_secret`; empty if ids are never signed.
+    secret_before : the setting `user_signing_secret_before`, while secrets change.
 
     >>> Trust("").of("u-4", None, by_key=False), Trust("").of("u-4", None, by_key=True)
     (False, True)
     """
 
     signing_secret: str = field(repr=False)
+    secret_before: str = field(default="", repr=False)
 
     def of(self, user_id: str | None, signature: str | None, *, by_key: bool) -> bool:
         """Whether the user id is proved by its signature, or vouched for by a trusted key.
@@ -38,7 +40,8 @@ class Trust:
                 "user_signing_secret (NEXTQUERY_USER_SIGNING_SECRET) to the secret that your back "
                 "end signs with, or leave user_signature out."
             )
-        if not is_signature(signature, self.signing_secret, user_id):
+        secrets = [secret for secret in (self.signing_secret, self.secret_before) if secret]
+        if not any(is_signature(signature, secret, user_id) for secret in secrets):
             raise WrongSignature(
                 "the user_signature is not that of this user_id. Allowed: the lower-case hex "
                 "HMAC-SHA256 of nextquery-user, a zero byte and the exact user_id, with the key "

@@ -116,7 +116,10 @@ def create_app(
         calls,
         timeout_s=settings.request_timeout_s,
         allows_partial=settings.on_missing == "partial",
-        trust=Trust(settings.user_signing_secret.get_secret_value()),
+        trust=Trust(
+            settings.user_signing_secret.get_secret_value(),
+            settings.user_signing_secret_before.get_secret_value(),
+        ),
     )
     m_max = engine.options.m_max
     app.add_api_route(

@@ -11,9 +11,9 @@ import secrets
 import time
 from typing import NamedTuple
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
-from nextquery.checks import one_of
+from nextquery.checks import number, one_of
 from nextquery.errors import InvalidInput
 from nextquery.service.http.scopes import SCOPES
 from nextquery.service.log.limits import LONGEST_KEY_NAME
@@ -28,7 +28,8 @@ class Key(NamedTuple):
     """A key without its secret.
 
     `owner` is whose sessions it works on; keys of one application share it. `trusted_users`: the
-    `user_id` of its requests is trusted without a signature.
+    `user_id` of its requests is trusted without a signature. `revoked`: when the key ends, or
+    ended.
     """
 
     id: str
@@ -38,6 +39,11 @@ class Key(NamedTuple):
     revoked: float | None
     owner: str
     trusted_users: bool = False
+
+    @property
+    def valid(self) -> bool:
+        """Whether requests may use it now."""
+        return self.revoked is None or self.revoked > time.time()
 
 
 def check_new_key(*, name: str, scope: str, owner: str | None) -> None:
@@ -90,13 +96,30 @@ class KeyRing:
         id = secrets.token_hex(6)
         whose = id if owner is None else owner
         key = Key(id, name, scope, time.time(), None, whose, trusted_users)
-        secret = secrets.token_urlsafe(32)
-        row = {**key._asdict(), "hash": _salted(secret, secrets.token_hex(16))}
-        row["scopes"] = row.pop("scope")
         with self._store.writing() as connection:
-            connection.execute(insert(table).values(row))
+            text = _insert(connection, key)
         self._read_at = -math.inf
-        return key, f"nq_{key.id}_{secret}"
+        return key, text
+
+    def rotate(self, id: str, *, overlap_s: float) -> tuple[Key, str]:
+        """Replace a key: create one like it, and let the old one end after `overlap_s` seconds.
+
+        Returns the new key and its text. Both happen in one transaction.
+        """
+        number(overlap_s, "overlap_s", low=0)
+        old = self._of(id)
+        if not old.valid:
+            raise InvalidInput(
+                f"key {id} has ended. Create a new one: nextquery keys create NAME --scope "
+                f"{old.scope} --owner {old.owner!r}."
+            )
+        now = time.time()
+        new = old._replace(id=secrets.token_hex(6), created=now, revoked=None)
+        with self._store.writing() as connection:
+            text = _insert(connection, new)
+            _end(connection, id, now + overlap_s)
+        self._read_at = -math.inf
+        return new, text
 
     def list(self) -> list[Key]:
         """Return every key ever created, oldest first."""
@@ -105,9 +128,11 @@ class KeyRing:
     def revoke(self, id: str) -> Key:
         """Revoke a key; revoking it twice changes nothing."""
         with self._store.writing() as connection:
-            wanted = (table.c.id == id) & table.c.revoked.is_(None)
-            connection.execute(update(table).where(wanted).values(revoked=time.time()))
+            _end(connection, id, time.time())
         self._read_at = -math.inf
+        return self._of(id)
+
+    def _of(self, id: str) -> Key:
         known = self._read()
         if id not in known:
             raise InvalidInput(f"there is no key {id!r}. Run nextquery keys list to see the ids.")
@@ -115,11 +140,11 @@ class KeyRing:
 
     def has_any(self) -> bool:
         """Whether there is a key that is not revoked."""
-        return any(key.revoked is None for key, _ in self._read().values())
+        return any(key.valid for key, _ in self._read().values())
 
     def owners(self) -> set[str]:
         """Return the owners of all keys that are not revoked."""
-        return {key.owner for key, _ in self._read().values() if key.revoked is None}
+        return {key.owner for key, _ in self._read().values() if key.valid}
 
     def stale(self) -> bool:
         """Whether `find` would read the store."""
@@ -146,7 +171,7 @@ class KeyRing:
         key, hashed = self._known.get(id, (None, ""))
         salt = hashed.partition("$")[0]
         matches = hmac.compare_digest(_salted(secret, salt), hashed)
-        return key if key is not None and matches and key.revoked is None else None
+        return key if key is not None and matches and key.valid else None
 
     def _read(self) -> dict[str, tuple[Key, str]]:
         with self._store.reading() as connection:
@@ -166,6 +191,21 @@ class KeyRing:
             )
             for row in rows
         }
+
+
+def _insert(connection: Connection, key: Key) -> str:
+    """Write a key with a new secret; return its text."""
+    secret = secrets.token_urlsafe(32)
+    row = {**key._asdict(), "hash": _salted(secret, secrets.token_hex(16))}
+    row["scopes"] = row.pop("scope")
+    connection.execute(insert(table).values(row))
+    return f"nq_{key.id}_{secret}"
+
+
+def _end(connection: Connection, id: str, when: float) -> None:
+    """Let a key end then, unless it ends sooner."""
+    later = table.c.revoked.is_(None) | (table.c.revoked > when)
+    connection.execute(update(table).where((table.c.id == id) & later).values(revoked=when))
 
 
 def _salted(secret: str, salt: str) -> str:

@@ -134,6 +134,11 @@ class Settings(BaseSettings):
         description="Secret key with which your back end signs user ids (user_signature), at least "
         f"{SHORTEST_SECRET} characters; if empty, no signature is accepted.",
     )
+    user_signing_secret_before: SecretStr = Field(
+        SecretStr(""),
+        description="The signing secret before the present one, while you change it: signatures "
+        "made with either are accepted. Empty: only the present one.",
+    )
     cors_origins: Names = Field(
         [], description="Origins of web pages that may call the API, like https://shop.example."
     )
@@ -223,7 +228,7 @@ class Settings(BaseSettings):
                 raise ValueError(f"{origin!r} is not an origin; use one like https://shop.example")
         return value
 
-    @field_validator("user_signing_secret")
+    @field_validator("user_signing_secret", "user_signing_secret_before")
     @classmethod
     def _is_long(cls, value: SecretStr) -> SecretStr:
         if 0 < len(value) < SHORTEST_SECRET:

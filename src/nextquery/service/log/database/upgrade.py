@@ -11,7 +11,8 @@ from nextquery.errors import StorageError
 _MIGRATING = 0x6E657874  # the key of our advisory lock in PostgreSQL
 
 
-def _config() -> Config:
+def alembic_config() -> Config:
+    """Return where the migrations are."""
     config = Config()
     config.set_main_option("script_location", "nextquery.service.log:migrations")
     return config
@@ -19,7 +20,7 @@ def _config() -> Config:
 
 def is_current(connection: sa.Connection, name: str) -> bool:
     """Whether the tables have the version of this program; a newer version is an error."""
-    script = ScriptDirectory.from_config(_config())
+    script = ScriptDirectory.from_config(alembic_config())
     known = [revision.revision for revision in script.walk_revisions()]  # the newest first
     found = MigrationContext.configure(connection).get_current_revision()
     if found is not None and found not in known:
@@ -37,6 +38,6 @@ def upgrade(connection: sa.Connection, name: str) -> None:
         connection.exec_driver_sql("SET LOCAL lock_timeout = 0")  # another may migrate for minutes
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
     if not is_current(connection, name):
-        config = _config()
+        config = alembic_config()
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
