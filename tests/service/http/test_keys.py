@@ -75,7 +75,7 @@ def test_a_rotated_key_has_a_successor_and_an_end(
     assert ring.find(text) == new
     assert ring.find(old_text) is not None  # both, for an hour
     now = time.time()
-    monkeypatch.setattr(module.time, "time", lambda: now + 3601)
+    monkeypatch.setattr(time, "time", lambda: now + 3601)
     assert ring.find(old_text) is None
     assert ring.find(text) == new
     with pytest.raises(InvalidInput, match="has ended"):
