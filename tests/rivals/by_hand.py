@@ -118,3 +118,78 @@ def nearest(similar: dict[int, float], most: int) -> list[int] | None:
     if len(best) > most and np.isclose(similar[best[most - 1]], similar[best[most]]):
         return None
     return best[:most]
+
+
+def ar(world: World, *, places: int = 10_000) -> Scores:
+    """Count the pairs of the current query and another place of its session."""
+    scores: Scores = defaultdict(float)
+    rows = known_rows(world)
+    for number, place in newest_places(world, world.history[-1], places):
+        for other, (arm, _) in enumerate(rows[number]):
+            scores[arm] += other != place
+    return {arm: score for arm, score in scores.items() if score}
+
+
+def s_knn(
+    world: World, *, neighbours: int = 500, sample: int = 1000, jaccard: bool = False
+) -> Scores | None:
+    """Score by sets of queries; None if the last neighbour is a matter of rounding."""
+    own, similar = set(world.history), {}
+    for number in sampled(world, sample):
+        arms = {arm for arm, _ in known_rows(world)[number]}
+        size = len(own | arms) if jaccard else math.sqrt(len(own) * len(arms))
+        similar[number] = len(own & arms) / size
+    scores: Scores = defaultdict(float)
+    best = nearest(similar, neighbours)
+    for number in best or []:
+        for arm in {arm for arm, _ in known_rows(world)[number]}:
+            scores[arm] += similar[number]
+    return None if best is None else dict(scores)
+
+
+def vstan(world: World, *, match_decay: float = 1.02, rarity: float = 5.0) -> Scores:
+    """Multiply what each neighbour gives to STAN."""
+    rows, history = known_rows(world), world.history
+    asked = Counter(arm for row in rows for arm, _ in row)
+    begun = sum(bool(row) for row in rows)
+    scores: Scores = defaultdict(float)
+    for number in sampled(world, 5000):
+        others = [row if at in (number, world.session) else [] for at, row in enumerate(world.rows)]
+        alone = stan(world._replace(rows=others))
+        assert alone is not None
+        latest = max(i for i, arm in enumerate(history, 1) if arm in {a for a, _ in rows[number]})
+        for arm, score in alone.items():
+            idf = max(0.0, math.log(begun / asked[arm]))
+            factor = math.exp((latest - len(history)) / match_decay)
+            scores[arm] += score * factor * (1 + rarity * idf)
+    return dict(scores)
+
+
+def vmm(world: World, *, longest: int = 5, growth: float = 0.05) -> Scores:
+    """Build the whole tree; score by (length of the context, count), as one number."""
+    after: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
+    rows = [[arm for arm, _ in row] for row in known_rows(world)]
+    for arms in rows:
+        for end in range(1, len(arms)):
+            for length in range(1, min(longest, end) + 1):
+                after[tuple(arms[end - length : end])][arms[end]] += 1
+    unseen = 1 / max(1, len({arm for arms in rows for arm in arms}))
+    tree: set[tuple[int, ...]] = {context for context in after if len(context) == 1}
+    for context in after:
+        if len(context) > 1 and _kl(after[context[1:]], after[context], unseen) > growth:
+            tree |= {context[at:] for at in range(len(context))}
+    scores: Scores = {}
+    for length in range(1, len(world.history) + 1):
+        context = tuple(world.history[-length:])
+        if context in tree:
+            scores |= {arm: 1000.0 * length + n for arm, n in after[context].items()}
+    return scores
+
+
+def _kl(parent: Counter[int], child: Counter[int], unseen: float) -> float:
+    """Return how far what follows a context is from what follows its end."""
+    kl = 0.0
+    for arm, count in parent.items():
+        share = count / parent.total()
+        kl += share * math.log(share / (child[arm] / child.total() if child[arm] else unseen))
+    return kl

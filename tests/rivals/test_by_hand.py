@@ -15,8 +15,16 @@ CASES: dict[str, Callable[[World], by_hand.Scores | None]] = {
     "popularity": by_hand.popularity,
     "n-gram": by_hand.n_gram,
     "n-gram@longest=1": lambda world: by_hand.n_gram(world, longest=1),
+    "vmm": by_hand.vmm,
+    "vmm@longest=3,growth=0.3": lambda world: by_hand.vmm(world, longest=3, growth=0.3),
+    "ar": by_hand.ar,
+    "ar@places=2": lambda world: by_hand.ar(world, places=2),
     "sr": by_hand.sr,
     "sr@steps=2,places=2": lambda world: by_hand.sr(world, steps=2, places=2),
+    "s-knn": by_hand.s_knn,
+    "s-knn@similarity=jaccard,neighbours=2,sample=3": lambda world: by_hand.s_knn(
+        world, neighbours=2, sample=3, jaccard=True
+    ),
     "vs-knn": by_hand.vs_knn,
     "vs-knn@neighbours=2,sample=3": lambda world: by_hand.vs_knn(world, neighbours=2, sample=3),
     "stan": by_hand.stan,
@@ -24,11 +32,15 @@ CASES: dict[str, Callable[[World], by_hand.Scores | None]] = {
     "stan@session_days=1,neighbours=2,sample=3": lambda world: by_hand.stan(
         world, session_days=1.0, neighbours=2, sample=3
     ),
+    "vstan": by_hand.vstan,
+    "vstan@match_decay=3,rarity=0.5": lambda world: by_hand.vstan(
+        world, match_decay=3.0, rarity=0.5
+    ),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(world=worlds())
 def test_the_ranking_is_that_of_the_formula(name: str, world: World) -> None:
     scores = CASES[name](world)

@@ -52,6 +52,12 @@ def test_a_memory_or_sessions() -> None:
         ("stan@session_days=0", "session_days must be a number above 0"),
         ("stan@position_decay=-1", "position_decay must be a number above 0"),
         ("stan@distance_decay=x", "distance_decay must be a number above 0"),
+        ("vstan@match_decay=0", "match_decay must be a number above 0"),
+        ("vstan@rarity=-1", "rarity must be a number"),
+        ("s-knn@similarity=dice", "similarity must be one of cosine, jaccard; received 'dice'"),
+        ("vmm@growth=-1", "growth must be a number"),
+        ("vmm@longest=0", "longest must be a whole number"),
+        ("ar@places=0", "places must be a whole number"),
         ("stan@neighbours=0", "neighbours must be a whole number"),
     ],
 )

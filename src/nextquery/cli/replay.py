@@ -51,8 +51,9 @@ def replay(
             "ucb-air, subsampled-greedy, subsampled-ucb, quantile-moss, ckl-ucb, oslb; many-armed, "
             "anchored only: moss-plus-plus, empirical-moss-plus-plus, parallel-moss, k-failure, "
             "m-run, non-recalling-m-run, m-learning, two-target, adaptive-zooming; "
-            "stream only: popularity, similarity-support, n-gram, sr, vs-knn, stan; or a "
-            "variant like lin-ucb@alpha=0.1. `nextquery algorithms` describes them. Repeatable."
+            "stream only: popularity, similarity-support, n-gram, vmm, ar, sr, s-knn, vs-knn, "
+            "stan, vstan; or a variant like lin-ucb@alpha=0.1. `nextquery algorithms` describes "
+            "them. Repeatable."
         ),
     ] = [],  # noqa: B006
     k: Annotated[

@@ -1,5 +1,7 @@
 """N-grams: what came after the same last few queries."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from nextquery.checks import whole_number
@@ -34,14 +36,19 @@ class NGram(Rival):
     def _scored(self, step: Step) -> tuple[Ids, Floats]:
         """Score by length first (the whole part) and by count among equals (the fraction)."""
         scores = np.zeros(self.memory.arms)
-        for length in range(1, min(self.longest, len(step.history)) + 1):
-            followed = self.memory.followers(
-                step.history, step.before, length=length, most=self.places
-            )
+        for length, followed in self._ends(step):
             arms, counts = summed(followed)
             scores[arms] = length + counts / (len(followed) + 1)
         found = np.flatnonzero(scores)
         return found, scores[found]
+
+    def _ends(self, step: Step) -> Iterator[tuple[int, Ids]]:
+        """Yield the ends of the session to use, the shortest first: length and followers."""
+        for length in range(1, min(self.longest, len(step.history)) + 1):
+            yield (
+                length,
+                self.memory.followers(step.history, step.before, length=length, most=self.places),
+            )
 
     def _shares(self, scores: Floats) -> Floats:
         """Return the fraction: the share among the followers of the end that an arm came after."""

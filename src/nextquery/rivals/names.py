@@ -10,14 +10,18 @@ from nextquery.arms import ArmPool
 from nextquery.checks import one_of
 from nextquery.memory import SessionMemory
 from nextquery.policies.names import known_params, split
+from nextquery.rivals.association_rules import AssociationRules
 from nextquery.rivals.base import Rival
 from nextquery.rivals.n_gram import NGram
 from nextquery.rivals.neural.methods import METHODS
 from nextquery.rivals.popularity import Popularity
+from nextquery.rivals.s_knn import SKnn
 from nextquery.rivals.sequential_rules import SequentialRules
 from nextquery.rivals.similarity_support import SimilarityAndSupport
 from nextquery.rivals.stan import Stan
+from nextquery.rivals.variable_markov import VariableMarkov
 from nextquery.rivals.vs_knn import VsKnn
+from nextquery.rivals.vstan import VStan
 from nextquery.sessions import AnySessions, Sessions
 
 __all__ = ["RIVALS", "TRAINED", "rival_named"]
@@ -26,9 +30,13 @@ RIVALS: dict[str, type[Rival]] = {
     "popularity": Popularity,
     "similarity-support": SimilarityAndSupport,
     "n-gram": NGram,
+    "vmm": VariableMarkov,
+    "ar": AssociationRules,
     "sr": SequentialRules,
+    "s-knn": SKnn,
     "vs-knn": VsKnn,
     "stan": Stan,
+    "vstan": VStan,
 }
 
 TRAINED: dict[str, type[Rival]] = {name: method.rival for name, method in METHODS.items()}

@@ -68,11 +68,7 @@ class NeighbourIndex:
         latest = sorted(last, key=lambda arm: -last[arm])[:_QUERIES]
         found = [memory.places(arm, step.before, sample) for arm in latest]
         chosen = self._newest(np.concatenate([np.empty(0, np.int64), *found]), step, sample)
-        lengths = memory.sessions.lengths[chosen]
-        ends = np.cumsum(lengths)
-        starts = memory.sessions.offsets[chosen] - ends + lengths
-        places = np.repeat(starts, lengths) + np.arange(lengths.sum())
-        owner = np.repeat(np.arange(len(chosen)), lengths)
+        places, owner = spans(memory.sessions.offsets[chosen], memory.sessions.lengths[chosen])
         known = memory.positions[places] < step.before
         places, owner = places[known], owner[known]
         shared = np.zeros(memory.arms, np.int64)
@@ -90,6 +86,17 @@ class NeighbourIndex:
         sessions, at = np.unique(owner, return_index=True)
         newest: Ids = sessions[np.argsort(at)][:sample]
         return newest
+
+
+def spans(starts: Ids, lengths: Ids) -> tuple[Ids, Ids]:
+    """Return the places of several spans, one after the other, and which span each belongs to.
+
+    >>> [found.tolist() for found in spans(np.array([7, 3]), np.array([2, 1]))]
+    [[7, 8, 3], [0, 0, 1]]
+    """
+    begin = starts - np.cumsum(lengths) + lengths
+    places = np.repeat(begin, lengths) + np.arange(lengths.sum())
+    return places, np.repeat(np.arange(len(starts)), lengths)
 
 
 def best_neighbours(similarities: NDArray[np.float64], most: int) -> NDArray[np.bool_]:

@@ -74,6 +74,7 @@ class Stan(Rival):
         arms, owner = found.arms[used], found.owner[used]
         distances = np.abs(found.places[used] - centres[owner])
         weights = similarities[owner] * np.exp(-distances / self.distance_decay)
+        weights *= self._emphasis(step, found, used)
         once = _nearest(arms, owner, distances)
         return summed(arms[once], weights[once])
 
@@ -87,6 +88,10 @@ class Stan(Rival):
         lengths = np.bincount(found.owner, found.first)
         similarities: Floats = np.bincount(found.owner, weights) / np.sqrt(lengths * (own @ own))
         return similarities * self._left_by_age(step, found)
+
+    def _emphasis(self, step: Step, found: Neighbours, used: Ids) -> Floats | float:
+        """Return a factor for each of the queries `used`."""
+        return 1.0
 
     def _left_by_age(self, step: Step, found: Neighbours) -> Floats | float:
         """Return what age leaves of each neighbour, relative to the youngest.
