@@ -19,7 +19,7 @@ from nextquery.replay.runners import runner
 from nextquery.replay.stream.clock import Stream
 from nextquery.replay.stream.contestants import Contestant
 from nextquery.replay.stream.options import StreamOptions
-from nextquery.replay.stream.protocol import follow, played
+from nextquery.replay.stream.protocol import played, select_all
 from nextquery.replay.work import Work, begin
 from nextquery.select import Candidates
 
@@ -67,7 +67,7 @@ def main() -> None:
     work = begin(pool, pool.origin.sessions, args.out)
     for returns in (False, True):
         options = StreamOptions(since=args.since, returns=returns, policies=())
-        stream, _ = follow(work, options, runner())
+        stream = select_all(work, options, runner())
         people, before = stream.people_of(stream.scored_steps), None
         print(f"returns {'allowed' if returns else 'hidden'}; {len(people):,} steps", flush=True)
         for name, without in VARIANTS.items():

@@ -25,7 +25,7 @@ from nextquery import replay
 from nextquery.replay.runners import runner
 from nextquery.replay.stream.contestants import contestant
 from nextquery.replay.stream.players import driver_of
-from nextquery.replay.stream.protocol import follow, selections
+from nextquery.replay.stream.protocol import select_all, selections
 from nextquery.replay.work import begin
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
@@ -336,7 +336,7 @@ def test_a_day_of_clicked_and_typed_steps_is_the_same_through_all_three(
             returns=returns,
         )
         work = begin(pool, sessions, Path(folder))
-        stream, _ = follow(work, options, runner(1, None))
+        stream = select_all(work, options, runner(1, None))
         entrant = contestant(f"{policy}@at_least={at_least}", SEED)
         assert entrant.policy is not None
         places = stream.warm_places(memory=entrant.policy.needs_memory)

@@ -1,5 +1,8 @@
 """The stream by the clock, against brute force over lists: steps, start, and where answers were."""
 
+from datetime import UTC, datetime
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -159,3 +162,27 @@ def test_sessions_without_a_start_are_placed_by_their_queries(log: Log) -> None:
     assume(ordered.size > 1)
     bare = Stream.of(ordered._replace(times=np.empty(0)), StreamSpan(2, None, 2), ARMS)
     assert bare.scored.tolist() == Stream.of(ordered, StreamSpan(2, None, 2), ARMS).scored.tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(log=logs(), until=st.integers(1, 14), warm=st.integers(0, 6))
+def test_until_is_a_log_that_ends_there(log: Log, until: int, warm: int) -> None:
+    shorter = Log([[query for query in row if query[1] < until] for row in log.rows], log.people)
+    kept = [number for number, row in enumerate(shorter.rows) if row]
+    shorter = Log([shorter.rows[number] for number in kept], [log.people[n] for n in kept])
+    assume(any(a != b for row in shorter.rows for (a, _), (b, _) in pairwise(row)))
+    date = datetime.fromtimestamp(until * HOUR, UTC).isoformat()
+    cut = Stream.of(log.sessions, StreamSpan(3, None, warm, date), ARMS)
+    short = Stream.of(shorter.sessions, StreamSpan(3, None, warm), ARMS)
+    assert cut.start == short.start
+    assert cut.scored.tolist() == short.scored.tolist()
+    assert cut.past.sessions.arms.tolist() == short.past.sessions.arms.tolist()
+    assert cut.past.sessions.people.tolist() == short.past.sessions.people.tolist()
+
+
+def test_until_must_be_a_date_with_something_before_it() -> None:
+    sessions = Log([[(0, 5), (1, 6)]], [-1]).sessions
+    with pytest.raises(InvalidInput, match="until must be a date like 2018-01-01; received 'now'"):
+        Stream.of(sessions, StreamSpan(1, None, 0, "now"), ARMS)
+    with pytest.raises(InvalidInput, match="no session of this log has a next query dated before"):
+        Stream.of(sessions, StreamSpan(1, None, 0, "1969-01-01"), ARMS)

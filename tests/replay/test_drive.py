@@ -18,7 +18,7 @@ from nextquery.replay.runners import runner
 from nextquery.replay.stream.clock import Stream
 from nextquery.replay.stream.contestants import contestant
 from nextquery.replay.stream.players import driver_of, play_rival, ranked_steps
-from nextquery.replay.stream.protocol import follow, selections
+from nextquery.replay.stream.protocol import select_all, selections
 from nextquery.replay.work import begin
 from tests.replay.worlds import HOUR, Log, logs
 
@@ -53,7 +53,7 @@ def ranked(
     """Drive the recommender through a log; yields every live step, or only where it must rank."""
     with tempfile.TemporaryDirectory() as folder:
         work = begin(POOL, log.sessions, folder)
-        stream, _ = follow(work, options, runner(1, None))
+        stream = select_all(work, options, runner(1, None))
         entrant = contestant(name, options.seed)
         assert entrant.policy is not None
         before = stream.warm_places(memory=entrant.policy.needs_memory)
@@ -195,7 +195,7 @@ def test_rivals_in_the_stream_are_those_by_hand(log: Log, returns: bool, repeat:
     how = options(returns=returns, repeat=repeat)
     with tempfile.TemporaryDirectory() as folder:
         work = begin(POOL, log.sessions, folder)
-        stream, _ = follow(work, how, runner(1, None))
+        stream = select_all(work, how, runner(1, None))
         log = log.in_order()
         for name, by_hand in (
             ("popularity", popular_by_hand),

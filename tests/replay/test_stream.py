@@ -66,6 +66,20 @@ def test_what_follows_what_is_learnt(tmp_path: Path) -> None:
     assert hit_rates["popularity"] < 0.4
 
 
+def test_who_needs_no_candidates_waits_for_none(tmp_path: Path) -> None:
+    pool, past = circles()
+    alone = replace(OPTIONS, policies=("sr", "popularity"))
+    replay.run_stream(pool, past, tmp_path / "alone", alone)
+    assert not list((tmp_path / "alone" / "stream").glob("stream-select*"))
+    beside = replace(OPTIONS, policies=("sr", "popularity", "similarity-support"))
+    replay.run_stream(pool, past, tmp_path / "beside", beside)
+    assert list((tmp_path / "beside" / "stream").glob("stream-select*"))
+    rows = [read_rows(tmp_path / run / "stream.csv") for run in ("alone", "beside")]
+    assert rows[0] == [row for row in rows[1] if row["policy"] != "similarity-support"]
+    covered = read_run(tmp_path / "alone")["stream"]["recommenders"]
+    assert covered["popularity"]["coverage"] == 1.0  # every answer was asked before
+
+
 def test_frozen_models_stop_where_scoring_begins(tmp_path: Path) -> None:
     pool, past = circles()
     fixed = "lin-ucb-memory@weights=off"

@@ -83,8 +83,8 @@ def stan(
     for number in best or []:
         queries = [arm for arm, _ in known_rows(world)[number]]
         centre = max(place for place, arm in enumerate(queries) if arm in weight)
-        for arm in set(queries):
-            distance = min(abs(place - centre) for place, a in enumerate(queries) if a == arm)
+        for arm, last in {arm: place for place, arm in enumerate(queries)}.items():
+            distance = abs(last - centre)
             scores[arm] += similar[number] * math.exp(-distance / 2.05)
     return None if best is None else dict(scores)
 

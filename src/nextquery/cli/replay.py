@@ -23,7 +23,7 @@ Processes = Annotated[
 
 ONLY = {
     "anchored": ("anchors", "rounds", "alpha"),
-    "stream": ("sessions", "since", "warm", "shown", "repeat", "returns", "arms"),
+    "stream": ("sessions", "since", "until", "warm", "shown", "repeat", "returns", "arms"),
 }
 """Options that only one protocol has."""
 
@@ -88,6 +88,9 @@ def replay(
     since: Annotated[
         str | None, typer.Option(help="Score since a date instead, like 2018-01-01 (stream).")
     ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Leave out what is dated at this date or later (stream).")
+    ] = None,
     warm: Annotated[
         int, typer.Option(min=0, help="Sessions before them for the warm start (stream).")
     ] = 1000,
@@ -149,6 +152,7 @@ def replay(
             stream = experiments.StreamOptions(
                 sessions=sessions,
                 since=since,
+                until=until,
                 warm=warm,
                 shown=shown,
                 repeat=repeat,

@@ -17,7 +17,9 @@ from nextquery.params import params_of
 from nextquery.select.base import Candidates
 from nextquery.sessions import Floats, Ids
 
-_NONE = Candidates(np.empty(0, np.int64), np.empty((0, 0), np.float32), np.empty(0), np.empty(0))
+NO_CANDIDATES = Candidates(
+    np.empty(0, np.int64), np.empty((0, 0), np.float32), np.empty(0), np.empty(0)
+)
 
 
 class Step(NamedTuple):
@@ -38,7 +40,7 @@ class Step(NamedTuple):
 
     before: int
     history: Sequence[int]
-    selected: Candidates = _NONE
+    selected: Candidates = NO_CANDIDATES
     hidden: Collection[int] = ()
     time: float = 0.0
     session: int | None = None
@@ -53,6 +55,17 @@ class Step(NamedTuple):
         ([9, 3, 4], [4])
         """
         return [*self.hidden, *(self.history[-1:] if self.returns else self.history)]
+
+
+class Ranking(NamedTuple):
+    """What a rival recommends, best first, and all that it could have recommended, in any order.
+
+    A share is a rival's own estimate of how likely an arm comes next; it is not calibrated.
+    """
+
+    arms: Ids
+    shares: Floats
+    candidates: Ids
 
 
 class Rival(ABC):
@@ -78,21 +91,26 @@ class Rival(ABC):
 
     def rank(self, step: Step, m: int) -> Ids:
         """Return at most m arms, best first; equal scores in order of id."""
-        return self.rank_with_shares(step, m)[0]
+        return self.ranking(step, m).arms
 
     def rank_with_shares(self, step: Step, m: int) -> tuple[Ids, Floats]:
-        """Return these arms, and of each its share of the scores of all arms, excluded ones too.
+        """Return these arms, and of each its share of the scores of all arms, excluded ones too."""
+        return self.ranking(step, m)[:2]
 
-        A share is a rival's own estimate of how likely an arm comes next; it is not calibrated.
+    def ranking(self, step: Step, m: int) -> Ranking:
+        """Return these arms, of each its share of the scores of all arms, and all candidates.
+
+        Excluded arms count for the shares too.
         """
         whole_number(m, "m", at_least=0)
         arms, scores = self._scored(step)
         shares, kept = self._shares(scores), ~np.isin(arms, step.excluded)
+        candidates = arms[kept]
         if 0 < m < np.count_nonzero(kept):
             kept &= scores >= np.partition(scores[kept], -m)[-m]
         arms, scores, shares = arms[kept], scores[kept], shares[kept]
         best = np.lexsort((arms, -scores))[:m]
-        return arms[best], shares[best]
+        return Ranking(arms[best], shares[best], candidates)
 
     def get_params(self) -> dict[str, Any]:
         """Return the parameters that a variant can set."""

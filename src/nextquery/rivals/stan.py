@@ -22,7 +22,7 @@ class Stan(Rival):
       · exp(−(t − t_n)/`session_days`)
     - score(x) = Σ sim(n)·exp(−distance/`distance_decay`) over the `neighbours` most similar n that
       contain x, where distance is the number of steps in n between x and the last query of n that
-      is also in s
+      is also in s (of repeated queries of n, the last place counts)
 
     Without times, the age of n does not count.
 
@@ -75,7 +75,7 @@ class Stan(Rival):
         distances = np.abs(found.places[used] - centres[owner])
         weights = similarities[owner] * np.exp(-distances / self.distance_decay)
         weights *= self._emphasis(step, found, used)
-        once = _nearest(arms, owner, distances)
+        once = _last(arms, owner)
         return summed(arms[once], weights[once])
 
     def _similarities(self, step: Step, found: Neighbours) -> Floats:
@@ -106,14 +106,14 @@ class Stan(Rival):
         return left
 
 
-def _nearest(arms: Ids, owner: Ids, distances: Ids) -> NDArray[np.bool_]:
-    """Return which queries count: of a query repeated in a neighbour, the one of least distance.
+def _last(arms: Ids, owner: Ids) -> NDArray[np.bool_]:
+    """Return which queries count: of a query repeated in a neighbour, the last.
 
-    >>> _nearest(np.array([5, 6, 5]), np.zeros(3, int), np.array([2, 1, 0])).tolist()
+    >>> _last(np.array([5, 6, 5]), np.zeros(3, int)).tolist()
     [False, True, True]
     """
-    order = np.lexsort((distances, arms, owner))
+    order = np.lexsort((arms, owner))  # stable, so in order of place
     again = (arms[order][1:] == arms[order][:-1]) & (owner[order][1:] == owner[order][:-1])
     once = np.ones(len(order), bool)
-    once[order[1:][again]] = False
+    once[order[:-1][again]] = False
     return once

@@ -18,6 +18,7 @@ class StreamSpan(NamedTuple):
     sessions: int
     since: str | None
     warm: int
+    until: str | None = None
 
 
 class Stream(NamedTuple):
@@ -41,6 +42,8 @@ class Stream(NamedTuple):
     def of(cls, sessions: Sessions, span: StreamSpan, arms: int) -> "Stream":
         """Return the stream of a log."""
         check_timed(sessions)
+        if span.until is not None:
+            sessions = sessions.before(unix_time(span.until, "until"))
         merged = sessions.without_repeats()
         _check_order(merged)
         past = SessionMemory(merged.in_order_of_time())
@@ -112,8 +115,9 @@ def _scored(past: SessionMemory, span: StreamSpan) -> Ids:
     places = places_with_next(past)
     if not len(places):
         raise InvalidInput(
-            "no session of this log has a next query, so there is nothing to score. Use sessions "
-            "of at least two queries."
+            "no session of this log has a next query"
+            + ("" if span.until is None else f" dated before {span.until}")
+            + ", so there is nothing to score. Use sessions of at least two queries."
         )
     if span.since is not None:
         since = unix_time(span.since, "since")
@@ -124,8 +128,9 @@ def _scored(past: SessionMemory, span: StreamSpan) -> Ids:
     if not len(scored):
         newest = datetime.fromtimestamp(float(rows.asked.max()), UTC).date()
         raise InvalidInput(
-            f"no next query is dated {span.since} or later; the newest query of this log is of "
-            f"{newest}. Pass an earlier date."
+            f"no next query is dated {span.since} or later; the newest query of this log"
+            + ("" if span.until is None else f" before {span.until}")
+            + f" is of {newest}. Pass an earlier date."
         )
     return scored
 

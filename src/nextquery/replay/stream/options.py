@@ -41,6 +41,7 @@ class StreamOptions:
     ----------
     sessions : score the answers since the newest `sessions` sessions with a next query began.
     since : score the answers since this date (``2018-01-01``) instead.
+    until : leave out everything dated at or after this date, as if the log ended there.
     warm : number of newest sessions before the start for the policies' warm start, as in
         `Recommender.warm_start`. The memory and the rivals know everything dated earlier.
     policies : registered names, rivals, or variants (`replay.stream.contestants`).
@@ -70,6 +71,7 @@ class StreamOptions:
     exploration: float = 0.02
     since: str | None = None
     schedule: str = "none"
+    until: str | None = None
 
     def __post_init__(self) -> None:
         whole_number(self.sessions, "sessions", at_least=1)
@@ -102,12 +104,18 @@ class StreamOptions:
         return self.growth() is not None
 
     @property
-    def selecting(self) -> tuple[Any, ...]:
+    def selecting(self) -> dict[str, Any]:
         """All options that determine the candidates."""
-        first = (self.sessions, self.since, self.warm, self.selection, self.k, self.epsilon)
-        return (*first, self.reading, self.pool, self.seed)
+        names = ("selection", "k", "epsilon", "reading", "pool", "seed")
+        return {**self.span._asdict(), **{name: getattr(self, name) for name in names}}
+
+    @property
+    def playing(self) -> dict[str, Any]:
+        """All options that determine what a contestant does."""
+        names = ("shown", "repeat", "returns", "exploration", "schedule")
+        return {**self.selecting, **{name: getattr(self, name) for name in names}}
 
     @property
     def span(self) -> StreamSpan:
         """Which part of the log is played and scored."""
-        return StreamSpan(self.sessions, self.since, self.warm)
+        return StreamSpan(self.sessions, self.since, self.warm, self.until)

@@ -70,10 +70,10 @@ def play_rival(
             session=session,
             unseen=options.pool == "all",
         )
-        arms, shares = rival.rank_with_shares(step, LONGEST)
+        arms, shares, candidates = rival.ranking(step, LONGEST)
         ranking, answer = arms.tolist(), int(row[place + 1])
-        rank = _rank_of(answer, ranking)
-        yield StepResult(place, rank, rank > 0, -1, len(ranking), rank, shares.tolist())
+        rank, covered = _rank_of(answer, ranking), bool((candidates == answer).any())
+        yield StepResult(place, rank, covered, -1, len(ranking), rank, shares.tolist())
         visits[session] = visit.after(history[-1], ranking[: options.shown])
 
 

@@ -8,8 +8,8 @@ and the session so far. Either all arms may be recommended (``pool="all"``), or 
 before (``pool="seen"``).
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
+from itertools import repeat
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from nextquery.replay.stream.options import StreamOptions
 from nextquery.replay.stream.players import play_recommender, play_rival, ranked_steps
 from nextquery.replay.stream.steps import StepResults
 from nextquery.replay.work import Piece, Progress, Run, Work, label_of, run_missing
+from nextquery.rivals.base import NO_CANDIDATES
 from nextquery.rivals.names import rival_named
 from nextquery.select import Candidates
 from nextquery.sessions import Ids, Sessions
@@ -34,45 +35,50 @@ def follow(
 ) -> tuple[Stream, dict[str, StepResults]]:
     """Return what each recommender did at every scored step.
 
-    Selection does not depend on learning, so it runs first, for many steps at once. Only with a
+    Selection does not depend on learning, so it runs first, if a contestant needs it. Only with a
     schedule the recommender selects as it goes.
     """
+    entrants = [contestant(name) for name in options.policies]
     stream = Stream.of(work.sessions, options.span, work.pool.rows_in_all)
-    rivals = [name for name in options.policies if contestant(name).rival]
-    for name in rivals:
-        rival_named(name, Sessions.of([])).check_start(stream.start)
-    if not options.kept or rivals:
-        batches = [_batch_piece(options, number) for number in stream.steps.batches()]
-        run_missing(work, batches, _select, run, progress)
+    for one in entrants:
+        if one.rival:
+            rival_named(one.rival, Sessions.of([])).check_start(stream.start)
+    if any(one.uses_selection and (one.rival or not options.kept) for one in entrants):
+        select_all(work, options, run, progress)
     pieces = {name: _policy_piece(options, name) for name in options.policies}
     run_missing(work, list(pieces.values()), _follow, run, progress)
     return stream, {name: StepResults(**work.load(piece)) for name, piece in pieces.items()}
 
 
+def select_all(
+    work: Work, options: StreamOptions, run: Run, progress: Progress | None = None
+) -> Stream:
+    """Select the candidates of every step, for many steps at once; see `selections`."""
+    stream = Stream.of(work.sessions, options.span, work.pool.rows_in_all)
+    batches = [_batch_piece(options, number) for number in stream.steps.batches()]
+    run_missing(work, batches, _select, run, progress)
+    return stream
+
+
 def _batch_piece(options: StreamOptions, number: int) -> Piece:
     label = label_of(["stream select", number])
-    return Piece("stream", label, [*options.selecting, number])
+    return Piece("stream", label, {**options.selecting, "batch": number})
 
 
 def _policy_piece(options: StreamOptions, name: str) -> Piece:
-    playing = (options.shown, options.repeat, options.returns, options.exploration)
     grown = () if options.schedule == "none" else (options.schedule,)
-    # Pieces of older versions have no forecast.
+    # Pieces of older versions have no forecast, and know only the first candidates of a rival.
     label = label_of(["stream and forecast", name, *grown])
     rival = contestant(name).rival
     trained = rival_named(rival, Sessions.of([])).identity if rival else ""
-    more = [trained] if trained else []  # another model at the same path is another contestant
-    return Piece("stream", label, [*options.selecting, *playing, options.schedule, name, *more])
-
-
-def _options_of(values: Sequence[Any], **more: Any) -> StreamOptions:
-    names = ("sessions", "since", "warm", "selection", "k", "epsilon", "reading", "pool", "seed")
-    return StreamOptions(policies=(), **dict(zip(names, values, strict=True)), **more)
+    # Another model at the same path is another contestant.
+    return Piece("stream", label, {**options.playing, "policy": name, "model": trained})
 
 
 def _select(work: Work, piece: Piece) -> None:
-    *values, number = piece.options
-    options = _options_of(values)
+    selecting = dict(piece.options)
+    number = selecting.pop("batch")
+    options = StreamOptions(policies=(), **selecting)
     recommender = Recommender(work.pool, options.selector(), RandomPolicy(), seed=options.seed)
     steps = Stream.of(work.sessions, options.span, work.pool.rows_in_all).steps
     selected = steps.select(recommender, number, seen=options.pool == "seen")
@@ -88,10 +94,9 @@ def _select(work: Work, piece: Piece) -> None:
 
 def _follow(work: Work, piece: Piece) -> None:
     """Run one contestant through the stream."""
-    values, more = piece.options[:9], piece.options[9:]
-    shown, repeat, returns, exploration, schedule, name = more[:6]
-    playing = {"shown": shown, "repeat": repeat, "returns": returns, "exploration": exploration}
-    options = _options_of(values, **playing, schedule=schedule)
+    playing = dict(piece.options)
+    name, _ = playing.pop("policy"), playing.pop("model")
+    options = StreamOptions(policies=(), **playing)
     stream = Stream.of(work.sessions, options.span, work.pool.rows_in_all)
     work.keep(piece, played(work, stream, options, contestant(name, options.seed))._asdict())
 
@@ -100,6 +105,7 @@ def played(work: Work, stream: Stream, options: StreamOptions, entrant: Contesta
     """Run one contestant through the stream, whose candidates are selected already."""
     live = selections(work, stream, options, ranked_steps(stream, options, entrant).places)
     if entrant.rival:
+        live = live if entrant.uses_selection else repeat(NO_CANDIDATES)
         results = play_rival(stream, options, entrant, live, pool=work.pool)
     else:
         assert entrant.policy is not None
