@@ -5,7 +5,10 @@ from typing import NamedTuple
 NAVIGATION: dict[str, tuple[str, ...]] = {
     "Start": ("tutorial", "service", "page"),
     "From a log to a pool": ("ingest", "privacy", "encoders", "training"),
-    "Run the service": ("configure", "access", "users", "operate", "repair", "security"),
+    "Run the service": (
+        *("configure", "access", "users", "suggestions"),
+        *("operate", "repair", "security"),
+    ),
     "How it learns": ("learning", "ranking", "event-log"),
     "The paper": ("paper", "replay", "many-armed", "measurements/paper-claims"),
     "On a cluster": ("cluster", "cluster-operate", "greedi"),

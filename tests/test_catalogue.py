@@ -33,7 +33,7 @@ def test_another_form_of_an_arm_is_that_arm() -> None:
     assert catalogue.own_id("halos") == 2
     assert catalogue.find_exactly("halos") is None
     assert catalogue.block("halos") == "halos"  # operators mean what they say
-    assert catalogue.blocked_arms() == []
+    assert catalogue.hidden_arms().tolist() == []
     catalogue.remove(1)
     assert catalogue.place("black holes").arm == 0
 
@@ -53,7 +53,7 @@ def test_a_form_of_what_was_removed_or_blocked_never_becomes_an_arm() -> None:
     assert catalogue.own_id("red holes") == -1
     catalogue.block("halo")
     assert catalogue.place("halos").arm == 1  # blocked, and so never shown, under any form
-    assert catalogue.blocked_arms() == [1]
+    assert catalogue.hidden_arms().tolist() == [1]
 
 
 class Ones:

@@ -12,7 +12,7 @@ ORDER = {
     "nextquery": [
         {"errors"},
         {"checks"},
-        {"locks", "disk", "file_checks", "client_calls", "signing"},
+        {"locks", "disk", "file_checks", "client_calls", "signing", "patterns"},
         {"params", "folders", "vectors", "compiled", "utility_loops", "client", "network"},
         {"working"},
         {"sessions"},
@@ -30,6 +30,7 @@ ORDER = {
         {"memory"},
         {"policies"},
         {"rivals"},
+        {"exclusions"},
         {"catalogue", "calibration", "outcomes", "visit"},
         {"learnt", "selecting"},
         {"loop"},

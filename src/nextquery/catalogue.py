@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nextquery.arms import ArmPool
+from nextquery.arms.kernels import Ids
 from nextquery.arms.lookup import arm_in_other_form, arm_of, other_forms
 from nextquery.errors import InvalidInput
+from nextquery.exclusions import Exclusions
 from nextquery.logs.rules.one_query import Cleaned, QueryCleaner
+from nextquery.patterns import Pattern, check_pattern, hidden_wildcards, shown_wildcards
 from nextquery.vectors import unit_rows
 
 _COMMON = 1_000  # arms in `most_common`
@@ -38,21 +41,20 @@ class Place(NamedTuple):
 
 
 class Catalogue:
-    """A pool with its encoder and its blocked queries; `version` counts changes.
+    """A pool with its encoder and what must not be shown of it; `version` counts changes.
 
     >>> pool = ArmPool.from_vectors(["cats", "stocks"], [[1, 0], [0, 1]])
     >>> catalogue = Catalogue(pool)
-    >>> catalogue.place("cats").arm, catalogue.block("stocks"), catalogue.blocked_arms()
-    (0, 'stocks', [1])
+    >>> catalogue.place("cats").arm, catalogue.block("stocks"), catalogue.excluded.arms
+    (0, 'stocks', array([1]))
     """
 
     def __init__(self, pool: ArmPool, encoder: EncodesTexts | None = None) -> None:
         self.pool = pool
         self.encoder = pool.encoder if encoder is None else encoder
         self.version = 0
-        self.blocked: set[str] = set()
+        self.excluded = Exclusions(pool)
         self._shown: dict[int, str] = {}
-        self._blocked_arms: list[int] = []
         self._own_ids: dict[str, int | None] = {}
         self._rows = pool.rows_in_all  # when the cache above was new
         self.clean = lru_cache(_CLEANED)(self._clean)
@@ -100,7 +102,7 @@ class Catalogue:
             self._changed()
         known = self._own_ids  # replaced by changes, so that nothing older gets into it
         if text not in known:
-            known[text] = None if text in self.blocked else self._now(text)
+            known[text] = None if text in self.excluded else self._now(text)
         return known[text]
 
     def _now(self, text: str) -> int | None:
@@ -116,10 +118,10 @@ class Catalogue:
 
     def _is_barred(self, query: str, text: str) -> bool:
         """Whether a query that is no arm may not become one: it, or another form of it, is
-        blocked, or was an arm and was removed."""
-        all_forms = [query, text, *other_forms(self.pool, text)]
-        barred = bool(self.blocked) and not self.blocked.isdisjoint(all_forms[1:])
-        return barred or bool(self.pool.texts.known(all_forms))
+        excluded, or was an arm and was removed."""
+        forms = other_forms(self.pool, text)
+        known = self.pool.texts.known([query, text, *forms])
+        return self.excluded.bars(text, forms) or bool(known)
 
     def _was_arm(self, text: str) -> bool:
         """Whether a text is an arm or was one: a removed arm stays removed."""
@@ -158,8 +160,7 @@ class Catalogue:
         arm = int(self.pool.add([text], vector[None])[0])
         if shown:
             self._shown[arm] = shown
-        if text in self.blocked:
-            self._blocked_arms = [*self._blocked_arms, arm]
+        self.excluded.added(arm, text)
         self._changed()
         self.version += 1
         return arm
@@ -184,20 +185,40 @@ class Catalogue:
 
     def block_text(self, text: str) -> None:
         """Block a text that is already a key."""
-        arm = self.pool.index_of(text)
-        if text not in self.blocked and arm is not None:
-            self._blocked_arms = [*self._blocked_arms, arm]
-        self.blocked.add(text)
+        self.excluded.block(text)
         self._changed()
         self.version += 1
 
     def unblock_text(self, text: str) -> None:
         """Unblock a text that is already a key."""
-        arm = self.pool.index_of(text)
-        self._blocked_arms = [blocked for blocked in self._blocked_arms if blocked != arm]
-        self.blocked.discard(text)
+        self.excluded.unblock(text)
         self._changed()
         self.version += 1
+
+    def pattern(self, text: str) -> Pattern:
+        """Return a pattern (see `patterns`), cleaned like the queries of the log.
+
+        >>> Catalogue(ArmPool.from_vectors(["a"], [[1, 0]])).pattern("Free *Spin*").text
+        'free *spin*'
+        """
+        cleaned = self._clean(hidden_wildcards(check_pattern(text))).text
+        return Pattern.of(shown_wildcards(cleaned))
+
+    def block_pattern(self, text: str) -> str:
+        """Never show a query that matches this pattern again. Returns the cleaned pattern."""
+        pattern = self.pattern(text)
+        self.excluded.block_pattern(pattern)
+        self._changed()
+        self.version += 1
+        return pattern.text
+
+    def unblock_pattern(self, text: str) -> str:
+        """Allow what a pattern matches again. Returns the cleaned pattern."""
+        pattern = self.pattern(text)
+        self.excluded.unblock_pattern(pattern)
+        self._changed()
+        self.version += 1
+        return pattern.text
 
     @cached_property
     def most_common(self) -> NDArray[np.int64]:
@@ -211,9 +232,9 @@ class Catalogue:
         order: NDArray[np.int64] = np.argsort(-origin.session_counts, kind="stable")[:_COMMON]
         return order
 
-    def blocked_arms(self) -> list[int]:
-        """Return the blocked arms. Thread-safe: the list is replaced, never changed in place."""
-        return self._blocked_arms
+    def hidden_arms(self) -> Ids:
+        """Return the arms that are not shown. Thread-safe: the array is never changed in place."""
+        return self.excluded.arms
 
     def show(self, spellings: Mapping[int, str]) -> None:
         """Set the spellings shown for these arms."""

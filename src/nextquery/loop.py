@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nextquery.arms.ids import among
+from nextquery.arms.kernels import Ids
 from nextquery.catalogue import Catalogue, Place
 from nextquery.learnt import Learnt
 from nextquery.memory import NOW, Key, Memory, Moment, with_memory, without
@@ -130,8 +132,8 @@ class Loop(Selecting):
         step = _Step(place, visit, hidden, returns, at)
         candidates = self._with_memory(step, self._alive(selected))
         if not len(candidates) and len(selected) and self.looks_further and at.before is None:
-            known = {*hidden, *(() if returns else visit.history)}
-            away = sorted(arm for arm in known if arm >= 0)  # own queries are not in the pool
+            away = hidden if returns else np.union1d(hidden, np.array(visit.history, np.int64))
+            away = away[away >= 0]  # own queries are not in the pool
             further = self.select_further(place, visit, away, normalise=selected.normalised)
             candidates = self._with_memory(step, further)
         return candidates, context
@@ -253,9 +255,10 @@ class Loop(Selecting):
 
     def _with_memory(self, step: "_Step", selected: Candidates) -> Candidates:
         place, visit, hidden = step.place, step.visit, step.hidden
-        earlier = [arm for arm in dict.fromkeys(visit.history) if arm not in hidden]
+        asked = np.array(list(dict.fromkeys(visit.history)), np.int64)
+        earlier = asked[~among(asked, hidden)].tolist()
         if not self.policy.needs_memory:
-            visible = without(selected, hidden if step.returns else [*hidden, *earlier])
+            visible = without(selected, hidden if step.returns else _both(hidden, earlier))
             if visible.vectors.shape[1] == self.pool.dim:
                 return visible
             # Candidates from a cache may have no vectors.
@@ -270,7 +273,7 @@ class Loop(Selecting):
         )
         earlier += [arm for arm in own.this_session if arm not in earlier]
         if step.returns:  # earlier queries may come again, even if they were shown
-            hidden = [arm for arm in hidden if arm not in own.this_session]
+            hidden = np.setdiff1d(hidden, np.array(own.this_session, np.int64))
         return with_memory(
             selected,
             self.pool,
@@ -278,7 +281,7 @@ class Loop(Selecting):
             self.memory,
             visit.with_anchor(place.arm),
             running=place.arm is not None,
-            hidden=hidden if step.returns else [*hidden, *earlier],
+            hidden=hidden if step.returns else _both(hidden, earlier),
             returns=earlier if step.returns else (),
             own=own,
             at=step.at,
@@ -290,6 +293,10 @@ class _Step(NamedTuple):
 
     place: Place
     visit: Visit
-    hidden: list[int]
+    hidden: Ids
     returns: bool
     at: Moment
+
+
+def _both(hidden: Ids, more: Sequence[int]) -> Ids:
+    return np.append(hidden, np.array(more, np.int64))

@@ -179,6 +179,22 @@ class Recommender(Loop):
         """Allow a blocked query again."""
         self.catalogue.unblock(query)
 
+    def block_pattern(self, pattern: str) -> None:
+        """Never recommend a query with these words again; see `nextquery.patterns`.
+
+        >>> from nextquery import ArmPool, LinUCB, MaxUtility
+        >>> pool = ArmPool.from_vectors(["cats", "free spins"], [[1, 0], [1, 1]])
+        >>> rec = Recommender(pool, MaxUtility(k=1), LinUCB(model="disjoint"))
+        >>> rec.block_pattern("*spin*")
+        >>> rec.start("cats").recommend() is None
+        True
+        """
+        self.catalogue.block_pattern(pattern)
+
+    def unblock_pattern(self, pattern: str) -> None:
+        """Allow again what a blocked pattern matches."""
+        self.catalogue.unblock_pattern(pattern)
+
     def warm_start(
         self,
         sessions: Sessions | Iterable[Iterable[str | int]] | None = None,

@@ -46,7 +46,8 @@ def write(rec: "Recommender", path: str | os.PathLike[str]) -> None:
         "schedule": None if rec.schedule is None else _described(rec.schedule),
         "options": {name: getattr(rec, name) for name in _OPTIONS},
         "learning": vars(rec.learning),
-        "blocked": sorted(rec.catalogue.blocked),
+        "blocked": sorted(rec.catalogue.excluded.texts),
+        "patterns": list(rec.catalogue.excluded.patterns),
         "shown": rec.catalogue.spellings(),
         "sessions_started": rec.sessions_started,
         "memory": {"names": list(rec.memory.names), "half_life": rec.memory.half_life},
@@ -86,6 +87,8 @@ def read(
     rec = kind(ArmPool.of(folder), selector, policy, encoder, schedule, **options)
     for text in meta.get("blocked", ()):
         rec.catalogue.block_text(text)
+    for pattern in meta.get("patterns", ()):
+        rec.catalogue.block_pattern(pattern)
     rec.catalogue.show({int(arm): text for arm, text in meta.get("shown", {}).items()})
     if "calibration.npz" in folder:
         rec.learnt.calibration = folder.arrays("calibration.npz")

@@ -102,12 +102,10 @@ class Selecting:
             if place.vector.any():
                 by_size.setdefault(self.size(visit), []).append(number)
         for size, numbers in by_size.items():
-            hidden: list[Sequence[int] | Ids] = [
-                self._not_selected(places[number], visits[number]) for number in numbers
-            ]
+            hidden = [self._not_selected(places[number], visits[number]) for number in numbers]
             if unknown is not None:
                 both = zip(hidden, numbers, strict=True)
-                hidden = [np.union1d(own, unknown[number]).astype(np.int64) for own, number in both]
+                hidden = [np.union1d(own, unknown[number]) for own, number in both]
             results = self.selector.select_many(
                 arms,
                 np.stack([places[number].vector for number in numbers]),
@@ -123,7 +121,7 @@ class Selecting:
         return selected
 
     def select_further(
-        self, place: Place, visit: Visit, hidden: Sequence[int], *, normalise: bool
+        self, place: Place, visit: Visit, hidden: Ids, *, normalise: bool
     ) -> Candidates:
         """Select more arms, since everything that was selected is hidden."""
         rng = self.draws(visit.session, visit.trial + 1, _FURTHER) if self.selector.draws else None
@@ -140,7 +138,7 @@ class Selecting:
             return None
         return [self.draws(visit.session, visit.trial + 1, _SELECTING) for visit in visits]
 
-    def _not_selected(self, place: Place, visit: Visit) -> list[int]:
+    def _not_selected(self, place: Place, visit: Visit) -> Ids:
         """Return the arms not to select: those not to recommend, and what a set of limited size
         has no place for."""
         if self.repeat or (self.schedule is None and self.reselects):
@@ -148,10 +146,10 @@ class Selecting:
         shown = (*visit.history, *visit.seen)
         return self._hidden(place, [arm for arm in shown if arm >= 0])  # not people's own queries
 
-    def _hidden(self, place: Place, seen: Sequence[int] = ()) -> list[int]:
-        """Return the arms not to recommend: blocked, the current one, and those in `seen`."""
+    def _hidden(self, place: Place, seen: Sequence[int] = ()) -> Ids:
+        """Return the arms not to recommend, in order: excluded, the current one, and `seen`."""
         current = [] if place.arm is None else [place.arm]
-        return sorted({*self.catalogue.blocked_arms(), *current, *seen})
+        return np.union1d(self.catalogue.hidden_arms(), np.array([*current, *seen], np.int64))
 
 
 def check_schedule(selector: Selector, schedule: Schedule | None) -> None:

@@ -76,6 +76,33 @@ def with_any(column: TextColumn, marks: bytes) -> NDArray[np.int64]:
     return np.unique(np.searchsorted(column.offsets, np.concatenate(found), "right") - 1)
 
 
+def containing(texts: "Texts", piece: str) -> list[int]:
+    """Return the rows whose texts may contain a piece in lower case, and a few others at most.
+
+    >>> table = Texts(TextColumn.of(["A bike", "b", "ik"]))
+    >>> table.append(["Hike"])
+    >>> containing(table, "ik")
+    [0, 2, 3]
+    """
+    wanted = piece.encode()
+    column, stored = texts.stored, len(texts.stored)
+    added = [row for row in range(stored, len(texts)) if piece in texts[row].lower()]
+    if not piece.isascii():
+        return [*(row for row in range(stored) if piece in column[row].lower()), *added]
+    places = []
+    for start in range(0, len(column.data), _BYTES):
+        data = np.array(column.data[start : start + _BYTES + len(wanted) - 1])
+        data[(data >= ord("A")) & (data <= ord("Z"))] += ord("a") - ord("A")
+        width = max(0, len(data) - len(wanted) + 1)
+        same = np.ones(width, bool)
+        for at, byte in enumerate(wanted):
+            same &= data[at : at + width] == byte
+        places.append(np.flatnonzero(same) + start)
+    found = np.concatenate(places) if places else np.empty(0, np.int64)
+    rows = np.unique(np.searchsorted(column.offsets, found, "right") - 1)
+    return [*rows.tolist(), *added]
+
+
 class Texts(Sequence[str]):
     """A read-only sequence of texts; row i is always arm i."""
 
@@ -92,6 +119,11 @@ class Texts(Sequence[str]):
         self._ids = np.empty(0, np.int64) if ids is None else ids
         self._added: list[str] = []
         self._ids_of_added: dict[str, int] = {}
+
+    @property
+    def stored(self) -> TextColumn:
+        """The texts that are on disk."""
+        return self._stored
 
     @classmethod
     def of(cls, folder: Folder) -> "Texts":

@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 
 from nextquery.cli.algorithms import algorithms
+from nextquery.cli.block import block
 from nextquery.cli.config import config
 from nextquery.cli.demo import demo
 from nextquery.cli.export import export
@@ -53,7 +54,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 commands = (demo, ingest, stats, verify, recommend, train, replay, report, reproduce, serve, export)
-of_a_store = (rebuild, leave_out, take_over)
+of_a_store = (block, rebuild, leave_out, take_over)
 for command in (*commands, algorithms, *of_a_store):
     app.command()(command)
 for group in (keys, config):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nextquery.cli import settings_options as s
+from nextquery.cli.changes import this_user, write_all
 from nextquery.cli.output import out, print_json, table
 
 if TYPE_CHECKING:
@@ -46,11 +47,9 @@ def leave_out(
     """
     settings = s.load_settings({"store": store}, config=config).settings
     from nextquery.errors import InvalidInput
-    from nextquery.service.log.clock import Clock
     from nextquery.service.log.hashes import Hashes
     from nextquery.service.log.store import Store
     from nextquery.service.log.teaching.leave_out import LeaveOut, TakeBackIn
-    from nextquery.service.log.writer import Writer
 
     since_s, until_s = _moment(since, "--from"), _moment(until, "--until")
     opened, user_hash = Store.open(settings.store, create=False), None
@@ -59,12 +58,9 @@ def leave_out(
         if user_hash is None:
             raise InvalidInput(f"--user {user!r} names nobody. Pass the user_id of the requests.")
     if not list_them:
-        chosen = LeaveOut(user_hash, key, since_s, until_s) if undo is None else TakeBackIn(undo)
-        writer = Writer(opened, Clock(), written=lambda: None)
-        try:
-            writer.submit(chosen).result()
-        finally:
-            writer.close()
+        by = this_user()
+        chosen = LeaveOut(user_hash, key, since_s, until_s, by)
+        write_all(opened, [chosen if undo is None else TakeBackIn(undo, by)])
     found = opened.left_out(opened.head().position)
     opened.close()
     rows = [_row(event) for event in found]
@@ -84,7 +80,7 @@ def leave_out(
 
 
 def _row(event: "Event") -> dict[str, object]:
-    from nextquery.service.log.events import LeftOut
+    from nextquery.service.log.operators.changes import LeftOut
 
     body = event.body
     assert isinstance(body, LeftOut)

@@ -90,4 +90,4 @@ def _own_scores(ids: Ids, own: Own, vector: Vectors) -> Floats:
 
 
 def _row(arms: Iterable[int]) -> Ids:
-    return np.array(sorted(set(arms)), np.int64)
+    return np.unique(arms if isinstance(arms, np.ndarray) else np.array(list(arms), np.int64))

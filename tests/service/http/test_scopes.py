@@ -25,12 +25,19 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/simulate": {"users": 1},
     "/v1/block": {"query": "dog names"},
     "/v1/unblock": {"query": "dog names"},
+    "/v1/patterns": {"pattern": "*mouse*"},
+    "/v1/patterns/remove": {"pattern": "*elephant*"},
     "/v1/switch": {"on": True},
     "/v1/arms/approve": {"query": "never seen"},
     "/v1/arms/reject": {"query": "never seen"},
     "/v1/arms/remove": {"query": "dog names"},
 }
-ALLOWED = {"/v1/feedback": 404, "/v1/arms/approve": 422, "/v1/arms/reject": 422}  # else 200
+ALLOWED = {
+    "/v1/feedback": 404,
+    "/v1/patterns/remove": 422,
+    "/v1/arms/approve": 422,
+    "/v1/arms/reject": 422,
+}  # else 200
 
 
 def paths_of(routes: Any) -> Iterator[tuple[str, str]]:

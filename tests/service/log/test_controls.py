@@ -10,7 +10,8 @@ from nextquery.errors import InvalidInput
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.slates import ToAnswer
 from nextquery.service.log.controls import Control
-from nextquery.service.log.events import Blocked, DecisionEvent
+from nextquery.service.log.events import DecisionEvent
+from nextquery.service.log.operators.changes import Blocked, By, PatternBlocked
 from nextquery.service.log.store import Store
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up, until
@@ -41,6 +42,41 @@ def test_a_block_holds_from_the_very_next_answer_of_every_worker(
     assert unwanted in arms_of(one, "u")
     with pytest.raises(InvalidInput, match="nothing is left"):
         one.block("!?")
+
+
+def test_a_pattern_holds_from_the_very_next_answer_of_every_worker(
+    store: Store, start: Start
+) -> None:
+    one, other = start(store, poll_s=60.0), start(store, poll_s=60.0)
+    arms = arms_of(other, "s", m=20)
+    unwanted = {arm for arm in arms if TEXTS[arm].split()[1].startswith("p")}  # price, pictures
+    assert unwanted
+    again: dict[str, Any] = {"session_id": "r", "query": TEXTS[0], "request_id": "r"}
+    other.recommend(**again, m=20)
+    position = one.block_pattern("P*")
+    assert not unwanted & set(arms_of(other, "t", m=20))
+    assert other.learner.position >= position
+    assert not unwanted & {x.arm for x in other.recommend(**again, m=20).recommendations}
+    forecast = start(store, poll_s=60.0).forecast(session_id="x", query=TEXTS[0], m=20)
+    assert not unwanted & {x.arm for x in forecast.likely}
+    assert other.patterns() == [("p*", 12)]
+    for number in range(2):  # two users type it, and it does not become an arm
+        user, query = f"u{number}", "cats pyjamas"
+        other.recommend(session_id=f"n{number}", query=query, user_id=user)
+    assert caught_up(one).learner.state.added == []
+    one.close()
+    again_started = start(store, poll_s=60.0)  # from a snapshot
+    assert not unwanted & set(arms_of(again_started, "v", m=20))
+    again_started.allow_pattern("p*")
+    assert unwanted & set(arms_of(other, "u", m=20))
+    with pytest.raises(InvalidInput, match="is not blocked"):
+        other.allow_pattern("p*")
+
+
+def test_who_changed_it_stands_in_the_log(sqlite: Store, start: Start) -> None:
+    engine, by = start(sqlite), By("key", "ops", "shop")
+    position = engine.block_pattern("p*", by)
+    assert sqlite.read(position - 1)[0].body == PatternBlocked("p*", by)
 
 
 def test_a_forecast_of_a_worker_that_has_not_read_on_knows_the_block(

@@ -15,7 +15,7 @@ from nextquery.errors import StoreUnavailable
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.database.connect import file_of
 from nextquery.service.log.database.upgrade import _MIGRATING
-from nextquery.service.log.events import Switched
+from nextquery.service.log.operators.changes import Switched
 from nextquery.service.log.store import Store
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 from nextquery.service.model.learner import rebuilt

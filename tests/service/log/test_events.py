@@ -12,21 +12,25 @@ from nextquery.errors import Damaged
 from nextquery.service.log.events import (
     ArmAdded,
     ArmHeld,
-    ArmRejected,
-    ArmRemoved,
-    Blocked,
     Body,
     DecisionEvent,
     FeedbackEvent,
-    LeftOut,
     ModelEvent,
-    Switched,
     TimeoutEvent,
-    Unblocked,
     UndeliveredEvent,
     Void,
     from_json,
     to_json,
+)
+from nextquery.service.log.operators.changes import (
+    ArmRejected,
+    ArmRemoved,
+    Blocked,
+    LeftOut,
+    PatternAllowed,
+    PatternBlocked,
+    Switched,
+    Unblocked,
 )
 
 KINDS: dict[str, type[Any]] = {
@@ -41,6 +45,8 @@ KINDS: dict[str, type[Any]] = {
     "arm_removed": ArmRemoved,
     "blocked": Blocked,
     "unblocked": Unblocked,
+    "pattern_blocked": PatternBlocked,
+    "pattern_allowed": PatternAllowed,
     "switched": Switched,
     "left_out": LeftOut,
     "void": Void,

@@ -28,9 +28,10 @@ from nextquery.errors import InvalidInput
 from nextquery.memory import FEATURES
 from nextquery.service.answer.engine import Engine
 from nextquery.service.http.keys import KeyRing
-from nextquery.service.log.events import ArmAdded, ArmRemoved, ModelEvent
+from nextquery.service.log.events import ArmAdded, ModelEvent
 from nextquery.service.log.export import write_ubi
 from nextquery.service.log.hashes import session_key
+from nextquery.service.log.operators.changes import ArmRemoved
 from nextquery.service.log.schema import arm_texts, identities, sightings
 from nextquery.service.log.store import Store
 from nextquery.service.model.arrays import Arrays

@@ -16,14 +16,8 @@ from nextquery import cli
 from nextquery.errors import Damaged, InvalidInput, UnknownDecision
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.event_parts import OwnAsked, SlateEntry, vector_text
-from nextquery.service.log.events import (
-    ArmAdded,
-    ArmRemoved,
-    DecisionEvent,
-    FeedbackEvent,
-    Void,
-    to_json,
-)
+from nextquery.service.log.events import ArmAdded, DecisionEvent, FeedbackEvent, Void, to_json
+from nextquery.service.log.operators.changes import ArmRemoved
 from nextquery.service.log.schema import counter, decisions, events, snapshots
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import Learner, rebuilt

@@ -11,15 +11,12 @@ _LONGEST = 60  # characters in an example
 def example_queries(catalogue: Catalogue, count: int) -> list[str]:
     """Return up to `count` queries: the most common, then always the one farthest from the others.
 
-    Blocked, removed and long queries are left out, and so are arms added after the pool was made.
+    Excluded, removed and long queries are left out, and so are arms added after the pool was made.
     """
-    pool, blocked = catalogue.pool, catalogue.blocked_arms()
+    pool = catalogue.pool
     common = pool.alive(catalogue.most_common)
-    short = [
-        arm
-        for arm in common.tolist()
-        if arm not in blocked and len(catalogue.shown(arm)) <= _LONGEST
-    ][:_KNOWN]
+    common = common[~np.isin(common, catalogue.hidden_arms())]
+    short = [arm for arm in common.tolist() if len(catalogue.shown(arm)) <= _LONGEST][:_KNOWN]
     if not short:
         return []
     rows = pool.rows(np.array(short, np.int64))

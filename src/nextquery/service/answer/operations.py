@@ -1,11 +1,12 @@
-"""What an operator does with the engine: blocks, the kill switch, and arms under review."""
+"""What operators do with the engine: blocks, patterns, the kill switch, arms under review."""
 
 from typing import TypeVar
 
 from nextquery.errors import InvalidInput
+from nextquery.patterns import MOST_PATTERNS
 from nextquery.service.answer.inputs import check_query
 from nextquery.service.log.controls import Control
-from nextquery.service.log.events import ArmHeld, Blocked, Switched, Unblocked
+from nextquery.service.log.events import ArmHeld
 from nextquery.service.log.hashes import Hashes
 from nextquery.service.log.new_arms.review import (
     ApproveArm,
@@ -13,6 +14,14 @@ from nextquery.service.log.new_arms.review import (
     RejectArm,
     RemoveArm,
     listed_arm_texts,
+)
+from nextquery.service.log.operators.changes import (
+    Blocked,
+    By,
+    PatternAllowed,
+    PatternBlocked,
+    Switched,
+    Unblocked,
 )
 from nextquery.service.log.store import Store
 from nextquery.service.log.transaction import Write
@@ -32,19 +41,47 @@ class Operations:
     catalogue: ServedCatalogue
     hashes: Hashes
 
-    def block(self, query: str) -> int:
+    def block(self, query: str, by: By | None = None) -> int:
         """Stop recommending this query; return the position of the event."""
-        return self._change(Control(Blocked(self.catalogue.key(check_query(query)))))
+        return self._change(Control(Blocked(self.catalogue.key(check_query(query)), by)))
 
-    def unblock(self, query: str) -> int:
+    def unblock(self, query: str, by: By | None = None) -> int:
         """Remove a block; return the position of the event."""
-        return self._change(Control(Unblocked(self.catalogue.key(check_query(query)))))
+        return self._change(Control(Unblocked(self.catalogue.key(check_query(query)), by)))
 
-    def switch(self, on: bool) -> int:
+    def block_pattern(self, pattern: str, by: By | None = None) -> int:
+        """Stop recommending what this pattern matches; return the position of the event."""
+        cleaned = self.catalogue.pattern(pattern).text
+        known = self.catalogue.excluded.patterns
+        if len(known) >= MOST_PATTERNS and cleaned not in known:
+            raise InvalidInput(
+                f"{len(known)} patterns are blocked, and at most {MOST_PATTERNS} may be. Allow "
+                "some again, or use one with * for several."
+            )
+        return self._change(Control(PatternBlocked(cleaned, by)))
+
+    def allow_pattern(self, pattern: str, by: By | None = None) -> int:
+        """Allow again what a blocked pattern matches; return the position of the event."""
+        cleaned = self.catalogue.pattern(pattern).text
+        self.learner.catch_up()
+        if cleaned not in self.catalogue.excluded.patterns:
+            raise InvalidInput(
+                f"the pattern {cleaned!r} is not blocked. GET /v1/patterns lists those that are."
+            )
+        return self._change(Control(PatternAllowed(cleaned, by)))
+
+    def patterns(self) -> list[tuple[str, int]]:
+        """Return the blocked patterns in order, each with the number of arms that it hides."""
+        self.learner.catch_up()
+        with self.learner.lock:
+            excluded = self.catalogue.excluded
+            return [(text, len(excluded.arms_of(text))) for text in sorted(excluded.patterns)]
+
+    def switch(self, on: bool, by: By | None = None) -> int:
         """Set the kill switch (off: every slate is empty); return the position of the event."""
-        return self._change(Control(Switched(bool(on))))
+        return self._change(Control(Switched(bool(on), by)))
 
-    def remove(self, query: str) -> int:
+    def remove(self, query: str, by: By | None = None) -> int:
         """Remove an arm for good: its query never becomes an arm again."""
         self.learner.catch_up()
         arm = self.catalogue.find_exactly(check_query(query))
@@ -54,17 +91,17 @@ class Operations:
                 "from being shown, block it; to refuse one that is held for review, reject it."
             )
         text_key = self.hashes.text(self.catalogue.pool.texts[arm])
-        return self._change(RemoveArm(arm, text_key, self.catalogue.shown(arm)))
+        return self._change(RemoveArm(arm, text_key, self.catalogue.shown(arm), by))
 
-    def approve(self, query: str) -> int:
+    def approve(self, query: str, by: By | None = None) -> int:
         """Make an arm of a query that is held for review."""
         held = self._held(query)
-        return self._change(ApproveArm(self.hashes.text(held.text), held))
+        return self._change(ApproveArm(self.hashes.text(held.text), held, by))
 
-    def reject(self, query: str) -> int:
+    def reject(self, query: str, by: By | None = None) -> int:
         """Refuse a query that is held for review: it never becomes an arm."""
         held = self._held(query)
-        return self._change(RejectArm(self.hashes.text(held.text), held.text))
+        return self._change(RejectArm(self.hashes.text(held.text), held.text, by))
 
     def arm_texts(self, limit: int) -> tuple[list[ArmText], int]:
         """Return held, new, rejected and removed arms (see `listed_arm_texts`)."""

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+import numpy as np
+
 from nextquery.catalogue import Place
 from nextquery.errors import Conflict, NextqueryError, StoreUnavailable
 from nextquery.select import Candidates
@@ -181,7 +183,7 @@ class RequestHandler:
         with self.answerer.lock:
             catalogue, on = self.answerer.catalogue, self.answerer.learner.state.on
             alive = catalogue.pool.alive([arm for arm in stored.body.arms if arm >= 0])
-            left = set(alive.tolist()) - set(catalogue.blocked_arms())
+            left = set(np.setdiff1d(alive, catalogue.hidden_arms()).tolist())
             own = [entry for entry in stored.body.slate if entry.arm < 0]
             left |= {entry.arm for entry in own if catalogue.own_id(entry.text) is not None}
         slate = [entry for entry in stored.body.slate if on and entry.arm in left]

@@ -149,9 +149,10 @@ class Answerer:
                 )
             except Exception:
                 _log.exception(_FAILED)
-        hidden = {place.arm, *visit.history, *([] if self.options.repeat else visit.seen)}
-        hidden |= {*self.catalogue.blocked_arms(), *self.catalogue.pool.removed.tolist()}
-        left = without(selected, (arm for arm in hidden if arm is not None))
+        of_session = {place.arm, *visit.history, *([] if self.options.repeat else visit.seen)}
+        arms = np.array([arm for arm in of_session if arm is not None], np.int64)
+        gone = (self.catalogue.hidden_arms(), self.catalogue.pool.removed)
+        left = without(selected, np.concatenate([arms, *gone]))
         if request.at_least > 0:  # similarity alone has no probability
             left = left.take(np.arange(0))
         similar = MostSimilar(top=1).rank(left, Context(place.vector), request.m)

@@ -139,7 +139,7 @@ class Access:
 
     async def _wrong_key(self, scope: Scope) -> Response | None:
         required = needed(scope["path"])
-        scope["state"]["owner"] = scope["state"]["key"] = NO_OWNER
+        scope["state"]["owner"] = scope["state"]["key"] = scope["state"]["key_name"] = NO_OWNER
         scope["state"]["trusted_users"] = False
         if required == PUBLIC or (self._keys is None and required != ADMIN):
             return None
@@ -162,6 +162,7 @@ class Access:
                 scope, 403, f"this path needs a key with scope {required}; received {key.scope}."
             )
         scope["state"]["owner"], scope["state"]["key"] = key.owner, key.id
+        scope["state"]["key_name"] = key.name
         scope["state"]["trusted_users"] = key.trusted_users
         if self._rate is None:
             return None

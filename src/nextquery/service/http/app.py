@@ -48,6 +48,7 @@ from nextquery.service.http.routes import (
     learning,
     operate,
     page,
+    patterns,
     recommend,
 )
 from nextquery.service.http.scopes import NEEDED
@@ -57,7 +58,7 @@ from nextquery.service.settings.settings import Settings
 
 _ROUTES = (
     *(recommend, feedback, forecast, explore, learning),
-    *(operate, control, arms, health, page, documentation),
+    *(operate, control, patterns, arms, health, page, documentation),
 )
 _POSTS = {
     route.path

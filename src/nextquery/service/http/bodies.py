@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
 from nextquery.errors import InvalidInput
+from nextquery.patterns import LONGEST_PATTERN, check_pattern
 from nextquery.service.answer.inputs import check_id, check_query
 from nextquery.service.log.limits import LONGEST_ID, LONGEST_QUERY, MOST_RECOMMENDATIONS
 
@@ -223,6 +224,21 @@ class BlockBody(BaseModel):
     model_config = example(query="a query to hide")
 
     query: Text
+
+
+class PatternBody(BaseModel):
+    """A pattern of queries: words, with * for any characters of a word and ? for one."""
+
+    model_config = example(pattern="*casino*")
+
+    pattern: Annotated[
+        str,
+        Field(min_length=1, max_length=LONGEST_PATTERN),
+        _checked(lambda value, _: check_pattern(value)),
+    ] = Field(
+        description="Matches a query with these words next to each other, anywhere in it; * stands "
+        "for any characters of a word, ? for one."
+    )
 
 
 class SwitchBody(BaseModel):

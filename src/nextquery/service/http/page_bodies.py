@@ -145,6 +145,21 @@ class DecisionsAnswer(BaseModel):
     decisions: list[Outcome]
 
 
+class BlockedPattern(BaseModel):
+    """A pattern that is blocked."""
+
+    pattern: str = Field(description="Cleaned like a query.")
+    arms: int = Field(description="Number of arms that it hides.")
+
+
+class PatternsAnswer(BaseModel):
+    """The blocked patterns, in alphabetical order."""
+
+    model_config = example(patterns=[{"pattern": "*casino*", "arms": 12}])
+
+    patterns: list[BlockedPattern]
+
+
 class ArmChange(BaseModel):
     """A query that became an arm, is held for review, or may never be an arm (again)."""
 

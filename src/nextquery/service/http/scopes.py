@@ -16,6 +16,8 @@ NEEDED = {
     "/v1/simulate": WRITE,  # it records nothing, but uses a core for seconds
     "/v1/block": ADMIN,
     "/v1/unblock": ADMIN,
+    "/v1/patterns": ADMIN,
+    "/v1/patterns/remove": ADMIN,
     "/v1/switch": ADMIN,
     "/v1/arms": ADMIN,  # it shows queries that are held for review
     "/v1/arms/approve": ADMIN,

@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass
 
-from nextquery.service.log.events import Blocked, ModelEvent, Switched, Unblocked
+from nextquery.service.log.events import ModelEvent
+from nextquery.service.log.operators.changes import (
+    Blocked,
+    PatternAllowed,
+    PatternBlocked,
+    Switched,
+    Unblocked,
+)
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 
 
@@ -10,7 +17,7 @@ from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 class Control:
     """A change that every later answer respects."""
 
-    body: Blocked | Unblocked | Switched
+    body: Blocked | Unblocked | PatternBlocked | PatternAllowed | Switched
 
     def needs(self) -> Needs:
         """Nothing."""

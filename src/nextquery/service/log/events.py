@@ -17,6 +17,17 @@ from pydantic import TypeAdapter, ValidationError
 from nextquery.errors import Damaged
 from nextquery.outcomes import Rewards
 from nextquery.service.log.event_parts import NextQuery, OwnAsked, SlateEntry, TypedArm
+from nextquery.service.log.operators.changes import (
+    ArmRejected,
+    ArmRemoved,
+    Blocked,
+    By,
+    LeftOut,
+    PatternAllowed,
+    PatternBlocked,
+    Switched,
+    Unblocked,
+)
 
 ModelSettings = dict[str, str | int | float | None]
 
@@ -34,6 +45,7 @@ class ModelEvent:
     pool: str
     arrays: str  #: base64 of an `.npz` with the policy and its calibration
     continues: int | None = None  #: position of the model whose live learning it keeps
+    by: By | None = None  #: who started the service with it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +139,7 @@ class ArmAdded:
     text: str
     shown: str
     vector: str  #: base64 of its float32 row
+    by: By | None = None  #: who approved it, if it was held
 
     def row(self) -> NDArray[np.float32]:
         """Return the vector of the arm."""
@@ -141,62 +154,6 @@ class ArmHeld:
     text: str
     shown: str
     vector: str  #: as in `ArmAdded`
-
-
-@dataclass(frozen=True)
-class ArmRejected:
-    """An operator decided that a held query never becomes an arm."""
-
-    kind: ClassVar[str] = "arm_rejected"
-    text: str
-
-
-@dataclass(frozen=True)
-class ArmRemoved:
-    """An arm was removed for good."""
-
-    kind: ClassVar[str] = "arm_removed"
-    arm: int
-
-
-@dataclass(frozen=True)
-class Blocked:
-    """A text must not be shown."""
-
-    kind: ClassVar[str] = "blocked"
-    text: str
-
-
-@dataclass(frozen=True)
-class Unblocked:
-    """A text may be shown again."""
-
-    kind: ClassVar[str] = "unblocked"
-    text: str
-
-
-@dataclass(frozen=True)
-class Switched:
-    """The kill switch was set; off, every slate is empty."""
-
-    kind: ClassVar[str] = "switched"
-    on: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class LeftOut:
-    """Decisions that teach nothing, from the start of the log; or an end to that.
-
-    The other fields say how the decisions were found. The user is named by a keyed hash.
-    """
-
-    kind: ClassVar[str] = "left_out"
-    decisions: tuple[int, ...] = ()  #: positions
-    user_hash: str | None = None
-    owner: str | None = None
-    since: float | None = None
-    until: float | None = None
-    undoes: int | None = None  #: position of the `left_out` event that no longer counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,6 +179,8 @@ Body = (
     | ArmRemoved
     | Blocked
     | Unblocked
+    | PatternBlocked
+    | PatternAllowed
     | Switched
     | LeftOut
     | Void

@@ -13,12 +13,9 @@ from nextquery.service.log.clock import is_time
 from nextquery.service.log.events import (
     ArmAdded,
     ArmHeld,
-    ArmRejected,
-    ArmRemoved,
     DecisionEvent,
     Event,
     FeedbackEvent,
-    LeftOut,
     ModelEvent,
     OutcomeEvent,
     TimeoutEvent,
@@ -26,6 +23,7 @@ from nextquery.service.log.events import (
     Void,
     to_json,
 )
+from nextquery.service.log.operators.changes import ArmRejected, ArmRemoved, LeftOut
 from nextquery.service.log.schema import arm_texts, decisions, events, snapshots
 from nextquery.service.log.store import as_event
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction

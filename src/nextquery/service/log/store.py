@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from nextquery.service.log.database.opened import OpenDatabase
-from nextquery.service.log.events import DecisionEvent, Event, LeftOut, ModelEvent, from_json
+from nextquery.service.log.events import DecisionEvent, Event, ModelEvent, from_json
+from nextquery.service.log.operators.changes import LeftOut
 from nextquery.service.log.schema import counter, decisions, events, snapshots
 
 _SNAPSHOT_S = 60.0  # a snapshot may have many megabytes

@@ -10,17 +10,16 @@ from numpy.typing import NDArray
 from nextquery.arms import ArmPool
 from nextquery.arms.texts import matched
 from nextquery.catalogue import Catalogue
-from nextquery.errors import Damaged
+from nextquery.errors import Damaged, InvalidInput
 from nextquery.policies.packed import unpack
 from nextquery.service.log.event_parts import OwnAsked
-from nextquery.service.log.events import (
-    ArmAdded,
+from nextquery.service.log.events import ArmAdded, DecisionEvent, Event, Void
+from nextquery.service.log.operators.changes import (
     ArmRemoved,
     Blocked,
-    DecisionEvent,
-    Event,
+    PatternAllowed,
+    PatternBlocked,
     Unblocked,
-    Void,
 )
 from nextquery.service.model.event_checks import unusable
 from nextquery.service.model.state import State
@@ -45,6 +44,8 @@ class ServedCatalogue(Catalogue):
             self.pool.remove(state.removed)
         for text in state.blocked:
             self.block_text(text)
+        for pattern in state.patterns:
+            self.block_pattern(pattern)
         self.version += 1
 
     def check(self, event: Event) -> None:
@@ -65,6 +66,11 @@ class ServedCatalogue(Catalogue):
                 if added.arm != rows:
                     raise unusable(event, f"it adds arm {added.arm}, and {rows} is the next id")
                 self._check_row(event, added)
+            case PatternBlocked(pattern):
+                try:
+                    self.pattern(pattern)
+                except InvalidInput:  # its message quotes it
+                    raise unusable(event, "its pattern is not valid") from None
             case ArmRemoved(arm):
                 if not 0 <= arm < rows:
                     raise unusable(event, f"it removes arm {arm}, and there are {rows}")
@@ -87,6 +93,10 @@ class ServedCatalogue(Catalogue):
                 self.block_text(text)
             case Unblocked(text):
                 self.unblock_text(text)
+            case PatternBlocked(pattern):
+                self.block_pattern(pattern)
+            case PatternAllowed(pattern):
+                self.unblock_pattern(pattern)
             case Void() as void:
                 self._use_up(void.arms)
 

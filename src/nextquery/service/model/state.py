@@ -16,20 +16,24 @@ from nextquery.service.log.event_parts import NextQuery
 from nextquery.service.log.events import (
     ArmAdded,
     ArmHeld,
-    ArmRejected,
-    ArmRemoved,
-    Blocked,
     DecisionEvent,
     Event,
     FeedbackEvent,
-    LeftOut,
     ModelEvent,
     OutcomeEvent,
-    Switched,
     TimeoutEvent,
-    Unblocked,
     UndeliveredEvent,
     Void,
+)
+from nextquery.service.log.operators.changes import (
+    ArmRejected,
+    ArmRemoved,
+    Blocked,
+    LeftOut,
+    PatternAllowed,
+    PatternBlocked,
+    Switched,
+    Unblocked,
 )
 from nextquery.service.model.arrays import Arrays, from_text, packed, under, unpacked, within
 from nextquery.service.model.model_events import (
@@ -70,6 +74,7 @@ class State:
         self.held: dict[str, ArmHeld] = {}  # texts that wait for review
         self.removed: set[int] = set()
         self.blocked: set[str] = set()
+        self.patterns: set[str] = set()
         self.on = True
 
     def foresee(self, events: Iterable[Event]) -> None:
@@ -111,6 +116,10 @@ class State:
                 self.blocked.add(text)
             case Unblocked(text):
                 self.blocked.discard(text)
+            case PatternBlocked(pattern):
+                self.patterns.add(pattern)
+            case PatternAllowed(pattern):
+                self.patterns.discard(pattern)
             case Switched(on):
                 self.on = on
             case body:
@@ -217,6 +226,7 @@ class State:
             "held": [[arm.text, arm.shown, arm.vector] for arm in self.held.values()],
             "removed": sorted(self.removed),
             "blocked": sorted(self.blocked),
+            **({"patterns": sorted(self.patterns)} if self.patterns else {}),
             "on": self.on,
         }
         return {
@@ -234,6 +244,7 @@ class State:
         twin.__dict__.update(self.__dict__)
         twin.lineage, twin.left_out = list(self.lineage), dict(self.left_out)
         twin.added, twin.removed, twin.blocked = [*self.added], {*self.removed}, {*self.blocked}
+        twin.patterns = {*self.patterns}
         twin.held = dict(self.held)
         twin.learnt = Learnt(
             deepcopy(self.learnt.policy),
@@ -254,7 +265,7 @@ class State:
         arrays, self = unpacked(data), cls()
         fields = from_text_array(arrays["said"])
         self.position, self.model, self.on = fields["position"], fields["model"], fields["on"]
-        self.blocked = set(fields["blocked"])
+        self.blocked, self.patterns = set(fields["blocked"]), set(fields.get("patterns", ()))
         self.added = [ArmAdded(*values) for values in fields["added"]]
         self.held = {values[0]: ArmHeld(*values) for values in fields.get("held", [])}
         self.removed = set(fields["removed"])

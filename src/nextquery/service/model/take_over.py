@@ -13,14 +13,12 @@ from nextquery.errors import InvalidInput
 from nextquery.policies import Policy
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.event_parts import vector_text
-from nextquery.service.log.events import (
-    ArmAdded,
-    ArmHeld,
+from nextquery.service.log.events import ArmAdded, ArmHeld, Body, ModelEvent
+from nextquery.service.log.operators.changes import (
     ArmRejected,
     ArmRemoved,
     Blocked,
-    Body,
-    ModelEvent,
+    PatternBlocked,
 )
 from nextquery.service.log.schema import arm_texts
 from nextquery.service.log.store import Store
@@ -58,6 +56,7 @@ class _Arms:
     added: list[ArmAdded] = field(default_factory=list)
     removed: list[ArmRemoved] = field(default_factory=list)
     blocked: list[Blocked] = field(default_factory=list)
+    patterns: list[PatternBlocked] = field(default_factory=list)
     held: list[ArmHeld] = field(default_factory=list)
     rejected: list[ArmRejected] = field(default_factory=list)
     texts: dict[str, tuple[str, int | None]] = field(default_factory=dict)  # state and arm
@@ -88,8 +87,9 @@ class _Begin:
             raise InvalidInput("the new store has events already. Pass a new, empty store.")
         transaction.model = transaction.append(self.model)
         arms, bodies = self.arms, list[Body]()
-        for more in (arms.added, arms.removed, arms.blocked, arms.held, arms.rejected):
+        for more in (arms.added, arms.removed, arms.blocked, arms.patterns):
             bodies += more
+        bodies += [*arms.held, *arms.rejected]
         for body in bodies:
             transaction.append(body)
         rows = [self._row(transaction, text) for text in arms.texts]
@@ -154,7 +154,7 @@ def take_over(
         updates,
         arms=len(arms.added),
         removed=len(arms.removed),
-        blocked=len(arms.blocked),
+        blocked=len(arms.blocked) + len(arms.patterns),
         held=len(arms.held),
         rejected=len(arms.rejected),
     )
@@ -186,6 +186,7 @@ def _arms(pool: ArmPool, old: State, catalogue: ServedCatalogue, rejected: Itera
             arms.held.append(ArmHeld(place.text, held.shown, vector_text(place.vector)))
             arms.texts[place.text] = ("held", None)
     arms.blocked.extend(map(Blocked, sorted(blocked)))
+    arms.patterns.extend(map(PatternBlocked, sorted(old.patterns)))
     return arms
 
 

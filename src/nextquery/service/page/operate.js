@@ -4,6 +4,7 @@ import { download, get, post } from "./api.js";
 import { fillArms } from "./arms.js";
 import { box, figures } from "./charts.js";
 import { el, number, pause, percent, words } from "./dom.js";
+import { fillPatterns, patternBox } from "./patterns.js";
 import { attempt } from "./states.js";
 import { table, wide } from "./tables.js";
 
@@ -22,7 +23,7 @@ export function enter(host) {
 }
 
 async function watch(host, signal) {
-  const load = () => Promise.all([get("/v1/operate", signal), get("/v1/decisions?limit=30", signal), get("/v1/arms?limit=100", signal)]);
+  const load = () => Promise.all([get("/v1/operate", signal), get("/v1/decisions?limit=30", signal), get("/v1/arms?limit=100", signal), get("/v1/patterns", signal)]);
   let parts = null;
   while (!signal.aborted) {
     const answers = await attempt(host, load, { signal, rows: 3, waiting: parts ? () => {} : undefined });
@@ -56,16 +57,18 @@ function frame(refresh, host, signal) {
     if (query) act(() => post("/v1/block", { query }), () => ((field.value = ""), "Blocked, starting with the next answer."));
   });
   const blocked = el("ul", { class: "blocked" });
+  const patterns = patternBox(act);
   const power = el("button", { type: "button", class: "main", id: "power" });
   power.addEventListener("click", () => act(() => post("/v1/switch", { on: power.dataset.on !== "true" }), "Switched."));
   const files = ["ubi", "parquet"].map((format) =>
     el("button", { type: "button", class: "quiet", text: format === "ubi" ? "Export as UBI" : "Export as Parquet", onclick: () => act(() => download(`/v1/export?format=${format}`), "Download started.") }),
   );
-  const actions = el("div", { class: "grid" }, box("Block a query", "It is never shown again, starting with the next answer of every worker.", form, blocked), box("Switch and export", "When off, every answer is empty but still recorded.", el("div", { class: "bar-of" }, power, ...files), note));
-  return { top: el("div"), actions, arms: el("div", { id: "arms" }), routes: el("div"), decisions: el("div"), blocked, power, act };
+  const actions = el("div", { class: "grid" }, box("Block a query", "It is never shown again, starting with the next answer of every worker.", form, blocked), patterns.box, box("Switch and export", "When off, every answer is empty but still recorded.", el("div", { class: "bar-of" }, power, ...files), note));
+  return { top: el("div"), actions, arms: el("div", { id: "arms" }), routes: el("div"), decisions: el("div"), blocked, patterns: patterns.list, power, act };
 }
 
-function fill(parts, [now, { decisions }, arms]) {
+function fill(parts, [now, { decisions }, arms, { patterns }]) {
+  fillPatterns(parts.patterns, patterns, parts.act);
   fillArms(parts.arms, arms, parts.act);
   parts.top.replaceChildren(
     figures([

@@ -37,7 +37,7 @@ async def arms(
 )
 async def approve(body: bodies.BlockBody, request: Request) -> Response:
     """Make an arm of a query that is held for review."""
-    return await position_of(request, lambda engine: engine.approve(body.query))
+    return await position_of(request, lambda engine, by: engine.approve(body.query, by))
 
 
 @router.post(
@@ -45,13 +45,13 @@ async def approve(body: bodies.BlockBody, request: Request) -> Response:
 )
 async def reject(body: bodies.BlockBody, request: Request) -> Response:
     """Refuse a query that is held for review. It never becomes an arm."""
-    return await position_of(request, lambda engine: engine.reject(body.query))
+    return await position_of(request, lambda engine, by: engine.reject(body.query, by))
 
 
 @router.post("/v1/arms/remove", response_model=bodies.PositionAnswer, responses=documented_errors())
 async def remove(body: bodies.BlockBody, request: Request) -> Response:
     """Remove an arm, new or original, for good. Its query never becomes an arm again."""
-    return await position_of(request, lambda engine: engine.remove(body.query))
+    return await position_of(request, lambda engine, by: engine.remove(body.query, by))
 
 
 def _as_json(text: ArmText) -> dict[str, object]:

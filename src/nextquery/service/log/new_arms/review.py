@@ -6,7 +6,8 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from nextquery.errors import Conflict
-from nextquery.service.log.events import ArmAdded, ArmHeld, ArmRejected, ArmRemoved
+from nextquery.service.log.events import ArmAdded, ArmHeld
+from nextquery.service.log.operators.changes import ArmRejected, ArmRemoved, By
 from nextquery.service.log.schema import arm_texts
 from nextquery.service.log.store import Store
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction
@@ -46,6 +47,7 @@ class ApproveArm:
 
     text_key: str
     held: ArmHeld
+    by: By | None = None
 
     def needs(self) -> Needs:
         """Nothing."""
@@ -57,7 +59,7 @@ class ApproveArm:
         arm = transaction.take_arm_id()
         _change(transaction, self.text_key, state="added", arm=arm)
         held = self.held
-        return transaction.append(ArmAdded(arm, held.text, held.shown, held.vector))
+        return transaction.append(ArmAdded(arm, held.text, held.shown, held.vector, self.by))
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class RejectArm:
 
     text_key: str
     text: str
+    by: By | None = None
 
     def needs(self) -> Needs:
         """Nothing."""
@@ -75,7 +78,7 @@ class RejectArm:
         """Append the rejection and return its position in the log."""
         _check_held(transaction, self.text_key)
         _change(transaction, self.text_key, state="rejected")
-        return transaction.append(ArmRejected(self.text))
+        return transaction.append(ArmRejected(self.text, self.by))
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ class RemoveArm:
     arm: int
     text_key: str
     shown: str
+    by: By | None = None
 
     def needs(self) -> Needs:
         """Nothing."""
@@ -96,7 +100,7 @@ class RemoveArm:
             row = sa.insert(arm_texts).values(text_key=self.text_key, shown=self.shown, owner="")
             transaction.connection.execute(row.values(state="removed", time=transaction.time))
         _change(transaction, self.text_key, state="removed", arm=self.arm)
-        position = transaction.append(ArmRemoved(self.arm))
+        position = transaction.append(ArmRemoved(self.arm, self.by))
         transaction.raise_barrier()
         return position
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from nextquery.errors import InvalidInput
-from nextquery.service.log.events import LeftOut
+from nextquery.service.log.operators.changes import By, LeftOut
 from nextquery.service.log.schema import decisions, events
 from nextquery.service.log.store import as_event
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction
@@ -19,6 +19,7 @@ class LeaveOut:
     owner: str | None = None
     since: float | None = None
     until: float | None = None
+    by: By | None = None
 
     def needs(self) -> Needs:
         """Nothing."""
@@ -51,6 +52,7 @@ class LeaveOut:
             owner=self.owner,
             since=self.since,
             until=self.until,
+            by=self.by,
         )
         transaction.append(body)
         return body
@@ -61,6 +63,7 @@ class TakeBackIn:
     """An end to what an earlier event left out."""
 
     position: int
+    by: By | None = None
 
     def needs(self) -> Needs:
         """Nothing."""
@@ -79,6 +82,6 @@ class TakeBackIn:
                 f"event {self.position} leaves nothing out. nextquery leave-out --list shows the "
                 "events that do."
             )
-        body = LeftOut(undoes=self.position)
+        body = LeftOut(undoes=self.position, by=self.by)
         transaction.append(body)
         return body

@@ -1,0 +1,88 @@
+"""What must not be shown: blocked queries, and queries that a blocked pattern matches."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from nextquery.arms import ArmPool
+from nextquery.arms.ids import NO_IDS
+from nextquery.arms.kernels import Ids
+from nextquery.arms.texts import containing
+from nextquery.patterns import Pattern
+
+
+class Exclusions:
+    """Blocked texts and patterns, and the arms that these are in a pool.
+
+    >>> excluded = Exclusions(ArmPool.from_vectors(["cat food", "cats"], [[1, 0], [0, 1]]))
+    >>> excluded.block("cats"), excluded.block_pattern(Pattern.of("foo*")), excluded.arms.tolist()
+    (None, None, [0, 1])
+    >>> excluded.unblock("cats"), "cats" in excluded, "dog food" in excluded
+    (None, False, True)
+    """
+
+    def __init__(self, pool: ArmPool) -> None:
+        self._pool = pool
+        self.texts: set[str] = set()
+        self.patterns: dict[str, Pattern] = {}
+        self._of_pattern: dict[str, Ids] = {}
+        self._of_texts: dict[str, int] = {}
+        self.arms: Ids = NO_IDS  #: in order of id; replaced, never changed in place
+
+    def __contains__(self, text: str) -> bool:
+        """Whether a cleaned text is blocked, or matches a blocked pattern."""
+        return text in self.texts or any(one.matches(text) for one in self.patterns.values())
+
+    def bars(self, text: str, forms: Iterable[str]) -> bool:
+        """Whether a cleaned text may not become an arm: it, or another form of it, is excluded."""
+        return text in self or (bool(self.texts) and not self.texts.isdisjoint(forms))
+
+    def block(self, text: str) -> None:
+        """Exclude a text."""
+        self.texts.add(text)
+        arm = self._pool.index_of(text)
+        if arm is not None:
+            self._of_texts[text] = arm
+        self._collect()
+
+    def unblock(self, text: str) -> None:
+        """No longer exclude a text; a pattern may still."""
+        self.texts.discard(text)
+        self._of_texts.pop(text, None)
+        self._collect()
+
+    def block_pattern(self, pattern: Pattern) -> None:
+        """Exclude every text that a pattern matches."""
+        if pattern.text not in self.patterns:
+            self.patterns = {**self.patterns, pattern.text: pattern}  # others may iterate over it
+            self._of_pattern[pattern.text] = self._matching(pattern)
+            self._collect()
+
+    def unblock_pattern(self, pattern: Pattern) -> None:
+        """No longer exclude what a pattern matches."""
+        kept = self.patterns.items()
+        self.patterns = {text: one for text, one in kept if text != pattern.text}
+        self._of_pattern.pop(pattern.text, None)
+        self._collect()
+
+    def arms_of(self, pattern: str) -> Ids:
+        """Return the live arms that a pattern in force matches."""
+        return self._pool.alive(self._of_pattern.get(pattern, NO_IDS))
+
+    def added(self, arm: int, text: str) -> None:
+        """An arm was added to the pool."""
+        if text in self.texts:
+            self._of_texts[text] = arm
+        for name, pattern in self.patterns.items():
+            if pattern.matches(text):
+                self._of_pattern[name] = np.append(self._of_pattern[name], arm)
+        self._collect()
+
+    def _matching(self, pattern: Pattern) -> Ids:
+        texts = self._pool.texts
+        found = [arm for arm in containing(texts, pattern.piece) if pattern.matches(texts[arm])]
+        return np.array(found, np.int64)
+
+    def _collect(self) -> None:
+        blocked = np.array(sorted(self._of_texts.values()), np.int64)
+        self.arms = np.unique(np.concatenate([blocked, *self._of_pattern.values()]))

@@ -1,0 +1,1 @@
+"""What operators change: the events of it, and who changed what."""
