@@ -11,7 +11,7 @@ from nextquery.arms import ArmPool
 from nextquery.arms.kernels import Ids
 from nextquery.arms.lookup import arm_in_other_form, arm_of, other_forms
 from nextquery.errors import InvalidInput
-from nextquery.exclusions import Exclusions
+from nextquery.exclusions import MIN_HITS, Exclusions
 from nextquery.logs.rules.one_query import Cleaned, QueryCleaner
 from nextquery.patterns import Pattern, check_pattern, hidden_wildcards, shown_wildcards
 from nextquery.vectors import unit_rows
@@ -49,11 +49,18 @@ class Catalogue:
     (0, 'stocks', array([1]))
     """
 
-    def __init__(self, pool: ArmPool, encoder: EncodesTexts | None = None) -> None:
+    def __init__(
+        self,
+        pool: ArmPool,
+        encoder: EncodesTexts | None = None,
+        *,
+        min_letters: int = 0,
+        min_hits: int = MIN_HITS,
+    ) -> None:
         self.pool = pool
         self.encoder = pool.encoder if encoder is None else encoder
         self.version = 0
-        self.excluded = Exclusions(pool)
+        self.excluded = Exclusions(pool, min_letters=min_letters, min_hits=min_hits)
         self._shown: dict[int, str] = {}
         self._own_ids: dict[str, int | None] = {}
         self._rows = pool.rows_in_all  # when the cache above was new

@@ -8,7 +8,17 @@ import asyncio
 import time
 from typing import Any
 
-from nextquery.client_calls import URL, Calls, Next, Slate, Suggestion, known, read, unreachable
+from nextquery.client_calls import (
+    URL,
+    Calls,
+    Next,
+    Slate,
+    Suggestion,
+    given,
+    known,
+    read,
+    unreachable,
+)
 from nextquery.signing import sign_user
 
 __all__ = ["URL", "AsyncClient", "Client", "Next", "Slate", "Suggestion", "sign_user"]
@@ -58,12 +68,15 @@ class Client(Calls):
         user_signature: str | None = None,
         request_id: str | None = None,
         at_least: float | None = None,
+        hits: int | None = None,
     ) -> Slate:
         """Recommend up to `m` next queries; `user_signature` is that of `sign_user`.
 
         Nothing less probable than `at_least` is recommended; by default the service's setting.
+        `hits` is how many results the query had: with too few it never becomes an arm.
         """
         body = self._recommend(query, session_id, m, user_id, user_signature, request_id, at_least)
+        body |= given(hits=hits)
         return self._slate(self._ask("POST", "/v1/recommend", body))
 
     def feedback(
@@ -74,9 +87,11 @@ class Client(Calls):
         issued: str | None = None,
         user_id: str | None = None,
         user_signature: str | None = None,
+        hits: int | None = None,
     ) -> str:
         """Report what was clicked or typed. Returns recorded, repeated, corrected or ignored."""
         body = self._feedback(decision_id, accepted, issued, user_id, user_signature)
+        body |= given(hits=hits)
         return str(self._ask("POST", "/v1/feedback", body)["status"])
 
     def forecast(
@@ -166,9 +181,11 @@ class AsyncClient(Calls):
         user_signature: str | None = None,
         request_id: str | None = None,
         at_least: float | None = None,
+        hits: int | None = None,
     ) -> Slate:
         """Recommend up to `m` next queries."""
         body = self._recommend(query, session_id, m, user_id, user_signature, request_id, at_least)
+        body |= given(hits=hits)
         return self._slate(await self._ask("POST", "/v1/recommend", body))
 
     async def feedback(
@@ -179,9 +196,11 @@ class AsyncClient(Calls):
         issued: str | None = None,
         user_id: str | None = None,
         user_signature: str | None = None,
+        hits: int | None = None,
     ) -> str:
         """Report what was clicked or typed. Returns recorded, repeated, corrected or ignored."""
         body = self._feedback(decision_id, accepted, issued, user_id, user_signature)
+        body |= given(hits=hits)
         return str((await self._ask("POST", "/v1/feedback", body))["status"])
 
     async def forecast(

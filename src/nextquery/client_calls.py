@@ -149,10 +149,18 @@ class Calls:
         return wait if time.monotonic() + wait < end else None
 
 
+def given(**fields: Any) -> dict[str, Any]:
+    """Return the fields that have a value; an older service rejects unknown fields.
+
+    >>> given(hits=0, user_id=None)
+    {'hits': 0}
+    """
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def _who(user_id: str | None, user_signature: str | None) -> dict[str, str]:
     """Return the fields about the user that are known; an older service rejects unknown fields."""
-    fields = {"user_id": user_id, "user_signature": user_signature}
-    return {name: value for name, value in fields.items() if value is not None}
+    return given(user_id=user_id, user_signature=user_signature)
 
 
 def known(record: type[_T], answer: Mapping[str, Any]) -> _T:

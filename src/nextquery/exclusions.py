@@ -1,4 +1,4 @@
-"""What must not be shown: blocked queries, and queries that a blocked pattern matches."""
+"""What must not be shown: what is blocked, and queries with too few letters or results."""
 
 from collections.abc import Iterable
 
@@ -7,12 +7,23 @@ import numpy as np
 from nextquery.arms import ArmPool
 from nextquery.arms.ids import NO_IDS
 from nextquery.arms.kernels import Ids
-from nextquery.arms.texts import containing
+from nextquery.arms.texts import containing, letters, with_few_letters
 from nextquery.patterns import Pattern
+
+MIN_HITS = 1  # a query that finds nothing is no recommendation
 
 
 class Exclusions:
-    """Blocked texts and patterns, and the arms that these are in a pool.
+    """Blocked texts and patterns, and what has too little; and the arms that these are in a pool.
+
+    An arm with too few letters or results is no recommendation, but people still ask it: it stays
+    the context of what they ask next.
+
+    Parameters
+    ----------
+    pool : the arms.
+    min_letters : letters and digits that a query must have; 0 for no minimum.
+    min_hits : results that a query must have had according to the log, if it knows; 0: none.
 
     >>> excluded = Exclusions(ArmPool.from_vectors(["cat food", "cats"], [[1, 0], [0, 1]]))
     >>> excluded.block("cats"), excluded.block_pattern(Pattern.of("foo*")), excluded.arms.tolist()
@@ -21,17 +32,23 @@ class Exclusions:
     (None, False, True)
     """
 
-    def __init__(self, pool: ArmPool) -> None:
-        self._pool = pool
+    def __init__(self, pool: ArmPool, *, min_letters: int = 0, min_hits: int = MIN_HITS) -> None:
+        self._pool, self.min_letters, self.min_hits = pool, min_letters, min_hits
+        hits = NO_IDS if pool.origin is None else np.asarray(pool.origin.hits)
+        none_found = np.flatnonzero((hits >= 0) & (hits < min_hits))
+        short = with_few_letters(pool.texts, min_letters) if min_letters else []
+        self._poor: Ids = np.union1d(none_found, np.array(short, np.int64))
         self.texts: set[str] = set()
         self.patterns: dict[str, Pattern] = {}
         self._of_pattern: dict[str, Ids] = {}
         self._of_texts: dict[str, int] = {}
-        self.arms: Ids = NO_IDS  #: in order of id; replaced, never changed in place
+        self.arms: Ids = self._poor  #: in order of id; replaced, never changed in place
 
     def __contains__(self, text: str) -> bool:
-        """Whether a cleaned text is blocked, or matches a blocked pattern."""
-        return text in self.texts or any(one.matches(text) for one in self.patterns.values())
+        """Whether a cleaned text is blocked, matches a blocked pattern, or is too short."""
+        if text in self.texts or (self.min_letters and letters(text) < self.min_letters):
+            return True
+        return any(one.matches(text) for one in self.patterns.values())
 
     def bars(self, text: str, forms: Iterable[str]) -> bool:
         """Whether a cleaned text may not become an arm: it, or another form of it, is excluded."""
@@ -73,6 +90,8 @@ class Exclusions:
         """An arm was added to the pool."""
         if text in self.texts:
             self._of_texts[text] = arm
+        if self.min_letters and letters(text) < self.min_letters:
+            self._poor = np.append(self._poor, arm)
         for name, pattern in self.patterns.items():
             if pattern.matches(text):
                 self._of_pattern[name] = np.append(self._of_pattern[name], arm)
@@ -85,4 +104,4 @@ class Exclusions:
 
     def _collect(self) -> None:
         blocked = np.array(sorted(self._of_texts.values()), np.int64)
-        self.arms = np.unique(np.concatenate([blocked, *self._of_pattern.values()]))
+        self.arms = np.unique(np.concatenate([self._poor, blocked, *self._of_pattern.values()]))

@@ -183,6 +183,7 @@ def prepared(
         done.sessions,
         done.k_anonymous,
         done.report.to_dict(),
+        hits=done.hits,
         people=done.people,
         named_with=personal.named_with() if personal is not None and done.people else {},
     )
@@ -244,6 +245,7 @@ def _pool(plan: Plan, texts: TextColumn, origin: Origin, fitted: Fitted, *, fewe
         shown=[origin.shown[i] for i in kept.tolist()],
         session_counts=np.asarray(origin.session_counts)[kept],
         user_counts=np.asarray(origin.user_counts)[kept],
+        hits=np.asarray(origin.hits)[kept] if len(origin.hits) else origin.hits,
         sessions=sessions,
         held_out=int((stay >= origin.sessions.size - origin.held_out).sum()),
         for_replays=int((stay >= origin.sessions.size - (origin.for_replays or 0)).sum()),

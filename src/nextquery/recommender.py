@@ -13,6 +13,7 @@ from nextquery.arms.pool import ArmPool
 from nextquery.catalogue import Catalogue, EncodesTexts, Place
 from nextquery.checks import number, whole_number
 from nextquery.errors import InvalidInput
+from nextquery.exclusions import MIN_HITS
 from nextquery.learnt import Learnt
 from nextquery.loop import Loop
 from nextquery.memory import Memory, SessionMemory
@@ -48,6 +49,9 @@ class Recommender(Loop):
         contain them.
     recommend_at_least : recommend nothing less probable than this, in [0, 1], by the calibrated
         probability that a forecast has. Slates may be shorter then, or empty. 0: no limit.
+    min_letters : letters and digits that a recommendation must have; 0 for no minimum.
+    min_hits : results that a recommendation must have had in the log, if the log knows; 0 for no
+        minimum.
     add_arms : whether an unknown query becomes a new arm.
     learning : how to learn from slates that were ignored or replaced by a typed query.
     clock : returns the Unix time, for a person's own past.
@@ -74,6 +78,8 @@ class Recommender(Loop):
         repeat: bool = False,
         returns: bool = False,
         recommend_at_least: float = 0.0,
+        min_letters: int = 0,
+        min_hits: int = MIN_HITS,
         add_arms: bool = False,
         learning: Learning | None = None,
         clock: Callable[[], float] = time.time,
@@ -102,7 +108,12 @@ class Recommender(Loop):
             )
         session_memory = Memory() if memory is None else memory
         super().__init__(
-            Catalogue(pool, encoder),
+            Catalogue(
+                pool,
+                encoder,
+                min_letters=whole_number(min_letters, "min_letters", at_least=0),
+                min_hits=whole_number(min_hits, "min_hits", at_least=0),
+            ),
             selector,
             Learnt(policy, live=session_memory.live, people=session_memory.people),
             session_memory,
@@ -117,6 +128,16 @@ class Recommender(Loop):
         self.clock, self.add_arms = clock, add_arms
         self.learning = Learning() if learning is None else learning
         self.sessions_started = 0
+
+    @property
+    def min_letters(self) -> int:
+        """Letters and digits that a recommendation must have."""
+        return self.catalogue.excluded.min_letters
+
+    @property
+    def min_hits(self) -> int:
+        """Results that a recommendation must have had in the log, if the log knows."""
+        return self.catalogue.excluded.min_hits
 
     @property
     def encoder(self) -> EncodesTexts | None:

@@ -23,7 +23,7 @@ from nextquery.sessions import NOBODY, Sessions
 _COUNTS = ("session_counts", "user_counts")
 _SESSIONS = ("session_arms", "session_offsets", "session_times", "query_times", "session_people")
 _ALWAYS = 3  # older pools have only the first ones; empty ones are not written
-_PEOPLE = "log_people.npy"
+_PEOPLE, _HITS = "log_people.npy", "log_hits.npy"
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Origin:
     report: Mapping[str, Any] = field(default_factory=dict)  #: the report of ingest, as JSON
     held_out: int = 0  #: number of newest sessions that the encoder was not fitted on
     for_replays: int | None = None  #: the newest of them, not of the warm start; None: unknown
+    #: newest number of results, -1: unknown; empty: all are
+    hits: NDArray[np.int64] = field(default_factory=lambda: NOBODY)
     people: Sequence[str] = ()  #: keyed hashes of the users, by their number in `sessions`
     named_with: Mapping[str, str] = field(default_factory=dict)  #: `Personal.named_with`
 
@@ -115,6 +117,8 @@ class Origin:
         }
         if self.people:
             sessions[_PEOPLE] = np.array([list(bytes.fromhex(name)) for name in self.people], "u1")
+        if len(self.hits):
+            counts[_HITS] = self.hits
         return {**TextColumn.of(self.shown).parts("log_shown"), **counts, **sessions}
 
     @classmethod
@@ -130,5 +134,7 @@ class Origin:
         people: list[str] = []
         if _PEOPLE in folder:
             people = [row.tobytes().hex() for row in folder.array(_PEOPLE)]
+        if _HITS in folder:
+            counts["hits"] = folder.array(_HITS)
         shown = TextColumn.open(folder, "log_shown")
         return cls(shown, **counts, sessions=sessions, people=people, **meta)

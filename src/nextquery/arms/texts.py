@@ -103,6 +103,38 @@ def containing(texts: "Texts", piece: str) -> list[int]:
     return [*rows.tolist(), *added]
 
 
+def letters(text: str) -> int:
+    """Return how many letters and digits a text has.
+
+    >>> letters("c++ 11"), letters("\u732b tea")
+    (3, 4)
+    """
+    return sum(map(str.isalnum, text))
+
+
+def with_few_letters(texts: "Texts", least: int) -> list[int]:
+    """Return the rows with fewer than `least` letters and digits.
+
+    >>> table = Texts(TextColumn.of(["ab c", "a b", "\u732b\u732b", "a ..."]))
+    >>> table.append(["dd", "ddd"])
+    >>> with_few_letters(table, 3)
+    [1, 2, 3, 4]
+    """
+    column, ascii_letters = texts.stored, np.zeros(256, bool)
+    ascii_letters[[byte for byte in range(128) if chr(byte).isalnum()]] = True
+    data, offsets = np.asarray(column.data), column.offsets
+    counted = np.append(0, np.cumsum(ascii_letters[data]))[offsets]
+    beyond = np.append(0, np.cumsum(data > 127))[offsets]
+    few, other = np.diff(counted) < least, np.diff(beyond) > 0
+    rows = [*np.flatnonzero(few & other).tolist(), *range(len(column), len(texts))]
+    return sorted(
+        [
+            *np.flatnonzero(few & ~other).tolist(),
+            *(row for row in rows if letters(texts[row]) < least),
+        ]
+    )
+
+
 class Texts(Sequence[str]):
     """A read-only sequence of texts; row i is always arm i."""
 

@@ -46,6 +46,7 @@ def ingest(
     user: o.User = None,
     time: o.Time = None,
     query: o.Query = None,
+    hits: o.Hits = None,
     gap: o.Gap = 30.0,
     profile: o.Profile = "text",
     skip: o.Skip = [],  # noqa: B006  (typer only reads it)
@@ -83,6 +84,7 @@ def ingest(
         user=user,
         time=time,
         query=query,
+        hits=hits,
         gap_minutes=gap,
         profile=profile,
         skip=tuple(skip),

@@ -22,6 +22,10 @@ Session = Annotated[
 User = Annotated[str | None, typer.Option(help="Name of the user id column; detected by default.")]
 Time = Annotated[str | None, typer.Option(help="Name of the time column; detected by default.")]
 Query = Annotated[str | None, typer.Option(help="Name of the query column; detected by default.")]
+Hits = Annotated[
+    str | None,
+    typer.Option(help="Name of the column with the number of results; detected by default."),
+]
 Gap = Annotated[float, typer.Option(help="Minutes of inactivity that end a session.")]
 Profile = Annotated[str, typer.Option(help=f"Cleaning rules: {' or '.join(PROFILES)}.")]
 Skip = Annotated[

@@ -12,6 +12,7 @@ def stats(
     user: o.User = None,
     time: o.Time = None,
     query: o.Query = None,
+    hits: o.Hits = None,
     gap: o.Gap = 30.0,
     profile: o.Profile = "text",
     skip: o.Skip = [],  # noqa: B006
@@ -37,6 +38,7 @@ def stats(
             user=user,
             time=time,
             query=query,
+            hits=hits,
             gap_minutes=gap,
             profile=profile,
             skip=tuple(skip),

@@ -1,7 +1,7 @@
 """Collect the arms and sessions of a prepared log, in an order that does not depend on threads."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from nextquery.logs.report import Report
 from nextquery.logs.sessions import NO_USER
 from nextquery.sessions import Ids, Sessions
 
+NO_HITS = np.empty(0, np.int64)
 PersonHash = Callable[[str], str | None]
 """Returns the keyed hash of a user id; None if the id names nobody."""
 
@@ -32,6 +33,8 @@ class Prepared:
     sessions: Sessions
     k_anonymous: bool
     report: Report
+    #: newest count of results, -1 if unknown; empty if all are
+    hits: NDArray[np.int64] = field(default_factory=lambda: NO_HITS)
     people: Sequence[str] = ()  #: by number of the person in `sessions`
 
 
@@ -49,7 +52,8 @@ def arms(engine: Engine, *, timed: bool) -> dict[str, NDArray[Any]]:
         "WHERE NOT private GROUP BY tid, shown) GROUP BY tid"
     )
     return engine.columns(
-        "SELECT text, shown, sessions, users FROM ids JOIN looks USING (tid) ORDER BY arm"
+        "SELECT text, shown, sessions, users, coalesce(hits, -1) AS hits FROM ids "
+        "JOIN looks USING (tid) LEFT JOIN found USING (tid) ORDER BY arm"
     )
 
 

@@ -218,6 +218,7 @@ def _protect(
         ),
         k_anonymous=k_anonymous,
         report=report,
+        hits=arms["hits"].astype(np.int64) if (arms["hits"] >= 0).any() else collect.NO_HITS,
         people=names,
     )
 

@@ -1,10 +1,10 @@
 """Group rows into sessions by id, or by user and inactivity, then apply the session rules.
 
-This module makes three tables, all of numbers (``people(person, who)`` has the names).
+This module makes four tables, all of numbers (``people(person, who)`` has the names).
 ``placed(pos, visit, who, secs, sid, tid, private)`` has every usable row with its session
 (identified by the rowid of its first row), user, spelling (by its rowid) and text.
 ``steps`` has the rows that the row rules and `repeats` keep. ``kept(visit)`` has the sessions that
-are kept.
+are kept. ``found(tid, hits)`` has the newest count of results of each text.
 """
 
 from nextquery.logs.database import Engine
@@ -43,6 +43,12 @@ def place(engine: Engine, options: LogOptions, *, by_user: bool) -> None:
         f"s.rowid AS sid, s.tid, s.private FROM log l JOIN spellings s ON s.raw = l.raw {people} "
         "LEFT JOIN visits v ON v.session = l.session AND v.person IS NOT DISTINCT FROM l.person "
         "WHERE l.bad IS NULL"
+    )
+    # The newest count holds: what a shop sells, and so what a query finds, changes.
+    engine.run(
+        "CREATE TABLE found AS SELECT s.tid, last(l.hits ORDER BY l.secs, l.rowid) AS hits "
+        "FROM log l JOIN spellings s ON s.raw = l.raw "
+        "WHERE l.bad IS NULL AND l.hits IS NOT NULL AND s.tid IS NOT NULL GROUP BY s.tid"
     )
     for table in ("visits", "log"):
         engine.run(f"DROP TABLE {table}")

@@ -26,6 +26,10 @@ COMMON: Mapping[str, tuple[str, ...]] = {
         "raw_query", "query_string", "search_text", "search_string", "search_phrase", "sql",
         "statement", "sql_text", "keywords", "keyword", "search", "term", "terms", "text", "title",
     ),
+    "hits": (
+        "hits", "nb_hits", "num_hits", "hit_count", "total_hits", "result_count", "results_count",
+        "num_results", "n_results", "nb_results", "number_of_results", "total_results",
+    ),
 }  # fmt: skip
 
 

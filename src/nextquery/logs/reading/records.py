@@ -73,6 +73,7 @@ def _columns(batch: list[Any]) -> dict[str, NDArray[Any]]:
         "secs": np.array(at, np.float64),
         "raw": np.array(queries, dtype=object),
         "qid": none,
+        "hits": none,
         "bad": np.array(["time" if math.isnan(t) else None for t in at], dtype=object),
     }
 

@@ -1,6 +1,7 @@
 """User Behavior Insights 1.3: the query and event records of OpenSearch, Elasticsearch and Solr.
 
-A query record (``user_query``, ``query_id``, ``client_id``, ``timestamp``) is a row. An event
+A query record (``user_query``, ``query_id``, ``client_id``, ``timestamp``) is a row; the length of
+its ``query_response_hit_ids`` is the number of its results. An event
 record (``action_name``, ``query_id``, ``session_id``, …) is not a row, but it may have the session
 of its query. Records may be mixed in one file or spread over several. Queries without a session are
 split into sessions by client and inactivity.
@@ -46,21 +47,35 @@ def insert(engine: Engine, file: LogFile, number: int, options: LogOptions) -> f
         "time": "timestamp",
         "query": "user_query",
     }
-    cells = {role: extract(options.column(role) or usual[role]) for role in ROLES}
+    cells = {role: extract(options.column(role) or usual[role]) for role in usual}
     rows = (
         f"SELECT nullif(trim({cells['session']}), '') AS session, "
         f"coalesce(nullif(trim({cells['user']}), ''), nullif(trim({extract('user_id')}), '')) "
         f"AS person, trim({cells['time']}) AS clock, {cells['query']} AS raw, "
-        f"{extract('query_id')} AS qid, {extract('action_name')} AS action, {FAULT} AS fault "
-        f"FROM {lines.table(file)}"
+        f"{_hits(options.hits)} AS hits, {extract('query_id')} AS qid, "
+        f"{extract('action_name')} AS action, {FAULT} AS fault FROM {lines.table(file)}"
     )
     engine.run(
-        f"INSERT INTO log SELECT {number}, session, person, secs, coalesce(raw, ''), qid, "
+        f"INSERT INTO log SELECT {number}, session, person, secs, coalesce(raw, ''), qid, hits, "
         "CASE WHEN fault IS NOT NULL THEN fault "
         "WHEN action IS NOT NULL OR raw IS NULL THEN 'event' WHEN secs IS NULL THEN 'time' END "
         f"FROM (SELECT *, {seconds('clock')} AS secs FROM ({rows}))"
     )
-    return frozenset(ROLES)
+    return frozenset(ROLES if _has_hits(engine, number) else usual)
+
+
+def _hits(column: str | None) -> str:
+    """SQL expression: how many results a query had, in `column` or as the list of their ids."""
+    if column is not None:
+        return f"try_cast({extract(column)} AS BIGINT)"
+    ids = f"{_RECORD} -> '$.query_response_hit_ids'"
+    listed = f"json_type({ids}) = 'ARRAY'"
+    return f"CASE WHEN json_valid(line) AND {listed} THEN json_array_length({ids}) END"
+
+
+def _has_hits(engine: Engine, number: int) -> bool:
+    known = f"SELECT 1 FROM log WHERE file = {number} AND hits IS NOT NULL LIMIT 1"
+    return any(engine.rows(known))
 
 
 def link(engine: Engine) -> None:

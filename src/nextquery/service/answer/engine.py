@@ -14,6 +14,7 @@ from nextquery.service.answer.expensive.lane import Lane
 from nextquery.service.answer.expensive.trail import place_trail
 from nextquery.service.answer.inputs import (
     check_at_least,
+    check_hits,
     check_id,
     check_query,
     check_slate_length,
@@ -62,7 +63,7 @@ class Engine(Operations, Reports):
         self.clock = Clock() if clock is None else clock
         self.hashes = Hashes.of(store, options.user_hash_secret)
         state = newest_state(store)
-        self.catalogue = ServedCatalogue(pool)
+        self.catalogue = ServedCatalogue(pool, **options.minimums)
         self.catalogue.restore(state)
         self.learner = Learner(store, state, catalogue=self.catalogue)
         self.learner.catch_up()
@@ -114,6 +115,7 @@ class Engine(Operations, Reports):
         trusted: bool = False,
         at_least: float | None = None,
         explain: bool = False,
+        hits: int | None = None,
     ) -> "Future[Decision]":
         """Ask for a slate; the future holds it once it is durable.
 
@@ -122,7 +124,8 @@ class Engine(Operations, Reports):
         raises `Conflict`. Pass `trusted` only if you know that the user is `user_id`: then the
         slate may use this person's own past, and only they may continue the session. Nothing less
         probable than `at_least` is in it; the default is `recommend_at_least`. With `explain` it
-        has the paper's preferences too.
+        has the paper's preferences too. `hits` is how many results the query had, if you know: with
+        fewer than `min_hits` it never becomes an arm.
         """
         request = RecommendRequest(
             check_id(session_id, "session_id"),
@@ -133,6 +136,7 @@ class Engine(Operations, Reports):
             person=self._person(user_id, owner, trusted=trusted),
             at_least=check_at_least(at_least, self.options.recommend_at_least),
             explain=explain,
+            hits=check_hits(hits),
         )
         if request_id is not None:
             request.request_key = request_key(owner, check_id(request_id, "request_id"))
@@ -158,11 +162,13 @@ class Engine(Operations, Reports):
         user_id: str | None = None,
         owner: str = "",
         trusted: bool = False,
+        hits: int | None = None,
     ) -> "Future[FeedbackResult]":
         """Record what a person did with a slate; the future is resolved once it is durable.
 
         The future may raise `UnknownDecision` (also for a decision of another `owner`, or of
         another person if both are `trusted`), `NotInSlate`, `Conflict` or `StoreUnavailable`.
+        `hits` is how many results the query `issued` had, if you know.
         """
         check_id(decision_id, "decision_id")
         if accepted is not None and (isinstance(accepted, bool) or not isinstance(accepted, int)):
@@ -176,7 +182,9 @@ class Engine(Operations, Reports):
             )
             return self.writer.submit(made)
         typed = check_query(issued, "issued")
-        request = FeedbackRequest(decision_id, accepted, typed, user_hash, owner, person)
+        request = FeedbackRequest(
+            decision_id, accepted, typed, user_hash, owner, person, check_hits(hits)
+        )
         self._submit(request)
         return request.future
 

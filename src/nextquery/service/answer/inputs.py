@@ -56,6 +56,11 @@ def check_slate_length(m: Any, most: int) -> int:
     return whole_number(m, "m", at_least=1, at_most=most)
 
 
+def check_hits(value: Any) -> int | None:
+    """Return how many results a query had; None if it is not known."""
+    return None if value is None else whole_number(value, "hits", at_least=0)
+
+
 def check_at_least(value: Any, default: float) -> float:
     """Return the least probability of what is offered; None means the default."""
     return default if value is None else number(value, "at_least", low=0, high=1)

@@ -84,7 +84,7 @@ class RequestHandler:
                 elif isinstance(request, RecommendRequest) and request.known is not None:
                     self._repeat(request, *request.known)
                 else:
-                    placed.append((request, self.answerer.catalogue.place(request.query)))
+                    placed.append((request, self._place(request)))
             except NextqueryError as error:
                 request.future.set_exception(error)
         if not placed:
@@ -101,6 +101,16 @@ class RequestHandler:
             (request, place, visit, selected)
             for (request, place), visit, selected in zip(placed, visits, selections, strict=True)
         ]
+
+    def _place(self, request: Placed) -> Place:
+        hits = request.hits if isinstance(request, RecommendRequest) else None
+        return self._with_hits(self.answerer.catalogue.place(request.query), hits)
+
+    def _with_hits(self, place: Place, hits: int | None) -> Place:
+        """Return the place of a query, which becomes no arm if it had too few results."""
+        if hits is None or hits >= self.options.min_hits:
+            return place
+        return place._replace(may_become_arm=False)
 
     def _make_slates(self, batch: list[Selected]) -> None:
         slates: list[ToAnswer] = []
@@ -192,7 +202,8 @@ class RequestHandler:
     def _feedback(self, request: FeedbackRequest) -> None:
         """Record feedback with the query that was typed instead."""
         stored = self._stored(request.decision_id, request.owner)
-        answerer, place = self.answerer, self.answerer.catalogue.place(request.issued)
+        answerer = self.answerer
+        place = self._with_hits(answerer.catalogue.place(request.issued), request.hits)
         person = stored.person if stored.person == request.person else None
         # A person's own entry is known by its text: its id may have changed since it was shown.
         own = [entry for entry in stored.body.slate if entry.arm < 0 and person is not None]

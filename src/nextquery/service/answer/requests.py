@@ -41,6 +41,7 @@ class RecommendRequest(Waiting[Decision]):
     known: tuple[str, str] | None = None  #: the decision that this request id had before
     owner: str = ""
     person: str | None = None  #: keyed hash of who asks, only if the user id can be trusted
+    hits: int | None = None  #: how many results the query had, if it is known
     tries: int = 0
     decision_id: str = field(default_factory=lambda: uuid4().hex)
 
@@ -79,6 +80,7 @@ class FeedbackRequest(Waiting[FeedbackResult]):
     user_hash: str | None = None
     owner: str = ""
     person: str | None = None
+    hits: int | None = None
 
 
 Request = RecommendRequest | ForecastRequest | MapRequest | FeedbackRequest

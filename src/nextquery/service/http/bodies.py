@@ -33,6 +33,7 @@ Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID), _checked(check_i
 Count = Annotated[int, Field(strict=True, ge=1, le=MOST_RECOMMENDATIONS)]
 Probability = Annotated[float, Field(strict=True, ge=0, le=1)]
 ArmId = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
+Hits = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 Kind = Literal["own", "return", "sessions", "similar"]
 Source = Literal["selection", "memory"]
 PARTIAL = Field(description="Whether some arms were unavailable (only with on_missing=partial).")
@@ -79,6 +80,11 @@ class RecommendBody(AsksForSome, AboutUser):
         None,
         description="Recommend nothing with a smaller probability of coming next, so possibly "
         "fewer than m or none; by default the setting recommend_at_least.",
+    )
+    hits: Hits | None = Field(
+        None,
+        description="How many results the query had. With fewer than min_hits it never becomes an "
+        "arm.",
     )
     explain: bool = Field(False, strict=True, description="Whether to explain each recommendation.")
 
@@ -164,6 +170,7 @@ class FeedbackBody(AboutUser):
         "asked); null if none was."
     )
     issued: Text | None = Field(None, description="The query typed instead.")
+    hits: Hits | None = Field(None, description="How many results the query typed instead had.")
 
 
 class FeedbackAnswer(BaseModel):

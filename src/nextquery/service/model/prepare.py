@@ -101,7 +101,7 @@ def first_model(
     pool: ArmPool, options: EngineOptions, progress: Progress | None = None, *, digest: str = ""
 ) -> ModelEvent:
     """Warm-start a policy and its calibration, and return them as a model event."""
-    loop = loop_of(Catalogue(pool), options, Learnt(options.new_policy()))
+    loop = loop_of(Catalogue(pool, None, **options.minimums), options, Learnt(options.new_policy()))
     if not options.personal:
         loop.memory.names = ()
     taught = warm_start(

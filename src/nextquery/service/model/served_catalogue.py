@@ -11,6 +11,7 @@ from nextquery.arms import ArmPool
 from nextquery.arms.texts import matched
 from nextquery.catalogue import Catalogue
 from nextquery.errors import Damaged, InvalidInput
+from nextquery.exclusions import MIN_HITS
 from nextquery.policies.packed import unpack
 from nextquery.service.log.event_parts import OwnAsked
 from nextquery.service.log.events import ArmAdded, DecisionEvent, Event, Void
@@ -30,8 +31,8 @@ _SAMPLED = 256  # rows in a fingerprint
 class ServedCatalogue(Catalogue):
     """A catalogue that follows the log."""
 
-    def __init__(self, pool: ArmPool) -> None:
-        super().__init__(pool.copy())
+    def __init__(self, pool: ArmPool, *, min_letters: int = 0, min_hits: int = MIN_HITS) -> None:
+        super().__init__(pool.copy(), min_letters=min_letters, min_hits=min_hits)
         if pool.origin is not None:
             pool.origin.arm_of_readable("")  # makes its table, so that nobody waits for it
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
+from nextquery.exclusions import MIN_HITS
 from nextquery.memory import FEATURES
 from nextquery.memory.memory import SESSIONS
 from nextquery.outcomes import FAILS, Learning
@@ -116,6 +117,15 @@ class EngineOptions:
         "Distinct users, in distinct sessions, required before a new query becomes an arm; users "
         "who ever shared a session count as one.",
         ge=2,
+    )
+    min_letters: int = _option(
+        0, "Letters and digits that a query must have to be suggested; 0 for no minimum.", ge=0
+    )
+    min_hits: int = _option(
+        MIN_HITS,
+        "Results that a query must have to be suggested: in the log, if it knows them, and in "
+        "requests, if they say (hits); 0 for no minimum.",
+        ge=0,
     )
     new_arms_per_hour: int = _option(
         60, "Most new arms that the requests of one key owner may make in an hour.", ge=0
@@ -263,6 +273,11 @@ class EngineOptions:
     def learning(self) -> Learning:
         """The rule of learning."""
         return Learning(self.timeout_fails, self.learn_issued)
+
+    @property
+    def minimums(self) -> dict[str, int]:
+        """What a query must have to be suggested, as `Catalogue` takes it."""
+        return {"min_letters": self.min_letters, "min_hits": self.min_hits}
 
     @property
     def caps(self) -> Caps:

@@ -178,6 +178,8 @@ class Settings(BaseSettings):
     learn_issued: bool = _engine("learn_issued")
     new_arms: bool = _engine("new_arms")
     min_users: int = _engine("min_users")
+    min_letters: int = _engine("min_letters")
+    min_hits: int = _engine("min_hits")
     new_arms_per_hour: int = _engine("new_arms_per_hour")
     review_new_arms: bool = _engine("review_new_arms")
     user_hash_secret: SecretStr = _engine("user_hash_secret")

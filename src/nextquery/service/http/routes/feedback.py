@@ -24,6 +24,7 @@ async def feedback(body: bodies.FeedbackBody, request: Request) -> Response:
         user_id=body.user_id,
         owner=request.state.owner,
         trusted=here.trusts(request, body),
+        hits=body.hits,
     )
     result = await here.answer(future)
     here.metrics.feedback(result.status)

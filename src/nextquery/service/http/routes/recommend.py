@@ -33,6 +33,7 @@ async def recommend(body: bodies.RecommendBody, request: Request) -> Response:
         trusted=trusted,
         at_least=body.at_least,
         explain=body.explain,
+        hits=body.hits,
     )
     decision = await here.answer(future)
     now = here.engine.clock.now()
