@@ -18,7 +18,8 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         *("reference/threats", "reference/glossary"),
     ),
     "Measurements": (
-        *("measurements/paper", "measurements/stream", "measurements/paper-setting"),
+        *("measurements/paper", "measurements/stream", "measurements/session-rec"),
+        "measurements/paper-setting",
         *("measurements/learning", "measurements/encoders"),
         *("measurements/cluster", "measurements/greedi", "project/benchmarks"),
     ),

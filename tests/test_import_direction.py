@@ -68,6 +68,7 @@ ORDER = {
         {"averages", "describe", "reporting"},
         {"grid"},
         {"stream_results"},
+        {"compare"},
         {"reproduce"},
     ],
 }

@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from nextquery.cli.algorithms import algorithms
 from nextquery.cli.block import block
+from nextquery.cli.compare import compare
 from nextquery.cli.config import config
 from nextquery.cli.demo import demo
 from nextquery.cli.export import export
@@ -53,7 +54,8 @@ app = typer.Typer(
     help="Recommend the next query: learn from a query log and from clicks.",
     pretty_exceptions_enable=False,
 )
-commands = (demo, ingest, stats, verify, recommend, train, replay, report, reproduce, serve, export)
+experiments = (replay, report, reproduce, compare)
+commands = (demo, ingest, stats, verify, recommend, train, *experiments, serve, export)
 of_a_store = (block, rebuild, leave_out, take_over)
 for command in (*commands, algorithms, *of_a_store):
     app.command()(command)

@@ -247,6 +247,8 @@ def stage_of(label: str) -> str:
     >>> stage_of("stream select 3"), stage_of("random 10 lin-ts")
     ('stream: select candidates', 'anchored: play')
     """
+    if label.startswith("costs"):
+        return "measure costs"
     if label.startswith("stream"):
         selecting = label.startswith("stream select ")
         return "stream: select candidates" if selecting else "stream: recommend and learn"

@@ -77,7 +77,7 @@ def reproduce(
 
     check_not_both(cluster, processes)
     with Stages() as stages, stdout_to_stderr():
-        folder = _pool(log, to, encoder, hold_out, encoding_on(cluster), stages)
+        folder = pool_of(log, to, encoder, hold_out, encoding_on(cluster), stages)
         pool = ArmPool.open(folder)
         if note := saw_anchors(encoder, held_out_of(pool)):
             err().print(note, markup=False, soft_wrap=True)
@@ -103,7 +103,7 @@ def reproduce(
     err().print(f"figures and tables: {page.parent}", markup=False, soft_wrap=True)
 
 
-def _pool(
+def pool_of(
     log: str, to: Path, encoder: str, hold_out: int, encoding: dict[str, Any], stages: Stages
 ) -> Path:
     """Return the given pool, or one made from the log, once, inside the folder of the run."""

@@ -121,6 +121,11 @@ class Rival(ABC):
         """What else than its name its ranking depends on: the content of a trained model."""
         return ""
 
+    @property
+    def trained_seconds(self) -> float:
+        """How long its model was trained, if it has one."""
+        return 0.0
+
     def check_start(self, start: float) -> None:  # noqa: B027  (most have nothing to check)
         """Raise an error if it has seen what is dated at or after this Unix time.
 

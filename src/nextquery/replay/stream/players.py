@@ -113,11 +113,15 @@ def play_recommender(
 
 
 def driver_of(
-    work: Work, stream: Stream, options: StreamOptions, entrant: Contestant, warm: Selections
+    work: Work,
+    stream: Stream,
+    options: StreamOptions,
+    entrant: Contestant,
+    warm: Selections | None,
 ) -> Driver:
     """Return the recommender, warm-started on the stream's steps before the start.
 
-    `warm` are the candidates of `Stream.warm_places`, unless they are kept.
+    `warm` are the candidates of `Stream.warm_places`, unless they are kept; None: it selects them.
     """
     assert entrant.policy is not None
     people = work.people if entrant.personal else ()

@@ -61,6 +61,11 @@ class NeuralRival(Rival):
         """What else than its name its ranking depends on: the content of the models."""
         return " ".join(model.digest for model in self._models)
 
+    @property
+    def trained_seconds(self) -> float:
+        """How long its models were trained, together."""
+        return sum(float(model.report["stage"]["seconds"]) for model in self._models)
+
     def check_start(self, start: float) -> None:
         """Raise an error if every model has seen what is dated at or after `start`."""
         first = self._models[0]

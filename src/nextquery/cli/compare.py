@@ -1,0 +1,130 @@
+"""`nextquery compare`: every recommender on your log, what each costs, and which to use."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nextquery.cli.log_options import AsJson
+from nextquery.cli.output import Stages, err, out, print_json, table
+from nextquery.cli.replay import Processes, Run, held_out_of, progress_of
+from nextquery.cli.reproduce import pool_of
+
+if TYPE_CHECKING:
+    from nextquery.arms import ArmPool
+    from nextquery.replay import CompareOptions
+    from nextquery.sessions import Sessions
+
+
+def compare(
+    log: Annotated[
+        str,
+        typer.Argument(
+            help="A log, a pool that ingest wrote (with options of its own), or a built-in log: "
+            "topics or core."
+        ),
+    ],
+    to: Run,
+    sessions: Annotated[
+        int, typer.Option(min=1, help="Score the answers since the last so many sessions began.")
+    ] = 1000,
+    since: Annotated[
+        str | None, typer.Option(help="Score since a date instead, like 2018-01-01.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Leave out what is dated at this date or later.")
+    ] = None,
+    policy: Annotated[
+        list[str],
+        typer.Option(
+            help="What to compare, by name, as in replay; all by default. The served default is "
+            "always there. Repeatable."
+        ),
+    ] = [],  # noqa: B006  (typer only reads it)
+    model: Annotated[
+        list[Path],
+        typer.Option(
+            help="The folder of a model that `nextquery train POOL --method gru4rec --until DATE` "
+            "wrote; it joins the others. Repeatable."
+        ),
+    ] = [],  # noqa: B006
+    tune: Annotated[
+        bool,
+        typer.Option(help="Tune stan and vstan on the sessions before those that are scored."),
+    ] = True,
+    returns: Annotated[
+        bool, typer.Option("--returns", help="Allow recommending a session's earlier queries.")
+    ] = False,
+    encoder: Annotated[str, typer.Option(help="As in ingest. A pool keeps its own.")] = "auto",
+    hold_out: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Newest sessions of two or more queries to hide from the encoder of a log; by "
+            "default --sessions and the 1,000 before them, for tuning.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of every random draw.")] = 0,
+    processes: Processes = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare every recommender on a log by the clock, and say which to use.
+
+    At each step only what is dated before its query is known. The results go to compare.csv and
+    compare.md in --out. To resume an interrupted run, run the same command again.
+    """
+    from nextquery import replay
+    from nextquery.arms import ArmPool
+    from nextquery.replay.compare.options import COMPARED
+    from nextquery.replay.compare.results import read_compared
+    from nextquery.replay.compare.table import compare_table, tuned_note
+    from nextquery.replay.compare.tuning import FILE
+    from nextquery.replay.compare.verdict import verdict
+    from nextquery.replay.results import read_rows
+
+    options = replay.CompareOptions(
+        sessions=sessions,
+        since=since,
+        until=until,
+        recommenders=policy or COMPARED,
+        models=model,
+        tune=tune,
+        returns=returns,
+        seed=seed,
+    )
+    with Stages() as stages:
+        hidden = sessions + options.tuning_sessions if hold_out is None else hold_out
+        pool = ArmPool.open(pool_of(log, to, encoder, hidden, {}, stages))
+        past = replay.sessions_of(pool)
+        if note := saw_answers(pool, past, options):
+            err().print(note, markup=False, soft_wrap=True)
+        page = replay.run_comparison(
+            pool, past, to, options, progress_of(stages), processes=processes
+        )
+    rows, tuned = read_compared(to), read_rows(to / FILE)
+    if as_json:
+        print_json({"use": verdict(rows), "rows": rows, "tuning": tuned, "page": str(page)})
+        return
+    made = compare_table(rows)
+    out().print(table("By the clock", made.header, made.rows, numbers=range(1, len(made.header))))
+    for line in (tuned_note(tuned), verdict(rows), str(page)):
+        if line:
+            out().print(line, markup=False, soft_wrap=True)
+
+
+def saw_answers(pool: "ArmPool", past: "Sessions", options: "CompareOptions") -> str:
+    """Return a note if the pool's encoder was fitted on sessions that began in the window."""
+    import numpy as np
+
+    from nextquery.replay.compare.options import started
+
+    begun = np.sort(past.times[past.lengths > 1])
+    start = started(pool, past, options).start
+    needed, hidden = int((begun >= start).sum()), held_out_of(pool)
+    if hidden >= needed or pool.encoder is None:
+        return ""
+    return (
+        f"note: the encoder was fitted on {needed - hidden:,} of the {needed:,} sessions since the "
+        "first step that is scored, so similar queries look better than they would have then. Make "
+        f"the pool with --hold-out {needed + options.tuning_sessions} or more."
+    )

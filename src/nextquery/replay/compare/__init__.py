@@ -1,0 +1,1 @@
+"""Comparison: every recommender on one stream, its costs, and which to use."""
