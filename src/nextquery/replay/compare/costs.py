@@ -1,4 +1,7 @@
-"""What each recommender costs: seconds to train, milliseconds and bytes to serve."""
+"""What each recommender costs: seconds to train, milliseconds and bytes to serve.
+
+Times are those of the processor, in one thread, so that other work on the machine does not count.
+"""
 
 import gc
 import time
@@ -8,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nextquery.memory import SessionMemory
+from nextquery.memory import Moment, SessionMemory
 from nextquery.past_steps import OneByOne, Selections, Steps
 from nextquery.policies import RandomPolicy
 from nextquery.recommender import Recommender
@@ -28,7 +31,7 @@ _UNTIMED = 5  # first recommendations, which compile and fill caches
 
 
 class Cost(NamedTuple):
-    """Seconds to train, the median milliseconds to recommend, and bytes held meanwhile.
+    """Processor seconds to train, the median milliseconds to recommend, and bytes held meanwhile.
 
     Training is what happens between a pool and the first recommendation: reading the sessions, an
     index, a warm start, or the training of a model. The pool itself, with its encoder, is not
@@ -61,14 +64,14 @@ def measured(work: Work, options: StreamOptions, name: str, timed: int) -> Cost:
     stream = Stream.of(work.sessions, options.span, work.pool.rows_in_all)
     steps = ranked_steps(stream, options, entrant)
     last = range(max(0, len(steps.places) - timed - _UNTIMED), len(steps.places))
-    began = time.perf_counter()
+    began = time.process_time()
     serve, seconds = _built(work, stream, steps, options, entrant, None)
-    seconds += time.perf_counter() - began
+    seconds += time.process_time() - began
     times = []
     for at in last:
-        began = time.perf_counter()
+        began = time.process_time()
         serve(at)
-        times.append(time.perf_counter() - began)
+        times.append(time.process_time() - began)
     del serve
     warm = None
     if entrant.policy is not None and not options.kept:  # what was selected for it before
@@ -106,11 +109,13 @@ def _built(
     loop, people = driver.loop, driver.people
     select = OneByOne(loop, steps, seen=False)
 
-    def serve(at: int) -> object:
+    def serve(at: int) -> object:  # by what is known now, as it is served
         visit = steps.visit(int(steps.places[at]), people)
         query = loop.catalogue.place_of(int(stream.past.sessions.arms[steps.places[at]]))
         rng = loop.draws(visit.session, visit.trial + 1)
-        return loop.rank(query, visit, select(at, visit), options.shown, rng, steps.moment(at))
+        return loop.rank(
+            query, visit, select(at, visit), options.shown, rng, Moment(steps.moment(at).time)
+        )
 
     return serve, 0.0
 

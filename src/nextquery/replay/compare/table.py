@@ -19,7 +19,7 @@ HEADER = (
 ABOUT = (
     "The fifth number is the paired difference of hit@10 to the served default, with a 95% "
     "interval over people. Coverage: the share of steps whose answer was a candidate. Training "
-    "starts from a pool; its encoder is not counted. Times are medians of one process."
+    "starts from a pool; its encoder is not counted. Times are those of the processor, one thread."
 )
 
 
