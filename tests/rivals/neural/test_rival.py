@@ -108,11 +108,11 @@ def test_of_several_models_a_step_uses_the_newest_it_may_know(
     from nextquery.rivals.neural import train
     from nextquery.rivals.neural.options import Running
 
-    (tmp_path / "new").symlink_to(trained["sasrec"][0])
-    train(folder, tmp_path / "old", "sasrec@hidden=8,epochs=1", Running(), until=100 * DAY)
-    both = nq.rival("sasrec", ring(), pool=pool, model=tmp_path)
+    (tmp_path / "new").symlink_to(trained["gru4rec"][0])
+    train(folder, tmp_path / "old", "gru4rec@hidden=8,epochs=1", Running(), until=100 * DAY)
+    both = nq.rival("gru4rec", ring(), pool=pool, model=tmp_path)
     for time, which in ((120 * DAY, "old"), (UNTIL, "new"), (0.0, "new")):
-        alone = nq.rival("sasrec", ring(), pool=pool, model=tmp_path / which)
+        alone = nq.rival("gru4rec", ring(), pool=pool, model=tmp_path / which)
         step = nq.Step(before=500, history=[4], time=time)
         assert both.rank(step, 9).tolist() == alone.rank(step, 9).tolist()
     with pytest.raises(InvalidInput, match="has seen what it would be tested on"):

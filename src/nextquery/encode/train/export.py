@@ -59,6 +59,9 @@ def exported(
 ) -> bytes:
     """Return a module on the CPU as an ONNX file, the same bytes for the same weights.
 
+    It cannot have recurrent layers over a length that varies: torch unrolls them (one step is
+    fine, and `rivals/neural/training/gru_onnx.py` makes whole GRUs).
+
     Parameters
     ----------
     example : inputs of the module. A size that may vary must not be 1 in them.

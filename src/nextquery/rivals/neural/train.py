@@ -58,7 +58,7 @@ def train(
     encoder : makes the vectors of a log's queries, as for an ingest.
     until : learn only from what is dated before this Unix time.
     hold_out : number of newest sessions of two or more queries (at most half of them) to leave out.
-        Those that the pool was told to hold out for replays are always left out.
+        Without `until`, those that the pool holds out for replays are left out too.
     progress, say, note : as in `nextquery.train.train`.
 
     Returns the content of ``training.json``.

@@ -51,7 +51,7 @@ class TrainingData(NamedTuple):
         ----------
         until : only what is dated before this Unix time; the log must have times.
         hold_out : number of newest sessions of two or more queries (at most half) to leave out.
-            Those that the pool was told to hold out for replays are always left out.
+            Without `until`, those that the pool holds out for replays are left out too.
         seed : draws the validation sessions if the log has no times.
         """
         known, hidden = _known(pool, until, hold_out)
@@ -101,8 +101,10 @@ def _known(pool: ArmPool, until: float | None, hold_out: int) -> tuple[Sessions,
             "this pool has no sessions to learn from: it was not made of a log. Make one with "
             "nextquery ingest LOG --out POOL."
         )
-    own = origin.held_out if origin.for_replays is None else origin.for_replays
-    hidden = max(held_out_of(origin.sessions, hold_out, warm=0), own)
+    hidden = held_out_of(origin.sessions, hold_out, warm=0)
+    if until is None:
+        own = origin.held_out if origin.for_replays is None else origin.for_replays
+        hidden = max(hidden, own)
     known = not_held_out(origin, hidden)
     if until is None:
         return known, hidden

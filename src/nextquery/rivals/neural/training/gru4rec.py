@@ -15,9 +15,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from nextquery.rivals.neural.next_item import OUT, SESSION
 from nextquery.rivals.neural.options import Gru4RecOptions
 from nextquery.rivals.neural.training.adagrad import Adagrad
 from nextquery.rivals.neural.training.data import TrainingData
+from nextquery.rivals.neural.training.gru_onnx import gru_network
 from nextquery.rivals.neural.training.items import Items, uniform
 from nextquery.rivals.neural.training.lanes import LaneStep, lane_steps
 from nextquery.rivals.neural.training.losses import bpr_max, cross_entropy
@@ -108,6 +110,10 @@ class Gru4RecTask(NextItemTask):
         self._keep(lane, after)
         scores = self.module.scores(after[-1], among)
         return self._loss(scores, among) / self.options.batch
+
+    def exported(self, network: Any) -> bytes:
+        """Return the layers as ONNX."""
+        return gru_network(list(network.layers), SESSION, OUT)
 
     def _loss(self, scores: Any, among: Any) -> Any:
         options = self.options

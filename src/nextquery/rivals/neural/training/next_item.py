@@ -75,11 +75,15 @@ class NextItemTask(Task):
     def networks(self) -> dict[str, bytes]:
         """Return the network that reads a session, from rows to the vector that scores."""
         network = self.module.network.eval().cpu()
-        example = (torch.zeros(1, 2, self.module.inputs.width),)
-        sizes = {"rows": {1: torch.export.Dim("length", min=1)}}
-        made = exported(_Last(network), example, [SESSION], [OUT], sizes)
+        made = self.exported(network)
         network.to(self.device)
         return {NETWORK: made}
+
+    def exported(self, network: Any) -> bytes:
+        """Return the network as ONNX: rows (1, length, width) in, the last state out."""
+        example = (torch.zeros(1, 2, self.module.inputs.width),)
+        sizes = {"rows": {1: torch.export.Dim("length", min=1, max=self.options.length)}}
+        return exported(_Last(network), example, [SESSION], [OUT], sizes)
 
     def difference(self, networks: dict[str, bytes]) -> float:
         """Return by how much an entry of a session's vector differs, over some sessions."""

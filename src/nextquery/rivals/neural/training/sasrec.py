@@ -111,13 +111,12 @@ class SasRecTask(NextItemTask):
         states = self.module.network(self.module.inputs(batch.items))[batch.steps]
         if not self._drawn:
             return functional.cross_entropy(self.module.scores(states), batch.targets)
-        return self._sampled(states, batch.targets, step)
-
-    def _sampled(self, states: Any, targets: Any, step: int) -> Any:
-        """Return the same over each target and drawn items; a drawn target is no negative."""
         rng = np.random.default_rng([self.seed, 7, step])
         among = torch.from_numpy(rng.integers(len(self.data.texts), size=self._drawn))
-        among = among.to(self.device)
+        return self.loss_among(states, batch.targets, among.to(self.device))
+
+    def loss_among(self, states: Any, targets: Any, among: Any) -> Any:
+        """Return the loss over each target and the items `among`, without the target's copies."""
         own = (states * self.module.outputs(targets)).sum(dim=1) + self.module.bias(targets)[:, 0]
         others = self.module.scores(states, among)
         others = others.masked_fill(among[None, :] == targets[:, None], float("-inf"))
