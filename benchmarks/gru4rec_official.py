@@ -58,7 +58,7 @@ def synthetic(items: int = 600, sessions: int = 6000, seed: int = 0) -> Sessions
     favour = 1 / np.arange(1, group + 1)
     rows = []
     for _ in range(sessions):
-        first, way = group * rng.integers(items // group), rng.choice([-1, 1])
+        first, way = group * int(rng.integers(items // group)), int(rng.choice([-1, 1]))
         at = int(rng.integers(group))
         row = [first + at]
         for _ in range(int(rng.integers(1, 9))):
@@ -77,7 +77,7 @@ def of_pool(folder: str) -> Sessions:
     origin = ArmPool.open(folder).origin
     if origin is None:
         raise SystemExit(f"{folder} has no sessions")
-    return Sessions(*(np.array(part) for part in origin.sessions)).without_repeats()
+    return origin.sessions.without_repeats()
 
 
 def split(sessions: Sessions) -> tuple[Sessions, Sessions]:
@@ -103,7 +103,7 @@ def split(sessions: Sessions) -> tuple[Sessions, Sessions]:
 
 def frame(sessions: Sessions) -> Any:
     """Return sessions as the table that the official code reads."""
-    import pandas
+    import pandas  # type: ignore[import-untyped,unused-ignore]
 
     number = np.repeat(np.arange(sessions.size), sessions.lengths)
     time = np.arange(len(sessions.arms))
@@ -233,7 +233,7 @@ def trace(code: Any, data: TrainingData, options: Gru4RecOptions) -> tuple[float
 
 def start_from(task: Gru4RecTask, first: dict[str, Any], number: Any) -> None:
     """Give our module the official weights."""
-    module = task.module
+    module: Any = task.module
     with torch.no_grad():
         module.outputs.table.weight.copy_(first["Wy.weight"][number])
         if module.own_outputs is not None:

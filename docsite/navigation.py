@@ -10,7 +10,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         *("operate", "repair", "security"),
     ),
     "How it learns": ("learning", "ranking", "event-log"),
-    "The paper": ("paper", "replay", "many-armed", "measurements/paper-claims"),
+    "The paper": ("paper", "replay", "many-armed", "neural-rivals", "measurements/paper-claims"),
     "On a cluster": ("cluster", "cluster-operate", "greedi"),
     "Library reference": (),  # the rooms
     "Other reference": (

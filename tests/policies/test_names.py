@@ -24,7 +24,7 @@ from nextquery.policies.names import (
     split,
 )
 from nextquery.replay.results import read_rows
-from nextquery.rivals.names import RIVALS
+from nextquery.rivals.names import RIVALS, TRAINED
 from nextquery.select import Schedule
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
@@ -164,7 +164,7 @@ def test_help_and_documentation_name_every_selection_and_policy() -> None:
     source = (root / "src" / "nextquery" / "cli" / "replay.py").read_text()
     help_text = re.sub(r'"\s+"', "", source)  # join adjacent string literals
     documented = (root / "docs" / "reference" / "names.md").read_text()
-    for name in [*POLICIES, *SELECTIONS, *SCHEDULES, *RIVALS]:
+    for name in [*POLICIES, *SELECTIONS, *SCHEDULES, *RIVALS, *TRAINED]:
         if name != "clicks":
             assert re.search(rf"\b{name}[ ,;.]", help_text), name
             assert f"`{name}`" in documented, name

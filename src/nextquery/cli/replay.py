@@ -52,8 +52,8 @@ def replay(
             "anchored only: moss-plus-plus, empirical-moss-plus-plus, parallel-moss, k-failure, "
             "m-run, non-recalling-m-run, m-learning, two-target, adaptive-zooming; "
             "stream only: popularity, similarity-support, n-gram, vmm, ar, sr, s-knn, vs-knn, "
-            "stan, vstan; or a variant like lin-ucb@alpha=0.1. `nextquery algorithms` describes "
-            "them. Repeatable."
+            "stan, vstan, and with a model (gru4rec@model=FOLDER) gru4rec, sasrec; or a variant "
+            "like lin-ucb@alpha=0.1. `nextquery algorithms` describes them. Repeatable."
         ),
     ] = [],  # noqa: B006
     k: Annotated[

@@ -11,8 +11,8 @@ from nextquery.rivals.neural.options import Running
 from tests.rivals.neural.world import pool_of, ring
 
 METHODS = {  # small, and enough to learn the ring
-    "gru4rec": "gru4rec@hidden=16,epochs=6,batch=16,negatives=16,rate=0.2",
-    "sasrec": "sasrec@hidden=16,epochs=40,batch=32,rate=0.02,dropout=0,heads=2",
+    "gru4rec": "gru4rec@items=both,hidden=16,epochs=6,batch=16,negatives=16,rate=0.2",
+    "sasrec": "sasrec@items=both,hidden=16,epochs=40,batch=32,rate=0.02,dropout=0,heads=2",
 }
 UNTIL = 140 * 86_400.0
 

@@ -10,6 +10,8 @@ import nextquery as nq
 from nextquery import ArmPool
 from nextquery.errors import InvalidInput
 from nextquery.memory import SessionMemory
+from nextquery.rivals.neural import train
+from nextquery.rivals.neural.options import Running
 from nextquery.sessions import Sessions
 from tests.rivals.neural.conftest import METHODS, UNTIL
 from tests.rivals.neural.world import ARMS, DAY, after, pool_of, ring
@@ -87,6 +89,30 @@ def test_an_arm_that_nobody_asked_is_scored_by_its_text(trained: Trained, pool: 
     assert ARMS in ranking[:5]
 
 
+def test_without_text_vectors_only_what_was_learnt_is_ranked(
+    folder: Path, pool: ArmPool, tmp_path: Path
+) -> None:
+    """In a pool that has only some of the queries, or none, and new ones."""
+    train(folder, tmp_path / "m", "gru4rec@items=learned,hidden=8,epochs=1", Running(device="cpu"))
+    step = nq.Step(before=0, history=[1], unseen=True)
+    some = ArmPool.from_vectors(["query 5", "query 6", "new"], pool.vectors[[5, 6, 7]])
+    rival = nq.rival("gru4rec", [], pool=some, model=tmp_path / "m")
+    assert rival.rank(step, 5).tolist() == [0]
+    assert rival.rank(step._replace(history=[2]), 5).tolist() == []
+    none = ArmPool.from_vectors(["new", "newer"], pool.vectors[:2])
+    rival = nq.rival("gru4rec", [], pool=none, model=tmp_path / "m")
+    assert rival.rank(step, 5).tolist() == rival.rank(step._replace(history=[7]), 5).tolist() == []
+
+
+def test_removed_arms_are_not_ranked(trained: Trained) -> None:
+    pool = pool_of(ring())
+    pool.remove([after(4)])
+    rival = nq.rival("gru4rec", [], pool=pool, model=trained["gru4rec"][0])
+    ranking = rival.rank(nq.Step(before=0, history=[4], unseen=True), ARMS).tolist()
+    assert len(ranking) == ARMS - 2
+    assert after(4) not in ranking
+
+
 def test_wrong_models_give_clear_errors(trained: Trained, pool: ArmPool, tmp_path: Path) -> None:
     model = trained["sasrec"][0]
     for name, message in (
@@ -105,9 +131,6 @@ def test_of_several_models_a_step_uses_the_newest_it_may_know(
     folder: Path, trained: Trained, pool: ArmPool, tmp_path: Path
 ) -> None:
     """Before day 140 the older model answers."""
-    from nextquery.rivals.neural import train
-    from nextquery.rivals.neural.options import Running
-
     (tmp_path / "new").symlink_to(trained["gru4rec"][0])
     train(folder, tmp_path / "old", "gru4rec@hidden=8,epochs=1", Running(), until=100 * DAY)
     both = nq.rival("gru4rec", ring(), pool=pool, model=tmp_path)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nextquery import folders
-from nextquery.errors import InvalidInput
+from nextquery.errors import InvalidInput, NotAFolder
 from nextquery.logs import LogOptions
 from nextquery.rivals.neural import METHODS, train
 from nextquery.rivals.neural.methods import method_named, parameters_of
@@ -170,7 +170,7 @@ def test_mistakes_give_clear_errors(
 
 def test_what_is_at_the_target_is_not_overwritten(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(folders.NotAFolder, match="contains other files"):
+    with pytest.raises(NotAFolder, match="contains other files"):
         train(folder, tmp_path, "sasrec")
     with pytest.raises(InvalidInput, match="method must be one of gru4rec, sasrec"):
         train(folder, tmp_path / "model", "gru")

@@ -4,14 +4,16 @@ import contextlib
 import logging
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from nextquery.encode.train.model import QueryModel
 from nextquery.encode.trained import TrainedEncoder
+
+if TYPE_CHECKING:
+    from nextquery.encode.train.model import QueryModel
 
 _SMALL = 1_024  # numbers: smaller weights (biases, scales) keep full precision
 _EXACT = "projection"  # it subtracts what texts share, so rounding errors would dominate
@@ -20,7 +22,7 @@ _EXACT = "projection"  # it subtracts what texts share, so rounding errors would
 class _Served(nn.Module):  # type: ignore[misc]
     """The model without a mask: texts of equal length are read together, so nothing is padded."""
 
-    def __init__(self, model: QueryModel) -> None:
+    def __init__(self, model: "QueryModel") -> None:
         super().__init__()
         self.model = model
 
@@ -29,14 +31,14 @@ class _Served(nn.Module):  # type: ignore[misc]
 
 
 def served(
-    model: QueryModel, tokenizer: bytes, *, max_tokens: int, half: bool = True
+    model: "QueryModel", tokenizer: bytes, *, max_tokens: int, half: bool = True
 ) -> TrainedEncoder:
     """Return the encoder for serving, which runs on onnxruntime and needs no torch."""
     encoder = TrainedEncoder(dim=model.dim, max_tokens=max_tokens)
     return encoder.holding(to_onnx(model, half=half), tokenizer)
 
 
-def to_onnx(model: QueryModel, *, half: bool = True) -> bytes:
+def to_onnx(model: "QueryModel", *, half: bool = True) -> bytes:
     """Return the model as an ONNX file: token ids of texts of equal length in, unit rows out.
 
     With `half`, large weights are stored in half precision.

@@ -21,7 +21,7 @@ class Loaded(NamedTuple):
     """A model on a pool.
 
     `inputs` and `outputs` are the rows of all arms (the same array if they are tied), `biases`
-    what is added to their scores, `placed` the arms that have a row.
+    what is added to their scores, `placed` the arms that have a row, ascending.
     """
 
     run: Any
@@ -49,13 +49,18 @@ class NextItem(NeuralRival):
         return Loaded(run, inputs, outputs, biases, placed, length)
 
     def _scores(self, state: Loaded, step: Step) -> tuple[Ids, Floats]:
-        history = np.array([arm for arm in step.history if 0 <= arm < len(state.inputs)], np.int64)
-        history = history[np.isin(history, state.placed)][-state.length :]
+        history = np.asarray(step.history, np.int64)
+        places = np.searchsorted(state.placed, history)
+        inside = places < len(state.placed)
+        history, places = history[inside], places[inside]
+        history = history[state.placed[places] == history][-state.length :]
         if not len(history):
             return np.empty(0, np.int64), np.empty(0)
         (vector,) = state.run([OUT], {SESSION: state.inputs[history][None]})
         scores = (state.outputs @ vector[0]).astype(np.float64) + state.biases
-        return state.placed, scores[state.placed]
+        if len(state.placed) < len(scores):
+            scores = scores[state.placed]
+        return state.placed, scores
 
 
 class Gru4Rec(NextItem):

@@ -59,8 +59,9 @@ class NextItemOptions(MethodOptions):
 
     Parameters
     ----------
-    items : ``text`` (a projection of the pool's vectors), ``learned`` (a vector for each query of
-        the log, as in the papers; other queries get no score) or ``both`` (their sum).
+    items : ``text`` (a projection of the pool's vectors, so that every arm has one), ``learned`` (a
+        vector for each query of the log, as in the papers; others get no score) or ``both`` (their
+        sum).
     hidden : width of the network, at least 1.
     layers : number of its layers, at least 1.
     dropout : share of the hidden units dropped in training, in [0, 0.9].
@@ -70,7 +71,7 @@ class NextItemOptions(MethodOptions):
     length : number of newest queries of a session that are read, at least 1.
     """
 
-    items: str = "both"
+    items: str = "text"
     hidden: int = 100
     layers: int = 1
     dropout: float = 0.0

@@ -96,13 +96,15 @@ class NeuralRival(Rival):
         return arms[known], scores[known]
 
     def _may_be_ranked(self, arms: Ids, step: Step) -> Any:
-        alive = np.ones(len(arms), bool) if self.pool is None else ~np.isin(arms, self.pool.removed)
-        if step.unseen:
-            return alive
-        asked = np.zeros(len(arms), bool)
-        inside = arms < len(self._first)
-        asked[inside] = self._first[arms[inside]] < step.before
-        return alive & asked
+        known = np.ones(len(arms), bool)
+        if not step.unseen:
+            inside = arms < len(self._first)
+            known[~inside] = False
+            known[inside] = self._first[arms[inside]] < step.before
+        removed = self._pool().removed
+        if len(removed):
+            known &= ~np.isin(arms, removed)
+        return known
 
     def _number_at(self, step: Step) -> int:
         """Return the number of the newest model that knows nothing dated at or after the step."""

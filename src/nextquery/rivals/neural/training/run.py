@@ -1,5 +1,6 @@
 """A training run of any method: from a pool to a model."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -8,7 +9,6 @@ from nextquery.encode.train.checkpoints import Note
 from nextquery.encode.train.device import device_for
 from nextquery.encode.train.facts import hardware, versions
 from nextquery.encode.train.loop import Say
-from nextquery.encode.train.run import OnProgress
 from nextquery.encode.train.stages import Stages
 from nextquery.errors import InvalidInput
 from nextquery.rivals.neural.methods import METHODS
@@ -30,7 +30,7 @@ def learn(
     hold_out: int,
     work: Path,
     say: Say,
-    progress: OnProgress,
+    progress: Callable[[str, float | None], None],
     note: Note,
 ) -> tuple[Model, str]:
     """Train a method on a pool's sessions; return the model and its card.
