@@ -14,6 +14,7 @@ ORDER = {
         {"checks"},
         {"locks", "disk", "file_checks", "client_calls", "signing", "patterns"},
         {"params", "folders", "vectors", "compiled", "utility_loops", "client", "network"},
+        {"experiments"},
         {"working"},
         {"sessions"},
         {"datasets"},
