@@ -90,7 +90,7 @@ train, test = (pd.read_csv(path, sep="\\t", dtype=kinds) for path in sys.argv[1:
 model = GRU4Rec(layers=[64], loss="cross-entropy", batch_size=16, n_epochs=5, n_sample=256,
                 device=torch.device("cpu"))
 model.fit(train, sample_cache_max_size=100000)
-recall, mrr = evaluation.batch_eval(model, test, batch_size=4, mode="median")
+recall, mrr = evaluation.batch_eval(model, test, batch_size=4)
 print("trained on %d sessions; recall@20 %.4f, MRR@20 %.4f on %d"
       % (train.SessionId.nunique(), recall[20], mrr[20], test.SessionId.nunique()))
 """
