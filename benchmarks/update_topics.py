@@ -84,7 +84,7 @@ def main() -> None:
         whole, older, newest = cut(folder)
         encoder = str(unpacked("topics", folder))
         options = LogOptions.of(datasets.path("topics"))
-        seconds = {}
+        seconds: dict[str, float] = {}
 
         def timed(what: str, done: Any) -> None:
             seconds[what] = round(time.process_time() - begun, 1)
