@@ -125,7 +125,8 @@ def pool_of(
     import shutil
 
     from nextquery.errors import InvalidInput
-    from nextquery.ingest import fingerprint, ingest
+    from nextquery.ingest import ingest
+    from nextquery.log_files import fingerprint
     from nextquery.logs import LogOptions
     from nextquery.replay.results import write_atomically
 
