@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, Route
@@ -93,7 +94,7 @@ def test_a_click_is_a_beacon_unless_there_is_a_key(page: Page) -> None:
 
 
 def test_attempts_have_one_request_id(page: Page) -> None:
-    bodies: list[dict[str, object]] = []
+    bodies: list[Any] = []
 
     def fail_twice(route: Route) -> None:
         bodies.append(route.request.post_data_json)
