@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 NAVIGATION: dict[str, tuple[str, ...]] = {
-    "Start": ("tutorial", "service", "page"),
+    "Start": ("tutorial", "service", "javascript", "page"),
     "From a log to a pool": ("ingest", "growing", "privacy", "encoders", "training"),
     "Run the service": (
         *("configure", "access", "users", "suggestions"),
