@@ -13,6 +13,7 @@ from nextquery.checks import one_of
 from nextquery.policies.names import known_params, split
 from nextquery.rivals.neural.next_item import Gru4Rec, SasRec
 from nextquery.rivals.neural.options import Gru4RecOptions, MethodOptions, SasRecOptions
+from nextquery.rivals.neural.rin import Rin, RinOptions
 from nextquery.rivals.neural.rival import NeuralRival
 
 _TASKS = "nextquery.rivals.neural.training"
@@ -41,6 +42,7 @@ class Method(NamedTuple):
 METHODS: dict[str, Method] = {
     "gru4rec": Method(Gru4RecOptions, "gru4rec:Gru4RecTask", Gru4Rec),
     "sasrec": Method(SasRecOptions, "sasrec:SasRecTask", SasRec),
+    "rin": Method(RinOptions, "rin:RinTask", Rin),
 }
 
 

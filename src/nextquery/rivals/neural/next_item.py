@@ -86,11 +86,14 @@ def item_rows(arrays: Any, side: str, pool: ArmPool, arms: Ids) -> tuple[Vectors
     """Return the rows of all arms of a pool, and the arms that have one.
 
     A row is the projected text vector, if the model has a projection, plus the arm's own vector,
-    if it learnt one.
+    if it learnt one. With neither, it is the text vector.
     """
     weight, table = arrays.get(f"{side}_weight"), arrays.get(f"{side}_table")
     there = arms >= 0
-    if weight is None:
+    if weight is None and table is None:
+        rows = np.asarray(pool.vectors, np.float32)
+        placed = np.arange(len(rows))
+    elif weight is None:
         rows = np.zeros((pool.rows_in_all, table.shape[1]), np.float32)
         placed = np.sort(arms[there])
     else:
