@@ -226,7 +226,7 @@ def _train_rival(context: typer.Context, given: dict[str, Any]) -> None:
             until=until,
             hold_out=given["hold_out"],
             progress=stages,
-            say=partial(_print_check, floor="1 − MRR@20"),
+            say=partial(_print_check, floor=RIVAL_METHODS[split(given["method"])[0]].floor),
             note=_print_note,
         )
     if given["as_json"]:
@@ -261,7 +261,10 @@ def _show(report: dict[str, Any]) -> None:
 def _show_rival(report: dict[str, Any]) -> None:
     measured, data = report["validation"], report["data"]
     rows = [("recall@20", f"{measured['recall']:.3f}"), ("MRR@20", f"{measured['mrr']:.3f}")]
-    title = f"The next query, at {measured['steps']:,} steps of held-out sessions, among all"
+    title = (
+        f"The next query among {measured['among']}, at {measured['steps']:,} steps of held-out "
+        "sessions"
+    )
     out().print(table(title, ["", report["method"]], rows, numbers=[1]))
     name = f"{report['method']}@model={report['out']}"
     out().print(f"nextquery replay POOL --protocol stream --policy {name} --out RUN", markup=False)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from nextquery.checks import one_of
 from nextquery.policies.names import known_params, split
+from nextquery.rivals.neural.acg import Acg, AcgOptions
 from nextquery.rivals.neural.next_item import Gru4Rec, SasRec
 from nextquery.rivals.neural.options import Gru4RecOptions, MethodOptions, SasRecOptions
 from nextquery.rivals.neural.rin import Rin, RinOptions
@@ -27,11 +28,13 @@ class Method(NamedTuple):
     options : the class of its parameters.
     task : module and class of its training task, imported only for training since it needs torch.
     rival : the class that ranks with a trained model.
+    floor : what training minimises on the validation sessions, in words.
     """
 
     options: type[MethodOptions]
     task: str
     rival: type[NeuralRival]
+    floor: str = "1 − MRR@20"
 
     def task_class(self) -> Any:
         """Import and return the class of the training task."""
@@ -42,6 +45,7 @@ class Method(NamedTuple):
 METHODS: dict[str, Method] = {
     "gru4rec": Method(Gru4RecOptions, "gru4rec:Gru4RecTask", Gru4Rec),
     "sasrec": Method(SasRecOptions, "sasrec:SasRecTask", SasRec),
+    "acg": Method(AcgOptions, "words.acg:AcgTask", Acg, floor="−log P of a word"),
     "rin": Method(RinOptions, "rin:RinTask", Rin),
 }
 

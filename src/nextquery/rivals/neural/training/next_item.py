@@ -13,7 +13,7 @@ from nextquery.rivals.neural.model_folder import probe
 from nextquery.rivals.neural.next_item import INPUT, NETWORK, OUT, OUTPUT, SESSION
 from nextquery.rivals.neural.training.batches import batch_of
 from nextquery.rivals.neural.training.items import Items, TextVectors
-from nextquery.rivals.neural.training.task import Scored, Task
+from nextquery.rivals.neural.training.task import Measured, Scored, Task, measure
 from nextquery.sessions import Ids, Sessions
 
 _SCORES = 1 << 24  # at once, in validation
@@ -66,8 +66,14 @@ class NextItemTask(Task):
     outputs: ClassVar[tuple[str, ...]] = (OUT,)
     """What the served network returns."""
 
+    def measured(self, sessions: Sessions) -> Measured:
+        """Return how well it ranks the next queries of these sessions, among all items."""
+        self.module.eval()
+        with torch.no_grad():
+            return measure(self.scored(sessions))
+
     def scored(self, sessions: Sessions) -> Iterator[Scored]:
-        """Yield scores of all items for every next query; see `Task`."""
+        """Yield scores of all items for every query of these sessions that has a next one."""
         rows = max(1, _SCORES // (len(self.data.texts) * self.options.length))
         for at in range(0, sessions.size, rows):
             which = np.arange(at, min(at + rows, sessions.size))

@@ -76,7 +76,7 @@ def learn(
         "dim": pool.dim,
         "parameters": sum(weight.numel() for weight in task.module.parameters()),
         "stage": asdict(stage),
-        "validation": measured._asdict(),
+        "validation": measured._asdict() | {"among": task.among},
         "onnx_worst_difference": difference,
         "hardware": hardware(device),
         "versions": versions(),
