@@ -27,7 +27,7 @@ _D = TrainOptions()
 
 _RUNNING = tuple(field.name for field in fields(Running))
 _ENCODER_ONLY = tuple(set(TrainOptions.__dataclass_fields__) - {*_RUNNING, "method"})
-_RIVAL_ONLY = ("until", "encoder")
+_RIVAL_ONLY = ("until", "encoder", "clicks")
 CLEANING_OPTIONS = (
     *("session", "user", "time", "query", "gap", "profile", "skip", "min_queries", "max_queries"),
     *("max_chars", "language", "min_users", "blocklist", "format", "memory_limit", "threads"),
@@ -49,6 +49,13 @@ def train(
     until: Annotated[
         str | None,
         typer.Option(help="Learn only what is dated before, like 2018-01-01 (recommenders)."),
+    ] = None,
+    clicks: Annotated[
+        Path | None,
+        typer.Option(
+            help="An export of the service's log (nextquery export --format parquet), for "
+            "recommenders that learn from accepted recommendations (cfan)."
+        ),
     ] = None,
     encoder: Annotated[
         str,
@@ -225,6 +232,7 @@ def _train_rival(context: typer.Context, given: dict[str, Any]) -> None:
             encoder=given["encoder"],
             until=until,
             hold_out=given["hold_out"],
+            clicks=given["clicks"],
             progress=stages,
             say=partial(_print_check, floor=RIVAL_METHODS[split(given["method"])[0]].floor),
             note=_print_note,

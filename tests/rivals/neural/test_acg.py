@@ -57,7 +57,7 @@ def test_a_word_that_nobody_used_before_is_copied(world: Path) -> None:
     """Things of the last days are in no vocabulary, but in the query just before."""
     arms, new = np.arange(WORDS, 2 * WORDS), range(LEARNT, WORDS)
     rival = nq.rival("acg", [], pool=purchases(), model=world)
-    buy = Candidates(arms, np.empty((WORDS, 0)), np.zeros(WORDS), np.zeros(WORDS))
+    buy = Candidates(arms, np.empty((WORDS, 0), np.float32), np.zeros(WORDS), np.zeros(WORDS))
     best = [int(rival.rank(nq.Step(0, [now], buy, unseen=True), 1)[0]) for now in new]
     assert best == [WORDS + now for now in new]
 
@@ -80,7 +80,9 @@ def test_it_ranks_the_candidates_and_what_the_memory_recalls(world: Path) -> Non
     step = nq.Step(before=len(memory), history=[1])
     assert rival.rank(step, 9).tolist()[0] == WORDS + 1
     assert set(rival.rank(step, 9).tolist()) == {WORDS + 1, 2, 3}  # recalled, not selected
-    chosen = Candidates(np.array([WORDS + 1, 3]), np.empty((2, 0)), np.zeros(2), np.zeros(2))
+    chosen = Candidates(
+        np.array([WORDS + 1, 3]), np.empty((2, 0), np.float32), np.zeros(2), np.zeros(2)
+    )
     assert rival.ranking(step._replace(before=0, selected=chosen), 9).arms.tolist() == []
     first = rival.ranking(step._replace(before=0, selected=chosen, unseen=True), 9).arms.tolist()
     assert first == [WORDS + 1, 3]
@@ -173,17 +175,18 @@ def softmax(scores: Any) -> Any:
 def test_the_probabilities_of_all_words_add_up_to_one() -> None:
     """Every known word, the end, and as many rare words as there are."""
     task = small_task()
-    net, rows = task.module, task.words.rows(np.array([3]))
+    net = task.module
+    said_ids, said_keys, said_sizes = task.words.rows(np.array([3]))
     vocabulary = task.vocabulary
     texts = [*vocabulary.words, *(f"other{number}" for number in range(vocabulary.rare))]
     some = vocabulary.rows(texts)
-    said = set(rows.keys[0, : rows.sizes[0]].tolist())
+    said = set(said_keys[0, : said_sizes[0]].tolist())
     with torch.no_grad():
         alone = [torch.from_numpy(each[:, :1]) for each in some[:2]]
-        states, vectors = net.read_words(rows.ids, rows.sizes)
+        states, vectors = net.read_words(said_ids, said_sizes)
         queries = net.read_queries(vectors[None])
-        flags = torch.arange(rows.ids.shape[1]) < rows.sizes[:, None]
-        one = Said(states[None], rows.keys[None], flags[None], queries)
+        flags = torch.arange(said_ids.shape[1]) < said_sizes[:, None]
+        one = Said(states[None], said_keys[None], flags[None], queries)
         ids = torch.cat([alone[0], torch.tensor([[END]])])
         keys = torch.cat([alone[1], torch.tensor([[0]])])
         for number in said - set(keys[:, 0].tolist()):  # rare words of the session

@@ -56,11 +56,15 @@ class NextItem(NeuralRival):
         history = history[state.placed[places] == history][-state.length :]
         if not len(history):
             return np.empty(0, np.int64), np.empty(0)
-        (vector,) = state.run([OUT], {SESSION: state.inputs[history][None]})
+        (vector,) = state.run([OUT], self._inputs(state, history, step))
         scores = (state.outputs @ vector[0]).astype(np.float64) + state.biases
         if len(state.placed) < len(scores):
             scores = scores[state.placed]
         return state.placed, scores
+
+    def _inputs(self, state: Loaded, history: Ids, step: Step) -> dict[str, Any]:
+        """Return what the network reads; `history` are the newest arms that have a row."""
+        return {SESSION: state.inputs[history][None]}
 
 
 class Gru4Rec(NextItem):

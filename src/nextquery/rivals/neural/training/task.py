@@ -1,12 +1,15 @@
 """What a method brings to training: an objective for the loop, scores for validation, a model."""
 
 import math
+import os
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 
+from nextquery.arms import ArmPool
+from nextquery.encode.train.checkpoints import Note
 from nextquery.encode.train.loop import Objective
 from nextquery.rivals.neural.training.data import TrainingData
 from nextquery.sessions import Ids, Sessions
@@ -45,6 +48,24 @@ class Task(Objective):
     def __init__(self, data: TrainingData, options: Any, seed: int, device: Any) -> None:
         self.data, self.options, self.seed, self.device = data, options, seed, device
         self._measured: Measured | None = None
+
+    @classmethod
+    def data_of(
+        cls,
+        pool: ArmPool,
+        *,
+        until: float | None,
+        hold_out: int,
+        seed: int,
+        clicks: str | os.PathLike[str] | None,
+        note: Note,
+    ) -> TrainingData:
+        """Return what the method learns from: the pool's sessions, unless overridden.
+
+        `clicks` is an export of the service's log, for methods that learn from it. For the others
+        see `TrainingData.of`.
+        """
+        return TrainingData.of(pool, until=until, hold_out=hold_out, seed=seed)
 
     @abstractmethod
     def measured(self, sessions: Sessions) -> Measured:

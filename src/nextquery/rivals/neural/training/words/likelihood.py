@@ -16,12 +16,13 @@ class ItemWords:
     def __init__(self, rows: WordRows, device: Any) -> None:
         self.all, self.device = rows, device
 
-    def rows(self, items: Ids) -> WordRows:
-        """Return the words of some items on the device, no wider than they need."""
+    def rows(self, items: Ids) -> tuple[Any, Any, Any]:
+        """Return `WordRows` of some items as tensors, no wider than they need."""
         ids, keys, sizes = (each[items] for each in self.all)
         width = int(sizes.max()) + 1
-        rows = (ids[:, :width], keys[:, :width], sizes)
-        return WordRows(*(torch.from_numpy(row.copy()).to(self.device) for row in rows))
+        cut = (ids[:, :width].copy(), keys[:, :width].copy(), sizes)
+        words, same, counts = (torch.from_numpy(row).to(self.device) for row in cut)
+        return words, same, counts
 
 
 def log_likelihoods(net: AcgNetwork, of_items: ItemWords, batch: Batch) -> Any:
