@@ -48,9 +48,9 @@ class Method(NamedTuple):
 METHODS: dict[str, Method] = {
     "gru4rec": Method(Gru4RecOptions, "gru4rec:Gru4RecTask", Gru4Rec),
     "sasrec": Method(SasRecOptions, "sasrec:SasRecTask", SasRec),
+    "rin": Method(RinOptions, "rin:RinTask", Rin),
     "acg": Method(AcgOptions, "words.acg:AcgTask", Acg, floor="−log P of a word"),
     "cfan": Method(CfanOptions, "clicks.cfan:CfanTask", Cfan, clicks=True),
-    "rin": Method(RinOptions, "rin:RinTask", Rin),
 }
 
 

@@ -30,6 +30,10 @@ class MovedAnchor(MaxUtility):
     ----------
     model : the folder of a model of RIN, trained with the vectors of the pool.
     k, epsilon, utility, reading, optimizer, partitions, shortlist, seed : as in `MaxUtility`.
+
+    >>> MovedAnchor("MODEL", k=50)
+    Traceback (most recent call last):
+    nextquery.errors.NotAFolder: MODEL is not a nextquery rival model...
     """
 
     moves = True
