@@ -99,9 +99,12 @@ def _note_encoder(pool: ArmPool, data: TrainingData, note: Note) -> None:
     sessions = origin.sessions
     if data.knows_until is None or data.hidden <= origin.held_out:
         return
-    later = int((sessions.lengths[sessions.size - data.hidden :] >= 2).sum())
+    hidden, later = (
+        int((sessions.lengths[sessions.size - newest :] >= 2).sum())
+        for newest in (origin.held_out, data.hidden)
+    )
     note(
         f"the model knows the log until {day_of(data.knows_until)}, but the vectors of this pool "
-        f"may know more: its encoder left out only the {origin.held_out:,} newest sessions. For a "
-        f"fair test, make the pool with nextquery ingest --hold-out {later}."
+        f"may know more: its encoder left out only {hidden:,} sessions of two or more queries. For "
+        f"a fair test, make the pool with nextquery ingest --hold-out {later}."
     )
