@@ -6,7 +6,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     "Start": ("tutorial", "service", "page"),
     "From a log to a pool": ("ingest", "privacy", "encoders", "training"),
     "Run the service": (
-        *("configure", "access", "users", "suggestions"),
+        *("configure", "access", "users", "suggestions", "segments"),
         *("operate", "repair", "security"),
     ),
     "How it learns": ("learning", "ranking", "event-log"),

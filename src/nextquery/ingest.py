@@ -36,6 +36,7 @@ from nextquery.fitting import FOR_FITTING, Fitted, finished, fitted_on
 from nextquery.logs import LogOptions, prepare
 from nextquery.logs.reading.files import find
 from nextquery.personal import Personal
+from nextquery.segments import key_of
 from nextquery.working import work_on
 
 __all__ = ["Ingested", "ingest"]
@@ -185,6 +186,8 @@ def prepared(
         done.report.to_dict(),
         hits=done.hits,
         people=done.people,
+        segments=done.segments,
+        segment_names=done.segment_names,
         named_with=personal.named_with() if personal is not None and done.people else {},
     )
     texts = TextColumn.of(done.texts)
@@ -246,13 +249,15 @@ def _pool(plan: Plan, texts: TextColumn, origin: Origin, fitted: Fitted, *, fewe
         session_counts=np.asarray(origin.session_counts)[kept],
         user_counts=np.asarray(origin.user_counts)[kept],
         hits=np.asarray(origin.hits)[kept] if len(origin.hits) else origin.hits,
+        segments=np.asarray(origin.segments)[kept] if len(origin.segments) else origin.segments,
         sessions=sessions,
         held_out=int((stay >= origin.sessions.size - origin.held_out).sum()),
         for_replays=int((stay >= origin.sessions.size - (origin.for_replays or 0)).sum()),
         report=report,
     )
     table = Texts()
-    table.append(checked([texts[i] for i in kept.tolist()]))
+    keys = [key_of(origin.segment(arm), texts[i]) for arm, i in enumerate(kept.tolist())]
+    table.append(checked(keys))
     return ArmPool(table, vectors, origin=origin, encoder=encoder)
 
 

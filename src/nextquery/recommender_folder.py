@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KIND, VERSION = "nextquery recommender", 1
 _OPTIONS = (
     *("exploration", "seed", "reselect", "repeat", "returns", "recommend_at_least", "add_arms"),
-    *("min_letters", "min_hits"),
+    *("min_letters", "min_hits", "fold_similar"),
 )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from nextquery import datasets
 from nextquery.errors import InvalidInput
-from nextquery.logs import collect, foreign, privacy, sessions
+from nextquery.logs import collect, foreign, privacy, segments, sessions
 from nextquery.logs.collect import PersonHash, Prepared
 from nextquery.logs.database import Engine, Progress, opened
 from nextquery.logs.options import LogOptions
@@ -104,6 +104,7 @@ class _Facts:
     report: Report
     by_user: bool
     timed: bool
+    segments: list[str]  # names, by number
 
 
 def _sessions(engine: Engine, log: Log, options: LogOptions, *, private: bool) -> _Facts:
@@ -115,10 +116,11 @@ def _sessions(engine: Engine, log: Log, options: LogOptions, *, private: bool) -
     by_user = bool(engine.value("SELECT count(person) FROM log WHERE bad IS NULL"))
     timed = bool(engine.value("SELECT count(secs) FROM log WHERE bad IS NULL"))
     engine.stage("clean")
-    _clean(engine, options, private=private)
+    names = segments.number(engine, options.segment)
+    _clean(engine, options, private=private, segmented=len(names) > 1)
     engine.stage("sessions")
     original = engine.value("SELECT count(*) FROM log WHERE bad IS NULL")
-    sessions.place(engine, options, by_user=by_user)
+    sessions.place(engine, options, by_user=by_user, segmented=len(names) > 1)
     by_language = foreign.drop(engine, options)
     removed = sessions.keep(engine, options)
     if options.expected_language is not None:
@@ -134,7 +136,7 @@ def _sessions(engine: Engine, log: Log, options: LogOptions, *, private: bool) -
         log=datasets.name_of(log),
         columns=sorted(frozenset().union(*(source.roles for source in sources))),
     )
-    return _Facts(report, by_user, timed)
+    return _Facts(report, by_user, timed, names)
 
 
 def _read(engine: Engine, log: Log, options: LogOptions) -> list[malformed.Source]:
@@ -149,8 +151,11 @@ def _read(engine: Engine, log: Log, options: LogOptions) -> list[malformed.Sourc
     return sources
 
 
-def _clean(engine: Engine, options: LogOptions, *, private: bool) -> None:
-    """Make ``texts(tid, text)`` and ``spellings(raw, n, shown, text, dropped, …, tid)``."""
+def _clean(engine: Engine, options: LogOptions, *, private: bool, segmented: bool) -> None:
+    """Make ``texts(tid, text, segment)`` and ``spellings(raw, n, shown, text, dropped, …, tid)``.
+
+    With segments, a spelling has a row for each that it occurs in, and so does a text.
+    """
     engine.run(
         "CREATE TABLE distinct_raw AS SELECT raw, count(*) AS n FROM log "
         "WHERE bad IS NULL GROUP BY raw"
@@ -163,14 +168,23 @@ def _clean(engine: Engine, options: LogOptions, *, private: bool) -> None:
     engine.run("DROP TABLE distinct_raw")
     if private:
         privacy.mark(engine, options)
+    spelt = "(SELECT *, 0 AS segment FROM spellings)"
+    if segmented:
+        engine.run(
+            "CREATE TABLE spelt AS SELECT s.* REPLACE (l.n AS n), l.segment FROM spellings s JOIN "
+            "(SELECT raw, segment::INTEGER AS segment, count(*) AS n FROM log WHERE bad IS NULL "
+            "GROUP BY ALL) l USING (raw)"
+        )
+        spelt = "spelt"
     engine.run(
-        "CREATE TABLE texts AS SELECT row_number() OVER () AS tid, text FROM "
-        "(SELECT DISTINCT text FROM spellings WHERE dropped IS NULL)"
+        "CREATE TABLE texts AS SELECT row_number() OVER () AS tid, text, segment FROM "
+        f"(SELECT DISTINCT text, segment FROM {spelt} WHERE dropped IS NULL)"
     )
     engine.run(
-        "CREATE TABLE known AS SELECT s.*, t.tid FROM spellings s LEFT JOIN texts t "
-        "ON t.text = s.text AND s.dropped IS NULL"
+        f"CREATE TABLE known AS SELECT s.*, t.tid FROM {spelt} s LEFT JOIN texts t "
+        "ON t.text = s.text AND t.segment = s.segment AND s.dropped IS NULL"
     )
+    engine.run("DROP TABLE IF EXISTS spelt")
     engine.run("DROP TABLE spellings")
     engine.run("ALTER TABLE known RENAME TO spellings")
 
@@ -198,6 +212,7 @@ def _protect(
         sessions=int(steps["first"].sum()),
     )
     report = replace(facts.report, privacy=costs)
+    names_of_segments, codes = segments.only_used(facts.segments, arms["segment"])
     starts = np.flatnonzero(steps["first"])
     times = steps["start"][starts] if facts.timed else np.full(len(starts), np.nan)
     names: list[str] = []
@@ -220,6 +235,8 @@ def _protect(
         report=report,
         hits=arms["hits"].astype(np.int64) if (arms["hits"] >= 0).any() else collect.NO_HITS,
         people=names,
+        segments=codes,
+        segment_names=names_of_segments,
     )
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nextquery.catalogue import Place
+from nextquery.folding import best_first
 from nextquery.loop import Loop, Slate, ToRank
 from nextquery.memory import Moment, without
 from nextquery.policies import Choice, Context, MostSimilar
@@ -113,6 +114,7 @@ class Answerer:
             at_least=request.at_least,
             own=self._own(place, visit),
             kept=self.loop.kept(place, visit, selected),
+            segment=place.segment,
         )
 
     def _ranked(self, asked: Sequence[ToAnswer]) -> list[Slate | None]:
@@ -155,7 +157,7 @@ class Answerer:
         left = without(selected, np.concatenate([arms, *gone]))
         if request.at_least > 0:  # similarity alone has no probability
             left = left.take(np.arange(0))
-        similar = MostSimilar(top=1).rank(left, Context(place.vector), request.m)
+        similar = MostSimilar(top=1).rank(self.loop.folded(left), Context(place.vector), request.m)
         alike = dict(zip(left.arms.tolist(), left.similarities.tolist(), strict=True))
         entries = tuple(
             self._entry(
@@ -276,6 +278,10 @@ class Answerer:
             if not self.learner.state.on:
                 candidates = candidates.take(np.arange(0))
             scores = self.loop.learnt.expected(candidates, context)
+            if self.loop.folding is not None:
+                order = np.lexsort((candidates.arms, -scores))
+                order = order[best_first(self.loop.folding.of(candidates)[order])]
+                candidates, scores = candidates.take(order), scores[order]
             return Considered(candidates, selected, scores, self.learner.position)
 
     def offers(self, decision_id: str) -> bool:
@@ -294,7 +300,7 @@ class Answerer:
         with self.lock:
             slate = self._offered.get(decision.id)
         if slate is None:
-            place = self.catalogue.place(decision.body.query)
+            place = self.catalogue.place(decision.body.query, decision.body.segment)
             visit = visit_before(decision)._replace(person=person)
             selected = self.select([place], [visit])[0]
         with self.lock:

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 
 from nextquery.errors import InvalidInput
 from nextquery.patterns import LONGEST_PATTERN, check_pattern
+from nextquery.segments import LONGEST_SEGMENT, check_segment
 from nextquery.service.answer.inputs import check_id, check_query
 from nextquery.service.log.limits import LONGEST_ID, LONGEST_QUERY, MOST_RECOMMENDATIONS
 
@@ -34,6 +35,12 @@ Count = Annotated[int, Field(strict=True, ge=1, le=MOST_RECOMMENDATIONS)]
 Probability = Annotated[float, Field(strict=True, ge=0, le=1)]
 ArmId = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
 Hits = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+Segment = Annotated[str, Field(max_length=LONGEST_SEGMENT), _checked(lambda v, _: check_segment(v))]
+SEGMENT = Field(
+    "",
+    description="The part of the log that the session is in, such as a language or a tenant. No "
+    "query of another segment is ever in the answer. Empty: the rows without a segment.",
+)
 Kind = Literal["own", "return", "sessions", "similar"]
 Source = Literal["selection", "memory"]
 PARTIAL = Field(description="Whether some arms were unavailable (only with on_missing=partial).")
@@ -87,6 +94,7 @@ class RecommendBody(AsksForSome, AboutUser):
         "arm.",
     )
     explain: bool = Field(False, strict=True, description="Whether to explain each recommendation.")
+    segment: Segment = SEGMENT
 
 
 class Why(BaseModel):
@@ -197,6 +205,7 @@ class ForecastBody(AsksForSome, AboutUser):
     returns: bool = Field(
         True, strict=True, description="Whether the session's own earlier queries are among them."
     )
+    segment: Segment = SEGMENT
 
 
 class Likely(BaseModel):
@@ -226,11 +235,20 @@ class ForecastAnswer(BaseModel):
 
 
 class BlockBody(BaseModel):
-    """A query to block, unblock, approve, reject or remove."""
+    """A query to block or unblock, in every segment."""
 
     model_config = example(query="a query to hide")
 
     query: Text
+
+
+class ArmBody(BaseModel):
+    """A query to approve, reject or remove, in one segment."""
+
+    model_config = example(query="a query to refuse")
+
+    query: Text
+    segment: Segment = SEGMENT
 
 
 class PatternBody(BaseModel):

@@ -5,8 +5,10 @@ from pydantic import BaseModel, Field
 from nextquery.service.http.bodies import (
     NOT_SEARCHED,
     PARTIAL,
+    SEGMENT,
     AboutUser,
     Id,
+    Segment,
     Source,
     Text,
     example,
@@ -26,7 +28,7 @@ class ExamplesAnswer(BaseModel):
     )
 
     examples: list[str]
-    arms: int = Field(description="Number of queries in the pool.")
+    arms: int = Field(description="Number of queries in the pool, of this segment.")
     arms_are: str = Field(description="What they are, in words.")
 
 
@@ -43,6 +45,7 @@ class MapBody(AboutUser):
         description="Earlier queries to place on the map, oldest first; together at most "
         f"{LONGEST_TRAIL} characters.",
     )
+    segment: Segment = SEGMENT
 
 
 class Step(BaseModel):

@@ -71,6 +71,7 @@ class DecisionEvent:
     failures: str = ""  #: base64 of `Policy.failures` of its candidates
     own: OwnAsked | None = None
     kept: tuple[int, ...] = ()  #: the session's candidate set, if it is kept for its next query
+    segment: str = ""  #: what the session is in
 
     @property
     def arms(self) -> list[int]:

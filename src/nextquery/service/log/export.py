@@ -47,6 +47,7 @@ def ubi_records(exported: Exported) -> Iterator[dict[str, object]]:
         "policy": body.policy,
         "model_version": body.model_version,
         "fallback": body.fallback,
+        **({"segment": body.segment} if body.segment else {}),
     }
     who = {"client_id": decision.user_hash or ""}
     yield {

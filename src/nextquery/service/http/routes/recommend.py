@@ -34,6 +34,7 @@ async def recommend(body: bodies.RecommendBody, request: Request) -> Response:
         at_least=body.at_least,
         explain=body.explain,
         hits=body.hits,
+        segment=body.segment,
     )
     decision = await here.answer(future)
     now = here.engine.clock.now()
