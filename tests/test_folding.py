@@ -2,6 +2,7 @@
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,7 +115,7 @@ def test_the_service_folds_every_answer(tmp_path: Path) -> None:
     pool = nq.ArmPool.from_vectors(words, encoder.encode(words), encoder=encoder)
     store = Store.open(f"sqlite:///{tmp_path}/events.db")
     with Engine.start(pool, store, options(fold_similar=True, warm_sessions=0)) as engine:
-        ask = {"session_id": "s", "query": "tea"}
+        ask: dict[str, Any] = {"session_id": "s", "query": "tea"}
 
         def once(texts: list[str]) -> bool:
             return len(texts) == sum(best_first(np.array([numbers(text) for text in texts])))

@@ -30,7 +30,7 @@ ORDER = {
         {"memory"},
         {"policies"},
         {"rivals"},
-        {"segmented"},
+        {"segmented", "pins"},
         {"exclusions"},
         {"catalogue", "calibration", "outcomes", "visit"},
         {"learnt", "selecting", "folding"},

@@ -2,6 +2,7 @@
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -167,8 +168,8 @@ def _play(pool: nq.ArmPool, store: Store, steps: list[tuple[str, ...]]) -> None:
             query = f"{word} {name or 'none'}" if word not in ("shared", "own") else SHARED
             if word == "own":
                 query = f"{user} {word} {name or 'none'}"
-            who = {"user_id": user, "owner": "shop", "trusted": True}
-            asked = {"session_id": session, "query": query, "segment": name, **who}
+            who: dict[str, Any] = {"user_id": user, "owner": "shop", "trusted": True}
+            asked: dict[str, Any] = {"session_id": session, "query": query, "segment": name, **who}
             others = [other for other in NAMES if other != name]
             marks = [f" {other or 'none'}" for other in others]  # how each of their queries ends
 
@@ -211,7 +212,7 @@ def test_one_user_in_each_of_two_segments_makes_no_arm(pool: nq.ArmPool, tmp_pat
     store = Store.open(f"sqlite:///{tmp_path / 'events.db'}")
     with Engine.start(pool, store, options(min_users=2)) as engine:
         for user, name in (("ann", "de"), ("bob", "fr")):
-            ask = {"query": "delta shared", "user_id": user, "segment": name}
+            ask: dict[str, Any] = {"query": "delta shared", "user_id": user, "segment": name}
             engine.recommend(session_id=user, **ask)
         assert caught_up(engine).learner.state.added == []
         engine.recommend(session_id="cid", query="delta shared", user_id="cid", segment="de")

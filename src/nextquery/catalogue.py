@@ -14,6 +14,7 @@ from nextquery.errors import InvalidInput
 from nextquery.exclusions import MIN_HITS, Exclusions
 from nextquery.logs.rules.one_query import Cleaned, QueryCleaner
 from nextquery.patterns import Pattern, check_pattern, hidden_wildcards, shown_wildcards
+from nextquery.pins import Pins
 from nextquery.segmented import Segmented
 from nextquery.segments import key_of, segment_of, text_of
 from nextquery.vectors import unit_rows
@@ -67,6 +68,7 @@ class Catalogue:
         self.excluded = Exclusions(
             pool, min_letters=min_letters, min_hits=min_hits, segmented=self.segmented
         )
+        self.pins = Pins()
         self._shown: dict[int, str] = {}
         self._own_ids: dict[str, int | None] = {}
         self._rows = pool.rows_in_all  # when the cache above was new
@@ -240,6 +242,37 @@ class Catalogue:
         self._changed()
         self.version += 1
         return pattern.text
+
+    def pin(self, query: str, after: str | None = None, segment: str = "") -> None:
+        """Always show an arm at the top after a query, or after every query of its segment."""
+        arm = self.find(query, segment)
+        if arm is None:
+            raise InvalidInput(
+                f"{query[:80]!r} is not an arm, so it cannot be pinned. Add it first."
+            )
+        key = "" if after is None else self.place(after, segment).text
+        self.pins.pin(self.pool.texts[arm], key)
+
+    def unpin(self, query: str, after: str | None = None, segment: str = "") -> None:
+        """Remove a pin."""
+        key = "" if after is None else self.place(after, segment).text
+        self.pins.unpin(self.place(query, segment).text, key)
+
+    def pinned(self, place: Place) -> list[int]:
+        """Return the arms that are pinned after a query; a block wins over a pin.
+
+        >>> catalogue = Catalogue(ArmPool.from_vectors(["tea", "pots"], [[1, 0], [0, 1]]))
+        >>> catalogue.pin("pots", after="tea"), catalogue.pinned(catalogue.place("tea"))
+        (None, [1])
+        >>> catalogue.block("pots"), catalogue.pinned(catalogue.place("tea"))
+        ('pots', [])
+        """
+        if not len(self.pins):
+            return []
+        found = map(self.pool.index_of, self.pins.after(place.text, place.segment))
+        arms = np.array([arm for arm in found if arm is not None and arm != place.arm], np.int64)
+        shown: list[int] = arms[~np.isin(arms, self.hidden_arms())].tolist()
+        return shown
 
     @cached_property
     def most_common(self) -> NDArray[np.int64]:

@@ -192,6 +192,11 @@ class Loop(Selecting):
             )
             for one in asked
         ]
+        pins = [self.catalogue.pinned(one.place)[: one.m] for one in asked]
+        found = [
+            (without(candidates, pinned) if pinned else candidates, context)
+            for (candidates, context), pinned in zip(found, pins, strict=True)
+        ]
         worthy = [
             candidates.take(self.learnt.probabilities(candidates, context) >= one.at_least)
             if one.at_least > 0
@@ -201,14 +206,26 @@ class Loop(Selecting):
         slates = self.policy.rank_many(
             list(map(self.folded, worthy)),
             [context for _, context in found],
-            [one.m for one in asked],
+            [max(1, one.m - len(pinned)) for one, pinned in zip(asked, pins, strict=True)],
             [one.rng for one in asked],
             exploration=self.exploration,
         )
         # Their own draws: what is learnt must not depend on the length of the slate.
         return [
-            Slate(choices, *both, self.policy.failures(*both, one.rng.spawn(1)[0]))
-            for one, choices, both in zip(asked, slates, found, strict=True)
+            Slate(
+                [*self.pinned(one.place, pinned), *choices][: one.m],
+                *both,
+                self.policy.failures(*both, one.rng.spawn(1)[0]),
+            )
+            for one, choices, both, pinned in zip(asked, slates, found, pins, strict=True)
+        ]
+
+    def pinned(self, place: Place, arms: Sequence[int]) -> list[Choice]:
+        """Return the entries of pinned arms; nobody drew them, so their propensity is 1."""
+        scores = self.pool.score(arms, place.vector).tolist() if len(arms) else []
+        return [
+            Choice(arm, np.empty(0), score, 1.0, pinned=True)
+            for arm, score in zip(arms, scores, strict=True)
         ]
 
     def forecast(

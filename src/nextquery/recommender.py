@@ -227,6 +227,24 @@ class Recommender(Loop):
         """Allow again what a blocked pattern matches."""
         self.catalogue.unblock_pattern(pattern)
 
+    def pin(self, query: str, after: str | None = None, *, segment: str = "") -> None:
+        """Always show an arm at the top after a query, or without `after` after every query.
+
+        A pin has propensity 1 and teaches nothing. A block wins over it.
+
+        >>> from nextquery import ArmPool, LinUCB, MaxUtility
+        >>> pool = ArmPool.from_vectors(["tea", "milk", "pots"], [[1, 0], [1, 1], [0, 1]])
+        >>> rec = Recommender(pool, MaxUtility(k=2), LinUCB(model="disjoint"))
+        >>> rec.pin("pots", after="tea")
+        >>> [choice.text for choice in rec.start("tea").recommend(m=2)]
+        ['pots', 'milk']
+        """
+        self.catalogue.pin(query, after, segment)
+
+    def unpin(self, query: str, after: str | None = None, *, segment: str = "") -> None:
+        """Remove a pin."""
+        self.catalogue.unpin(query, after, segment)
+
     def warm_start(
         self,
         sessions: Sessions | Iterable[Iterable[str | int]] | None = None,

@@ -1,10 +1,12 @@
 """What operators do with the engine: blocks, patterns, the kill switch, arms under review."""
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from nextquery.errors import InvalidInput
 from nextquery.patterns import MOST_PATTERNS
 from nextquery.segments import check_segment, key_of
+from nextquery.service.answer.curation import listed_pins, to_curate, to_pin, to_unpin
 from nextquery.service.answer.inputs import check_query
 from nextquery.service.log.controls import Control
 from nextquery.service.log.events import ArmHeld
@@ -77,6 +79,31 @@ class Operations:
         with self.learner.lock:
             excluded = self.catalogue.excluded
             return [(text, len(excluded.arms_of(text))) for text in sorted(excluded.patterns)]
+
+    def curate(self, queries: Sequence[str], by: By, *, segment: str = "") -> int:
+        """Make arms of queries that may be suggested although nobody asked; return how many."""
+        self.learner.catch_up()
+        return self._change(to_curate(self.catalogue, self.hashes, queries, segment, by))
+
+    def pin(
+        self, query: str, after: str | None = None, by: By | None = None, *, segment: str = ""
+    ) -> int:
+        """Always show a query at the top after another, or after every one; return the position."""
+        self.learner.catch_up()
+        return self._change(to_pin(self.catalogue, query, after, segment, by))
+
+    def unpin(
+        self, query: str, after: str | None = None, by: By | None = None, *, segment: str = ""
+    ) -> int:
+        """Remove a pin; return the position of the event."""
+        self.learner.catch_up()
+        return self._change(to_unpin(self.catalogue, query, after, segment, by))
+
+    def pins(self) -> list[dict[str, str | None]]:
+        """Return the pins in force."""
+        self.learner.catch_up()
+        with self.learner.lock:
+            return listed_pins(self.catalogue)
 
     def switch(self, on: bool, by: By | None = None) -> int:
         """Set the kill switch (off: every slate is empty); return the position of the event."""

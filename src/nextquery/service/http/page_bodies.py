@@ -1,5 +1,7 @@
 """The JSON of the routes that only the page uses, with examples."""
 
+from typing import Any
+
 from pydantic import BaseModel, Field
 
 from nextquery.service.http.bodies import (
@@ -191,3 +193,49 @@ class ArmsAnswer(BaseModel):
 
     arms: list[ArmChange]
     held: int = Field(description="Number of queries that wait for review.")
+
+
+class Pin(BaseModel):
+    """A pin: what is shown at the top after which query (null: every one), in which segment."""
+
+    query: str
+    after: str | None
+    segment: str
+
+
+class PinsAnswer(BaseModel):
+    """The pins in force."""
+
+    model_config = example(pins=[{"query": "gift cards", "after": "presents", "segment": ""}])
+
+    pins: list[Pin]
+
+
+class AuditChange(BaseModel):
+    """What an operator changed."""
+
+    time: str
+    position: int | None = Field(description="Its place in the log; null for a change of a key.")
+    change: str = Field(description="The kind of the event, or key_created or key_ends.")
+    details: dict[str, Any]
+    by: dict[str, str] | None = Field(
+        description="Who: via (key, token or command line), name and owner; null if not recorded."
+    )
+
+
+class AuditAnswer(BaseModel):
+    """The newest changes, newest first."""
+
+    model_config = example(
+        changes=[
+            {
+                "time": "2026-11-19T08:00:00.000Z",
+                "position": 1842,
+                "change": "pattern_blocked",
+                "details": {"pattern": "*casino*"},
+                "by": {"via": "key", "name": "ops", "owner": "shop"},
+            }
+        ]
+    )
+
+    changes: list[AuditChange]

@@ -28,6 +28,7 @@ from nextquery.service.log.operators.changes import (
     Switched,
     Unblocked,
 )
+from nextquery.service.log.operators.curation import Pinned, Unpinned
 
 ModelSettings = dict[str, str | int | float | None]
 
@@ -184,6 +185,8 @@ Body = (
     | PatternAllowed
     | Switched
     | LeftOut
+    | Pinned
+    | Unpinned
     | Void
 )
 REPAIR = "Restore a backup, or run nextquery rebuild POOL --store URL --repair."

@@ -12,6 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 import sqlalchemy as sa
 
+from nextquery.service.log.event_parts import PINNED
 from nextquery.service.log.events import FeedbackEvent, from_json
 from nextquery.service.log.schema import events
 from nextquery.service.log.store import Store, StoredDecision
@@ -78,6 +79,7 @@ def ubi_records(exported: Exported) -> Iterator[dict[str, object]]:
                 "score": entry.score,
                 "propensity": entry.propensity,
                 "propensity_estimated": entry.propensity_estimated,
+                **({"source": PINNED} if entry.source == PINNED else {}),
                 **why,
             },
         }

@@ -21,6 +21,7 @@ from nextquery.service.log.operators.changes import (
     Blocked,
     PatternBlocked,
 )
+from nextquery.service.log.operators.curation import Pinned
 from nextquery.service.log.schema import arm_texts
 from nextquery.service.log.store import Store
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction
@@ -58,6 +59,7 @@ class _Arms:
     removed: list[ArmRemoved] = field(default_factory=list)
     blocked: list[Blocked] = field(default_factory=list)
     patterns: list[PatternBlocked] = field(default_factory=list)
+    pins: list[Pinned] = field(default_factory=list)
     held: list[ArmHeld] = field(default_factory=list)
     rejected: list[ArmRejected] = field(default_factory=list)
     texts: dict[str, tuple[str, int | None]] = field(default_factory=dict)  # state and arm
@@ -88,7 +90,7 @@ class _Begin:
             raise InvalidInput("the new store has events already. Pass a new, empty store.")
         transaction.model = transaction.append(self.model)
         arms, bodies = self.arms, list[Body]()
-        for more in (arms.added, arms.removed, arms.blocked, arms.patterns):
+        for more in (arms.added, arms.removed, arms.blocked, arms.patterns, arms.pins):
             bodies += more
         bodies += [*arms.held, *arms.rejected]
         for body in bodies:
@@ -188,6 +190,7 @@ def _arms(pool: ArmPool, old: State, catalogue: ServedCatalogue, rejected: Itera
             arms.texts[place.text] = ("held", None)
     arms.blocked.extend(map(Blocked, sorted(blocked)))
     arms.patterns.extend(map(PatternBlocked, sorted(old.patterns)))
+    arms.pins.extend(Pinned(text, after) for after, text in old.pins)
     return arms
 
 
