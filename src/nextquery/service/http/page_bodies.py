@@ -169,6 +169,7 @@ class ArmChange(BaseModel):
     """A query that became an arm, is held for review, or may never be an arm (again)."""
 
     text: str
+    segment: str = Field("", description="The segment that it belongs to; empty for none.")
     state: str = Field(description="added, held (waits for review), rejected or removed.")
     arm_id: int | None = Field(description="Null if it never was an arm.")
     owner: str = Field(description="The owner of the key whose request made it qualify.")
