@@ -69,10 +69,8 @@ def test_requests_of_a_segment_see_only_its_queries(client: TestClient, engine: 
 
 def test_the_commands_curate_pin_and_audit(
     engine: Engine,
-    store: Store,
     pets_pool: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     where = ["--store", f"sqlite:///{tmp_path / 'events.db'}"]
     file = tmp_path / "queries.txt"
