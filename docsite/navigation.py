@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 NAVIGATION: dict[str, tuple[str, ...]] = {
-    "Start": ("tutorial", "service", "page"),
-    "From a log to a pool": ("ingest", "privacy", "encoders", "training"),
+    "Start": ("tutorial", "service", "javascript", "page"),
+    "From a log to a pool": ("ingest", "growing", "privacy", "encoders", "training"),
     "Run the service": (
         *("configure", "access", "users", "suggestions", "segments"),
-        *("operate", "repair", "security"),
+        *("operate", "exchange", "repair", "security"),
     ),
     "How it learns": ("learning", "ranking", "event-log"),
     "The paper": ("paper", "replay", "many-armed", "neural-rivals", "measurements/paper-claims"),
@@ -19,6 +19,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     ),
     "Measurements": (
         *("measurements/paper", "measurements/stream", "measurements/session-rec"),
+        "measurements/neural-rivals",
         "measurements/paper-setting",
         *("measurements/learning", "measurements/encoders"),
         *("measurements/cluster", "measurements/greedi", "project/benchmarks"),

@@ -7,6 +7,7 @@ removed. Whose they were is kept only if you asked for it, and then as keyed has
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ _SESSIONS = ("session_arms", "session_offsets", "session_times", "query_times", 
 NO_SEGMENTS = np.empty(0, np.int32)
 _ALWAYS = 3  # older pools have only the first ones; empty ones are not written
 _PEOPLE, _HITS, _SEGMENTS = "log_people.npy", "log_hits.npy", "log_segments.npy"
+_LEDGER = "log_ledger.bin"
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Origin:
     #: number of each arm's segment in `segment_names`; empty: none has one
     segments: NDArray[np.int32] = field(default_factory=lambda: NO_SEGMENTS)
     segment_names: Sequence[str] = ()
+    ledger: bytes | Path | None = field(default=None, repr=False)  #: a sealed `Ledger`, or its file
 
     @property
     def arms_are(self) -> str:
@@ -134,6 +137,8 @@ class Origin:
             counts[_HITS] = self.hits
         if len(self.segments):
             counts[_SEGMENTS] = self.segments
+        if self.ledger is not None:
+            sessions[_LEDGER] = self.ledger
         return {**TextColumn.of(self.shown).parts("log_shown"), **counts, **sessions}
 
     @classmethod
@@ -153,5 +158,7 @@ class Origin:
             counts["hits"] = folder.array(_HITS)
         if _SEGMENTS in folder:
             counts["segments"] = folder.array(_SEGMENTS)
+        if _LEDGER in folder:
+            counts["ledger"] = folder.file(_LEDGER)
         shown = TextColumn.open(folder, "log_shown")
         return cls(shown, **counts, sessions=sessions, people=people, **meta)
