@@ -7,7 +7,7 @@ Two queries are alike if they become equal in one of two ways:
   one of the words tells a direction or a contrast (``paris to london``).
 
 Before that, both take words in the singular, by the rules of `nextquery.logs.rules.forms`, and
-write a doubled letter once in words of eight letters or more (``accomodation``, ``accommodation``).
+write a doubled letter once in words of eight letters or more (``basketbal``, ``basketball``).
 Nothing is compared in pairs: a query has two numbers, and equal numbers mean alike.
 """
 

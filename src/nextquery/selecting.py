@@ -98,11 +98,11 @@ class Selecting:
         arms = self.pool if pool is None else pool
         no_vectors = np.empty((0, arms.dim if vectors else 0), np.float32)
         selected = [Candidates(NO_IDS, no_vectors, np.empty(0), np.empty(0))] * len(places)
-        alike: dict[tuple[str, int | None], list[int]] = {}
+        groups: dict[tuple[str, int | None], list[int]] = {}
         for number, (place, visit) in enumerate(zip(places, visits, strict=True)):
             if place.vector.any():
-                alike.setdefault((place.segment, self.size(visit)), []).append(number)
-        for (segment, size), numbers in alike.items():
+                groups.setdefault((place.segment, self.size(visit)), []).append(number)
+        for (segment, size), numbers in groups.items():
             arms_here = self.catalogue.segmented.of(segment, arms)
             if arms_here is None:
                 continue

@@ -16,7 +16,8 @@ def slate(client: TestClient, query: str, **more: object) -> list[dict[str, obje
     body = {"session_id": "s", "query": query, **more}
     answer = client.post("/v1/recommend", json=body)
     assert answer.status_code == 200, answer.text
-    return bodies.RecommendAnswer.model_validate(answer.json()).model_dump()["recommendations"]
+    entries = bodies.RecommendAnswer.model_validate(answer.json()).recommendations
+    return [entry.model_dump() for entry in entries]
 
 
 def test_a_curated_query_is_pinned_listed_and_unpinned(client: TestClient) -> None:
