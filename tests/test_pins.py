@@ -9,8 +9,8 @@ import pytest
 import nextquery as nq
 from nextquery.errors import Conflict, InvalidInput
 from nextquery.segments import key_of
-from nextquery.service.answer.curation import listed_pins
 from nextquery.service.answer.engine import Engine
+from nextquery.service.answer.operators.curation import listed_pins
 from nextquery.service.log.export import pages, ubi_records
 from nextquery.service.log.export_parquet import entry_rows
 from nextquery.service.log.operators.audit import as_json, changes

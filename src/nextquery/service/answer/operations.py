@@ -6,8 +6,8 @@ from typing import TypeVar
 from nextquery.errors import InvalidInput
 from nextquery.patterns import MOST_PATTERNS
 from nextquery.segments import check_segment, key_of
-from nextquery.service.answer.curation import listed_pins, to_curate, to_pin, to_unpin
 from nextquery.service.answer.inputs import check_query
+from nextquery.service.answer.operators.curation import listed_pins, to_curate, to_pin, to_unpin
 from nextquery.service.log.controls import Control
 from nextquery.service.log.events import ArmHeld
 from nextquery.service.log.hashes import Hashes
