@@ -11,6 +11,7 @@ from nextquery.errors import Conflict, InvalidInput
 from nextquery.segments import key_of
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.operators.curation import listed_pins
+from nextquery.service.log.exchange.rounds import rounds
 from nextquery.service.log.export import pages, ubi_records
 from nextquery.service.log.export_parquet import entry_rows
 from nextquery.service.log.operators.audit import as_json, changes
@@ -110,6 +111,13 @@ def test_the_service_pins_what_nobody_asked_at_once_on_every_worker(tmp_path: Pa
         assert [row["source"] for row in rows].count("pinned") == 1
         records = [r for page in pages(store) for each in page for r in ubi_records(each)]
         assert any("pinned" in str(record) for record in records)
+        assert not any(rounds(store))  # a click on a pin weighs nothing
+        below = two.recommend(**{**ask, "session_id": "below"})
+        arm = below.recommendations[2].arm
+        two.feedback(decision_id=below.decision_id, accepted=arm)
+        found = [(each.entry.arm, each.reward) for page in rounds(store) for each in page]
+        assert (arm, 1) in found  # what is below a pin was drawn, and is weighed
+        assert below.recommendations[0].arm not in [each for each, _ in found]
         one.block_pattern("*circus*", OPS)  # gone from the very next answer of both
         for engine in (one, two):
             shown = engine.recommend(**{**ask, "session_id": "t"}).recommendations

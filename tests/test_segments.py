@@ -13,12 +13,14 @@ import nextquery as nq
 from nextquery.errors import InvalidInput
 from nextquery.ingest import ingest
 from nextquery.logs import LogOptions, prepare
+from nextquery.personal import Personal
 from nextquery.segmented import Segmented
 from nextquery.segments import check_segment, key_of, segment_of, text_of
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.example_queries import example_queries
 from nextquery.service.answer.expensive.session_map import draw
 from nextquery.service.log.store import Store
+from nextquery.update import update
 from tests.service.worlds import caught_up, options
 
 NAMES = ("", "de", "fr")
@@ -244,3 +246,28 @@ def test_a_session_id_in_another_segment_is_another_session(
         assert (stored.body.history, stored.body.trial, stored.body.segment) == ((), 1, "fr")
         with pytest.raises(nq.errors.Conflict):
             engine.recommend(session_id="s", query="alpha fr", segment="de", request_id="r")
+
+
+def test_a_persons_past_in_the_log_comes_back_in_its_segment_alone(tmp_path: Path) -> None:
+    personal = Personal("a long secret of the service")
+    chosen = LogOptions(segment="place", language="any", min_queries=2, threads=1)
+    made = ingest(log_of(tmp_path), tmp_path / "pool", chosen, encoder="lsa", personal=personal)
+    memory = nq.Memory.of_pool(made.pool)
+    rec = nq.Recommender(
+        made.pool, nq.MaxUtility(k=3), nq.policy("lin-ucb-memory"), memory=memory, returns=True
+    )
+    for name in NAMES:
+        session = rec.start(SHARED, segment=name, person=personal.hash("ann"))
+        slate = session.recommend(m=20)
+        assert foreign([choice.text for choice in slate], name) == []
+        assert {choice.text.lower() for choice in slate} == set(OF[name])
+
+
+def test_a_pool_with_segments_is_not_updated(tmp_path: Path) -> None:
+    chosen = LogOptions(segment="place", language="any", min_queries=2, threads=1)
+    log = log_of(tmp_path)
+    made = ingest(log, tmp_path / "pool", chosen, encoder="lsa", secret="a long secret of ours")
+    assert made.pool.origin is not None
+    assert made.pool.origin.ledger is None
+    with pytest.raises(InvalidInput, match="made with --segment"):
+        update(log, tmp_path / "pool", secret="a long secret of ours")
