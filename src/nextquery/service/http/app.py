@@ -50,6 +50,7 @@ from nextquery.service.http.routes import (
     page,
     patterns,
     recommend,
+    ubi,
 )
 from nextquery.service.http.scopes import NEEDED
 from nextquery.service.http.served import Served, served
@@ -57,7 +58,7 @@ from nextquery.service.log.database.calls import StoreCalls
 from nextquery.service.settings.settings import Settings
 
 _ROUTES = (
-    *(recommend, feedback, forecast, explore, learning),
+    *(recommend, feedback, forecast, ubi, explore, learning),
     *(operate, control, patterns, arms, health, page, documentation),
 )
 _POSTS = {
