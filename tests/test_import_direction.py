@@ -49,6 +49,7 @@ ORDER = {
         {"http"},
         {"greeting", "warm_up"},
         {"server", "process"},
+        {"doctor"},
     ],
     "nextquery.logs": [
         {"quoting", "database"},
