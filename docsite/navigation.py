@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 NAVIGATION: dict[str, tuple[str, ...]] = {
     "Start": ("tutorial", "service", "javascript", "page"),
-    "From a log to a pool": ("ingest", "privacy", "encoders", "training"),
+    "From a log to a pool": ("ingest", "growing", "privacy", "encoders", "training"),
     "Run the service": (
         *("configure", "access", "users", "suggestions"),
         *("operate", "exchange", "repair", "security"),
