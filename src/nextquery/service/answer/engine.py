@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 
+from nextquery import tracing
 from nextquery.arms import ArmPool
 from nextquery.errors import InvalidInput, StoreUnavailable
 from nextquery.service.answer.batching import Batcher
@@ -279,6 +280,7 @@ class Engine(Operations, Reports):
                 f"{self._waiting} requests are already waiting. Try again in a second."
             )
         request.keep()
+        tracing.attach(request)
         with self._count_lock:
             self._waiting += 1
         request.future.add_done_callback(self._answered)

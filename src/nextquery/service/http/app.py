@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from nextquery import tracing
 from nextquery.errors import (
     ClusterUnavailable,
     Conflict,
@@ -54,6 +55,7 @@ from nextquery.service.http.routes import (
 )
 from nextquery.service.http.scopes import NEEDED
 from nextquery.service.http.served import Served, served
+from nextquery.service.http.traces.middleware import Traces
 from nextquery.service.log.database.calls import StoreCalls
 from nextquery.service.settings.settings import Settings
 
@@ -109,6 +111,7 @@ def create_app(
         yield
         calls.close()
         engine.close(within_s=CLOSE_S)
+        tracing.stop()
 
     app = _with_routes(lifespan=lifespan)
     app.state.served = Served(
@@ -146,6 +149,8 @@ def create_app(
             expose_headers=["X-Request-Id", "Retry-After"],
         )
     app.add_middleware(RequestLog, metrics=metrics)
+    if tracing.start_if_configured():
+        app.add_middleware(Traces)
     return app
 
 
