@@ -15,7 +15,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     "Library reference": (),  # the rooms
     "Other reference": (
         *("reference/http", "api/http", "reference/settings", "reference/names"),
-        *("reference/threats", "reference/glossary"),
+        *("reference/threats", "reference/personal-data", "reference/glossary"),
     ),
     "Measurements": (
         *("measurements/paper", "measurements/stream", "measurements/session-rec"),
