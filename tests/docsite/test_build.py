@@ -51,7 +51,7 @@ def test_the_page_of_the_http_api_has_every_path() -> None:
     text = http_page()
     assert "## POST `/v1/recommend`" in text
     assert "| `recommendations[].arm_id` | integer |" in text
-    assert text.count("\n**Answer**\n") == text.count("\n## ") == 20
+    assert text.count("\n**Answer**\n") == text.count("\n## ") == 27
 
 
 def test_inline_scripts_become_files(tmp_path: Path) -> None:

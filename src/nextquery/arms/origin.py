@@ -42,6 +42,7 @@ class Origin:
     hits: NDArray[np.int64] = field(default_factory=lambda: NOBODY)
     people: Sequence[str] = ()  #: keyed hashes of the users, by their number in `sessions`
     named_with: Mapping[str, str] = field(default_factory=dict)  #: `Personal.named_with`
+    known_as: str = ""  #: its rows and its digest from before texts were taken out of it
 
     @property
     def arms_are(self) -> str:
@@ -106,7 +107,9 @@ class Origin:
             "held_out": self.held_out,
             "for_replays": self.for_replays,
         }
-        return {**known, "named_with": dict(self.named_with)} if self.named_with else known
+        if self.named_with:
+            known["named_with"] = dict(self.named_with)
+        return {**known, "known_as": self.known_as} if self.known_as else known
 
     def parts(self) -> dict[str, Part]:
         """Return the parts of the log to save in a folder."""

@@ -1,7 +1,7 @@
 """The command line: one file per command.
 
 Exit codes: 0 success, 1 a bug in nextquery, 2 wrong usage, 3 invalid input, 4 files that cannot be
-read or written, 130 interrupted.
+read or written, 5 nothing found to forget, 130 interrupted.
 """
 
 import signal
@@ -18,6 +18,7 @@ from nextquery.cli.compare import compare
 from nextquery.cli.config import config
 from nextquery.cli.demo import demo
 from nextquery.cli.export import export
+from nextquery.cli.forget import forget
 from nextquery.cli.ingest import ingest
 from nextquery.cli.keys import keys
 from nextquery.cli.leave_out import leave_out
@@ -56,7 +57,7 @@ app = typer.Typer(
 )
 experiments = (replay, report, reproduce, compare)
 commands = (demo, ingest, stats, verify, recommend, train, *experiments, serve, export)
-of_a_store = (block, rebuild, leave_out, take_over)
+of_a_store = (block, rebuild, leave_out, take_over, forget)
 for command in (*commands, algorithms, *of_a_store):
     app.command()(command)
 for group in (keys, config):

@@ -1,6 +1,5 @@
 """`nextquery export`: the event log in standard formats."""
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -24,21 +23,13 @@ def export(
     from nextquery.checks import one_of
 
     settings = s.load_settings({"store": store}, config=config).settings
-    from nextquery.service.log import export as formats
-    from nextquery.service.log.export_parquet import write_parquet
+    from nextquery.service.log.erasure.exports import WRITERS, export_to
     from nextquery.service.log.store import Store
 
-    one_of(format, "format", formats.FORMATS)
-    write = formats.write_ubi if format == "ubi" else write_parquet
+    one_of(format, "format", tuple(WRITERS))
     event_log = Store.open(settings.store, create=False)
     if to is None:
-        write(event_log, sys.stdout.buffer)
+        WRITERS[format](event_log, sys.stdout.buffer)
         sys.stdout.buffer.flush()
-        return
-    part = to.with_name(f".{to.name}.part")
-    try:
-        with part.open("wb") as sink:
-            write(event_log, sink)
-        os.replace(part, to)  # an older export is kept until the new one is complete
-    finally:
-        part.unlink(missing_ok=True)
+    else:
+        export_to(event_log, to, format)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextquery.errors import Damaged
+from nextquery.service.log.erasure.tombstones import Erased, Forgotten
 from nextquery.service.log.events import (
     ArmAdded,
     ArmHeld,
@@ -50,6 +51,8 @@ KINDS: dict[str, type[Any]] = {
     "switched": Switched,
     "left_out": LeftOut,
     "void": Void,
+    "forgotten": Forgotten,
+    "erased": Erased,
 }
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))  # what JSON can hold

@@ -49,6 +49,7 @@ from nextquery.service.http.routes import (
     operate,
     page,
     patterns,
+    people,
     recommend,
 )
 from nextquery.service.http.scopes import NEEDED
@@ -58,7 +59,7 @@ from nextquery.service.settings.settings import Settings
 
 _ROUTES = (
     *(recommend, feedback, forecast, explore, learning),
-    *(operate, control, patterns, arms, health, page, documentation),
+    *(operate, control, patterns, arms, people, health, page, documentation),
 )
 _POSTS = {
     route.path

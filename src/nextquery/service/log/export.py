@@ -16,7 +16,6 @@ from nextquery.service.log.events import FeedbackEvent, from_json
 from nextquery.service.log.schema import events
 from nextquery.service.log.store import Store, StoredDecision
 
-FORMATS = ("ubi", "parquet")
 _PAGE = 500
 
 

@@ -32,8 +32,13 @@ async def switch(body: bodies.SwitchBody, request: Request) -> Response:
     return await position_of(request, lambda engine, by: engine.switch(body.on, by))
 
 
+def made_by(request: Request) -> By:
+    """Return who makes the change that a request asks for."""
+    state = request.state
+    return By("key", state.key_name, state.owner) if state.key else By("token")
+
+
 async def position_of(request: Request, change: Callable[[Engine, By], int]) -> Response:
     """Make a change and answer with its position in the log, which names who made it."""
-    here, state = served(request), request.state
-    by = By("key", state.key_name, state.owner) if state.key else By("token")
+    here, by = served(request), made_by(request)
     return JSONResponse({"position": await here.calls(lambda: change(here.engine, by))})
