@@ -10,7 +10,9 @@ A list agrees by the share of its queries that the other list has; queries that 
 the last of the other list count as agreed, since ties may be cut anywhere.
 
 Of equally similar neighbours, session-rec takes those that a Python set yields first, and ours the
-newest. So it is measured twice: as it is, and with its candidates put in order of time before.
+newest. So it is measured twice: as it is, and with its candidates put in order of time before. A
+third line compares session-rec with itself, with its candidates in a random order: how much of a
+list depends on nothing but this order.
 """
 
 import argparse
@@ -19,7 +21,7 @@ import importlib.util
 import inspect
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -137,10 +139,20 @@ def theirs(model: Any, log: Log) -> Iterator[Ranked]:
 
 def newest_first(model: Any) -> Any:
     """Let their recommender look at possible neighbours in order of time, the newest first."""
+    return reordered(model, lambda session: (-model.session_time[session], -session))
+
+
+def shuffled(model: Any) -> Any:
+    """Let their recommender look at possible neighbours in a random order, with seed 0."""
+    rng = np.random.default_rng(0)
+    return reordered(model, lambda _: rng.random())
+
+
+def reordered(model: Any, key: Callable[[int], Any]) -> Any:
+    """Let their recommender look at possible neighbours in another order."""
     unordered = getattr(model, "possible_neighbor_sessions", None)
     if unordered is not None:
-        newer = lambda session: (-model.session_time[session], -session)  # noqa: E731
-        model.possible_neighbor_sessions = lambda *now: sorted(unordered(*now), key=newer)
+        model.possible_neighbor_sessions = lambda *now: sorted(unordered(*now), key=key)
     return model
 
 
@@ -149,17 +161,40 @@ def agreement(pair: Pair, model: Any, log: Log) -> NDArray[np.float64]:
     asked = np.array([time for row in log.train for _, time in row])
     sessions = Sessions.of([[arm for arm, _ in row] for row in log.train])
     memory = SessionMemory(sessions._replace(asked=asked))
-    rival, shares = nq.rival(pair.ours, memory), []
-    for history, time, scores in theirs(model, log):
-        step = nq.Step(len(memory), history, time=time, returns=True)
-        ours = rival.rank(step, TOP).tolist()
-        scores.pop(history[-1], None)  # ours never recommends the current query
-        best = sorted(scores.values(), reverse=True)[:TOP]
-        if ours or best:
-            last = best[-1] if best else np.inf
-            same = sum(scores.get(arm, 0.0) >= last * (1 - 1e-9) for arm in ours)
-            shares.append(same / max(len(ours), len(best)))
-    return np.array(shares)
+    rival = nq.rival(pair.ours, memory)
+    found = [
+        share(
+            rival.rank(nq.Step(len(memory), history, time=time, returns=True), TOP).tolist(),
+            scores,
+            history[-1],
+        )
+        for history, time, scores in theirs(model, log)
+    ]
+    return np.array([one for one in found if one is not None])
+
+
+def with_itself(one: Any, other: Any, log: Log) -> NDArray[np.float64]:
+    """Return the agreement of two of their recommenders."""
+    found = []
+    for ranked, again in zip(theirs(one, log), theirs(other, log), strict=True):
+        best = sorted(again.scores, key=lambda arm: -again.scores[arm])
+        last = ranked.history[-1]
+        found.append(share([arm for arm in best if arm != last][:TOP], ranked.scores, last))
+    return np.array([one for one in found if one is not None])
+
+
+def share(ours: list[int], scores: dict[int, float], current: int) -> float | None:
+    """Return the share of a list that the other side's list has; None if both are empty.
+
+    Ours never recommends the current query. What scores as the last of their list is in it.
+    """
+    others = {arm: score for arm, score in scores.items() if arm != current}
+    best = sorted(others.values(), reverse=True)[:TOP]
+    if not ours and not best:
+        return None
+    last = best[-1] if best else np.inf
+    same = sum(others.get(arm, 0.0) >= last * (1 - 1e-9) for arm in ours)
+    return same / max(len(ours), len(best))
 
 
 def main() -> None:
@@ -185,6 +220,12 @@ def main() -> None:
                 models = [newest_first(model) for model in models]
             shares = [agreement(pair, *both) for both in zip(models, logs, strict=True)]
             print(f"{pair.ours:<55} {told:<13} {described(np.concatenate(shares))}", flush=True)
+        if pair.file.startswith("knn"):
+            shares = [
+                with_itself(loaded(args.checkout, pair), shuffled(loaded(args.checkout, pair)), log)
+                for log in logs
+            ]
+            print(f"{'session-rec with itself, shuffled':<69} {described(np.concatenate(shares))}")
 
 
 def described(shares: NDArray[np.float64]) -> str:

@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 NAVIGATION: dict[str, tuple[str, ...]] = {
-    "Start": ("tutorial", "service", "page"),
-    "From a log to a pool": ("ingest", "privacy", "encoders", "training"),
+    "Start": ("tutorial", "service", "javascript", "page"),
+    "From a log to a pool": ("ingest", "growing", "privacy", "encoders", "training"),
     "Run the service": (
         *("configure", "access", "users", "suggestions"),
-        *("operate", "repair", "rights", "security"),
+        *("operate", "exchange", "repair", "rights", "security"),
     ),
     "How it learns": ("learning", "ranking", "event-log"),
     "The paper": ("paper", "replay", "many-armed", "neural-rivals", "measurements/paper-claims"),

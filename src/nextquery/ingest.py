@@ -8,13 +8,10 @@ privacy rules removed. (While DuckDB runs, it may spill raw rows into the same f
 deleted on exit, except after a kill -9; then the next ingest to the same place deletes them.)
 """
 
-import hashlib
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +30,11 @@ from nextquery.encode.auto import AUTO
 from nextquery.encoding import BLOCK, EncodeBlocks, Plan, in_this_process, planned
 from nextquery.errors import InvalidInput
 from nextquery.fitting import FOR_FITTING, Fitted, finished, fitted_on
+from nextquery.log_files import checksums, fingerprint, ingested
 from nextquery.logs import LogOptions, prepare
-from nextquery.logs.reading.files import find
+from nextquery.logs.remembered.join import Remember
+from nextquery.logs.remembered.keys import Keys
+from nextquery.logs.remembered.ledger import Ledger
 from nextquery.personal import Personal
 from nextquery.working import work_on
 
@@ -63,6 +63,7 @@ def ingest(
     encoder: str = "auto",
     hold_out: int = 0,
     personal: Personal | None = None,
+    secret: str = "",
     progress: Progress | None = None,
     encode_blocks: EncodeBlocks = in_this_process,
     block: int = BLOCK,
@@ -84,6 +85,8 @@ def ingest(
         began. Texts alone, without who asked them after what, are used of the whole log.
     personal : keep whose sessions they were, as keyed hashes, so that people whose ids the service
         can trust get their own past; by default it is not kept.
+    secret : the service's `user_hash_secret`. With it, the pool keeps a ledger of its log, in
+        which every name is a keyed hash, so that `nextquery.update` can add later days.
     progress : called with the stage and the fraction done (None: just started).
     encode_blocks : function that encodes, such as `nextquery.cluster.encoding.on_ray`; the result
         does not depend on it.
@@ -99,8 +102,11 @@ def ingest(
     made_from = fingerprint(log, options)
     if personal is not None:
         made_from = personal.mark(made_from)
+    keys = Keys(secret) if secret else None
+    if keys is not None:
+        made_from = keys.of("fingerprint", made_from).hex()
     with work_on(target) as work:
-        texts, origin, old = prepared(log, options, work, made_from, report, personal)
+        texts, origin, old = prepared(log, options, work, made_from, report, personal, keys)
         hidden = held_out_of(origin.sessions, hold_out)
         newest = held_out_of(origin.sessions, hold_out, warm=0)
         origin = replace(origin, held_out=hidden, for_replays=newest)
@@ -120,8 +126,8 @@ def ingest(
         resumed += ["fit"] if fitted.resumed else []
         source = folders.read(work / PREPARED, kind=_PREPARED, version=1)
         plan = planned(work, source, fitted.folder, rows=len(texts), block=block)
-        resumed += ["encode"] if _encode(plan, encode_blocks, report) else []
-        pool = _pool(plan, texts, origin, fitted, fewest=options.fewest_left)
+        resumed += ["encode"] if encode(plan, encode_blocks, report) else []
+        pool = _pool(plan, texts, origin, fitted, fewest=options.fewest_left, keys=keys)
         report("write", None)
         pool.save(target)
         shutil.rmtree(work, ignore_errors=True)
@@ -152,12 +158,14 @@ def prepared(
     made_from: str,
     progress: Progress,
     personal: Personal | None = None,
+    keys: Keys | None = None,
 ) -> tuple[TextColumn, Origin, bool]:
     """Return the texts of the cleaned log, their origin, and whether an earlier run made them."""
     folder = finished(work / PREPARED, _PREPARED, made_from)
     if folder is not None:
         return TextColumn.open(folder, "texts"), Origin.of(folder, folder.meta["log"]), True
     work.mkdir(parents=True, exist_ok=True)
+    sums = checksums(log)
     try:
         done = prepare(
             log,
@@ -166,6 +174,7 @@ def prepared(
             progress=progress,
             person_hash=None if personal is None else personal.hash,
             people_required=personal is None or personal.required,
+            remember=None if keys is None else Remember(keys),
         )
     except InvalidInput:
         shutil.rmtree(work, ignore_errors=True)  # no later run can use it
@@ -182,10 +191,11 @@ def prepared(
         done.user_counts,
         done.sessions,
         done.k_anonymous,
-        done.report.to_dict(),
+        {**done.report.to_dict(), "ingests": [ingested(done.rows, sums)]},
         hits=done.hits,
         people=done.people,
         named_with=personal.named_with() if personal is not None and done.people else {},
+        ledger=None if keys is None or done.ledger is None else done.ledger.to_bytes(keys),
     )
     texts = TextColumn.of(done.texts)
     parts = {**texts.parts("texts"), **origin.parts()}
@@ -208,7 +218,7 @@ def not_held_out(origin: Origin, held_out: int | None = None) -> Sessions:
     return known
 
 
-def _encode(plan: Plan, encode_blocks: EncodeBlocks, progress: Progress) -> bool:
+def encode(plan: Plan, encode_blocks: EncodeBlocks, progress: Progress) -> bool:
     """Make the missing blocks; return whether an earlier run made some."""
     progress("encode", None)
     missing, total = plan.missing(), len(plan.blocks)
@@ -221,7 +231,15 @@ def _encode(plan: Plan, encode_blocks: EncodeBlocks, progress: Progress) -> bool
     return existing > 0
 
 
-def _pool(plan: Plan, texts: TextColumn, origin: Origin, fitted: Fitted, *, fewest: int) -> ArmPool:
+def _pool(
+    plan: Plan,
+    texts: TextColumn,
+    origin: Origin,
+    fitted: Fitted,
+    *,
+    fewest: int,
+    keys: Keys | None,
+) -> ArmPool:
     """Return the pool; texts without a vector do not become arms and are left out of sessions."""
     encoder = Encoder.of(fitted.folder)
     vectors, placed = plan.gathered()
@@ -253,7 +271,16 @@ def _pool(plan: Plan, texts: TextColumn, origin: Origin, fitted: Fitted, *, fewe
     )
     table = Texts()
     table.append(checked([texts[i] for i in kept.tolist()]))
+    if keys is not None:
+        origin = replace(origin, ledger=_only_waiting(origin, keys, table))
     return ArmPool(table, vectors, origin=origin, encoder=encoder)
+
+
+def _only_waiting(origin: Origin, keys: Keys, arms: Iterable[str]) -> bytes:
+    """Return the ledger without the words of arms: the pool has them."""
+    known = origin.ledger
+    content = known.read_bytes() if isinstance(known, Path) else known or b""
+    return Ledger.from_bytes(content, keys, "the ledger").without_plain(arms).to_bytes(keys)
 
 
 def _without(
@@ -265,19 +292,3 @@ def _without(
     sessions = sessions.take(stay)
     ids = np.cumsum(placed) - 1
     return sessions._replace(arms=ids[sessions.arms].astype(np.int64)), stay
-
-
-def fingerprint(log: Any, options: LogOptions) -> str:
-    """Return a hash of the input of the stages: the files, the options, and this version."""
-    fields = options.to_dict()
-    if options.blocklist is not None and Path(options.blocklist).is_file():
-        fields["blocklist"] = hashlib.sha256(Path(options.blocklist).read_bytes()).hexdigest()
-    if isinstance(log, str) and log.startswith("irds:"):
-        source: Any = log
-    elif isinstance(log, str | os.PathLike) or options.format != "ir_datasets":
-        stats = [(str(file.path), os.stat(file.path)) for file in find(log)]
-        source = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
-    else:
-        source = os.urandom(8).hex()  # an iterator cannot be recognised in a later run
-    whole = json.dumps([source, fields, version("nextquery")], sort_keys=True)
-    return hashlib.sha256(whole.encode()).hexdigest()

@@ -21,8 +21,9 @@ from nextquery.encode.base import KIND
 from nextquery.encode.train.card import model_card
 from nextquery.encode.train.options import TrainOptions
 from nextquery.errors import StorageError
-from nextquery.ingest import PREPARED, fingerprint, held_out_of, not_held_out, prepared
+from nextquery.ingest import PREPARED, held_out_of, not_held_out, prepared
 from nextquery.locks import LOCK
+from nextquery.log_files import fingerprint
 from nextquery.logs import LogOptions
 from nextquery.working import work_on
 

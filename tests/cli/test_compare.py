@@ -38,6 +38,26 @@ def test_a_log_in_a_table_and_in_json(tmp_path: Path) -> None:
         assert not (tmp_path / "none").exists()  # before any work
 
 
+def test_columns_can_be_named_and_a_log_that_cannot_be_read_leaves_nothing(tmp_path: Path) -> None:
+    log = pets(tmp_path / "log.tsv", users=60)
+    header, _, rows = log.read_text(encoding="utf-8").partition("\n")
+    names = {"session_id": "visit", "user_id": "who", "time": "when", "query": "searched"}
+    renamed = "\t".join(names.get(column, column) for column in header.split("\t"))
+    log.write_text(f"{renamed}\n{rows}", encoding="utf-8")
+    command = ["compare", str(log), "--out", str(tmp_path / "run"), "--encoder", "lsa"]
+    command += ["--policy", "sr", "--processes", "1"]
+    refused = run_here(*command)
+    assert refused.returncode != 0
+    assert "Columns found: " in refused.stderr
+    assert not (tmp_path / "run").exists()
+    columns = [f"--{kind.removesuffix('_id')}={name}" for kind, name in names.items()]
+    told = run_here(*command, *columns)
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.rstrip().rpartition("\n")[2].startswith("Use ")  # it ends with the sentence
+    options = replay.results.read_run(tmp_path / "run")["compare"]["options"]
+    assert options["sessions"] == options["tuning_sessions"] < 60  # a quarter of a short log
+
+
 def test_an_encoder_that_saw_the_answers_is_noted(tmp_path: Path) -> None:
     log = pets(tmp_path / "log.tsv", users=60)
     options = replay.CompareOptions(sessions=20, recommenders=("sr",))
@@ -47,4 +67,6 @@ def test_an_encoder_that_saw_the_answers_is_noted(tmp_path: Path) -> None:
         pool = nq.ArmPool.open(folder)
         past = replay.sessions_of(pool)
         assert np.isfinite(past.times).all()
-        assert ("the encoder was fitted on" in saw_answers(pool, past, options)) == seen
+        note = saw_answers(pool, past, options)
+        assert ("the encoder was fitted on" in note) == seen
+        assert ("Score fewer sessions, such as --sessions " in note) == seen  # 1,020 are too many

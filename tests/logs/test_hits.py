@@ -55,7 +55,8 @@ def test_ubi_lists_the_results(tmp_path: Path) -> None:
         lines.append(json.dumps({**record, "query_response_hit_ids": ids}))
     log = tmp_path / "ubi.jsonl"
     log.write_text("\n".join(lines))
-    assert counts(log) == {"tea": 2, "tee": 0, "cup": -1}
+    one = LogOptions(min_queries=1, min_users=1)  # a client of UBI is a user
+    assert counts(log, one) == {"tea": 2, "tee": 0, "cup": -1}
 
 
 def test_a_pool_keeps_the_counts_and_their_absence(tmp_path: Path) -> None:

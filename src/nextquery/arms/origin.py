@@ -7,6 +7,7 @@ removed. Whose they were is kept only if you asked for it, and then as keyed has
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from nextquery.sessions import NOBODY, Sessions
 _COUNTS = ("session_counts", "user_counts")
 _SESSIONS = ("session_arms", "session_offsets", "session_times", "query_times", "session_people")
 _ALWAYS = 3  # older pools have only the first ones; empty ones are not written
-_PEOPLE, _HITS = "log_people.npy", "log_hits.npy"
+_PEOPLE, _HITS, _LEDGER = "log_people.npy", "log_hits.npy", "log_ledger.bin"
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Origin:
     hits: NDArray[np.int64] = field(default_factory=lambda: NOBODY)
     people: Sequence[str] = ()  #: keyed hashes of the users, by their number in `sessions`
     named_with: Mapping[str, str] = field(default_factory=dict)  #: `Personal.named_with`
+    ledger: bytes | Path | None = field(default=None, repr=False)  #: a sealed `Ledger`, or its file
     known_as: str = ""  #: its rows and its digest from before texts were taken out of it
 
     @property
@@ -122,6 +124,8 @@ class Origin:
             sessions[_PEOPLE] = np.array([list(bytes.fromhex(name)) for name in self.people], "u1")
         if len(self.hits):
             counts[_HITS] = self.hits
+        if self.ledger is not None:
+            sessions[_LEDGER] = self.ledger
         return {**TextColumn.of(self.shown).parts("log_shown"), **counts, **sessions}
 
     @classmethod
@@ -139,5 +143,7 @@ class Origin:
             people = [row.tobytes().hex() for row in folder.array(_PEOPLE)]
         if _HITS in folder:
             counts["hits"] = folder.array(_HITS)
+        if _LEDGER in folder:
+            counts["ledger"] = folder.file(_LEDGER)
         shown = TextColumn.open(folder, "log_shown")
         return cls(shown, **counts, sessions=sessions, people=people, **meta)

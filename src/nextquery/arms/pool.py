@@ -51,6 +51,7 @@ class ArmPool:
         self.origin, self._encoder = origin, encoder
         self._removed = np.asarray(removed, np.int64)  # sorted
         self._folder: folders.Folder | None = None
+        self._saved_origin: Origin | None = None  # the log in that folder
         self._on_device: gpu.DeviceArms | None = None
 
     @classmethod
@@ -85,7 +86,7 @@ class ArmPool:
         removed = np.array(folder.array("removed.npy"))
         vectors, codes = folder.array("vectors.npy"), Codes.open(folder)
         pool = cls(Texts.of(folder), vectors, removed, origin=origin, codes=codes)
-        pool._folder = folder
+        pool._folder, pool._saved_origin = folder, origin
         storage.remember(pool._rows, folder)
         return pool
 
@@ -99,6 +100,14 @@ class ArmPool:
         """
         twin = type(self)(self._texts.copy(), self._rows.stored, self._removed, origin=self.origin)
         twin._rows, twin._encoder, twin._folder = self._rows.copy(), self._encoder, self._folder
+        twin._saved_origin = self._saved_origin
+        return twin
+
+    def with_log(self, origin: Origin, removed: ArrayLike) -> Self:
+        """Return a copy with another log, and exactly these arms removed: what an update makes."""
+        twin = self.copy()
+        twin.origin, twin._removed = origin, np.empty(0, np.int64)
+        twin.remove(np.asarray(removed, np.int64).tolist())
         return twin
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -116,7 +125,8 @@ class ArmPool:
     def parts(self) -> dict[str, folders.Part]:
         """Return the parts to save in a folder; unchanged files are named, not read."""
         arms = storage.arms_parts(self._folder, self._texts, self._rows)
-        log = storage.log_parts(self._folder, self.origin, self._encoder)
+        grown = self.origin is not self._saved_origin
+        log = storage.log_parts(self._folder, self.origin, self._encoder, grown=grown)
         return {"removed.npy": self._removed, **arms, **log}
 
     @property

@@ -45,12 +45,17 @@ def begins_with(folder: Folder, older: Folder) -> bool:
 
 
 def log_parts(
-    folder: Folder | None, origin: Origin | None, encoder: Encoder | None
+    folder: Folder | None, origin: Origin | None, encoder: Encoder | None, *, grown: bool = False
 ) -> dict[str, Part]:
-    """Return the parts of the log and the encoder, which additions do not change."""
+    """Return the parts of the log and the encoder, which additions do not change.
+
+    With `grown`, the log is not that of the folder any more.
+    """
     if folder is not None:
-        kept = [name for name in folder.files if name.startswith(("encoder_", "log_"))]
-        return {name: folder.file(name) for name in kept}
+        unchanged = ("encoder_",) if grown else ("encoder_", "log_")
+        kept = [name for name in folder.files if name.startswith(unchanged)]
+        log = origin.parts() if grown and origin is not None else {}
+        return {**{name: folder.file(name) for name in kept}, **log}
     parts: dict[str, Part] = {} if encoder is None else encoder.parts()
     return parts if origin is None else {**parts, **origin.parts()}
 

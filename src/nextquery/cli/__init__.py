@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 
 from nextquery.cli.algorithms import algorithms
+from nextquery.cli.backup import backup, restore
 from nextquery.cli.block import block
 from nextquery.cli.compare import compare
 from nextquery.cli.config import config
@@ -57,7 +58,7 @@ app = typer.Typer(
 )
 experiments = (replay, report, reproduce, compare)
 commands = (demo, ingest, stats, verify, recommend, train, *experiments, serve, export)
-of_a_store = (block, rebuild, leave_out, take_over, forget)
+of_a_store = (block, rebuild, leave_out, take_over, forget, backup, restore)
 for command in (*commands, algorithms, *of_a_store):
     app.command()(command)
 for group in (keys, config):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nextquery.cli import log_options as o
 from nextquery.cli.log_options import AsJson
 from nextquery.cli.output import Stages, err, out, print_json, table
 from nextquery.cli.replay import Processes, Run, held_out_of, progress_of
@@ -26,8 +27,13 @@ def compare(
     ],
     to: Run,
     sessions: Annotated[
-        int, typer.Option(min=1, help="Score the answers since the last so many sessions began.")
-    ] = 1000,
+        int | None,
+        typer.Option(
+            min=1,
+            help="Score the answers since the last so many sessions began; by default 1,000, or a "
+            "quarter of the sessions of two or more queries if they are fewer than 4,000.",
+        ),
+    ] = None,
     since: Annotated[
         str | None, typer.Option(help="Score since a date instead, like 2018-01-01.")
     ] = None,
@@ -55,13 +61,17 @@ def compare(
     returns: Annotated[
         bool, typer.Option("--returns", help="Allow recommending a session's earlier queries.")
     ] = False,
+    session: o.Session = None,
+    user: o.User = None,
+    time: o.Time = None,
+    query: o.Query = None,
     encoder: Annotated[str, typer.Option(help="As in ingest. A pool keeps its own.")] = "auto",
     hold_out: Annotated[
         int | None,
         typer.Option(
             min=0,
             help="Newest sessions of two or more queries to hide from the encoder of a log; by "
-            "default --sessions and the 1,000 before them, for tuning.",
+            "default twice --sessions, since as many before them are for tuning.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of every random draw.")] = 0,
@@ -75,15 +85,17 @@ def compare(
     """
     from nextquery import replay
     from nextquery.arms import ArmPool
-    from nextquery.replay.compare.options import COMPARED
+    from nextquery.replay.compare.options import COMPARED, MOST, window_for
     from nextquery.replay.compare.results import read_compared
     from nextquery.replay.compare.table import compare_table, tuned_note
     from nextquery.replay.compare.tuning import FILE
     from nextquery.replay.compare.verdict import verdict
+    from nextquery.replay.reporting.stream_report import stream_note
     from nextquery.replay.results import read_rows
 
     options = replay.CompareOptions(
-        sessions=sessions,
+        sessions=MOST if sessions is None else sessions,
+        tuning_sessions=MOST if sessions is None else sessions,
         since=since,
         until=until,
         recommenders=policy or COMPARED,
@@ -93,9 +105,12 @@ def compare(
         seed=seed,
     )
     with Stages() as stages:
-        hidden = sessions + options.tuning_sessions if hold_out is None else hold_out
-        pool = ArmPool.open(pool_of(log, to, encoder, hidden, {}, stages))
+        hidden = options.sessions + options.tuning_sessions if hold_out is None else hold_out
+        columns = {"session": session, "user": user, "time": time, "query": query}
+        pool = ArmPool.open(pool_of(log, to, encoder, hidden, {}, stages, columns))
         past = replay.sessions_of(pool)
+        if sessions is None:
+            options = options.of_length(window_for(past))
         if note := saw_answers(pool, past, options):
             err().print(note, markup=False, soft_wrap=True)
         page = replay.run_comparison(
@@ -107,7 +122,7 @@ def compare(
         return
     made = compare_table(rows)
     out().print(table("By the clock", made.header, made.rows, numbers=range(1, len(made.header))))
-    for line in (tuned_note(tuned), verdict(rows), str(page)):
+    for line in (stream_note(to), tuned_note(tuned), f"written: {page}", verdict(rows)):
         if line:
             out().print(line, markup=False, soft_wrap=True)
 
@@ -116,15 +131,21 @@ def saw_answers(pool: "ArmPool", past: "Sessions", options: "CompareOptions") ->
     """Return a note if the pool's encoder was fitted on sessions that began in the window."""
     import numpy as np
 
-    from nextquery.replay.compare.options import started
+    from nextquery.replay.compare.options import started, window_for
 
     begun = np.sort(past.times[past.lengths > 1])
     start = started(pool, past, options).start
     needed, hidden = int((begun >= start).sum()), held_out_of(pool)
     if hidden >= needed or pool.encoder is None:
         return ""
+    wanted = needed + options.tuning_sessions
+    advice = (
+        f"Make the pool with --hold-out {wanted} or more."
+        if wanted <= len(begun) // 2  # ingest hides at most half
+        else f"Score fewer sessions, such as --sessions {window_for(past)}."
+    )
     return (
         f"note: the encoder was fitted on {needed - hidden:,} of the {needed:,} sessions since the "
-        "first step that is scored, so similar queries look better than they would have then. Make "
-        f"the pool with --hold-out {needed + options.tuning_sessions} or more."
+        f"first step that is scored, so similar queries look better than they would have then. "
+        f"{advice}"
     )

@@ -1,8 +1,9 @@
 """`nextquery ingest`: make a pool from a raw log."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,12 +11,24 @@ from nextquery.cli import log_options as o
 from nextquery.cli.cluster import Cluster, encoding_on, stdout_to_stderr
 from nextquery.cli.output import Stages, err, print_json, print_report, size
 
+if TYPE_CHECKING:
+    from nextquery.personal import Personal
+
 _MANY = 0.05  # share of rows in another language above which a user should know it
 
 
 def ingest(
+    context: typer.Context,
     log: o.Log,
     to: Annotated[Path, typer.Option("--out", help="The pool folder to write.")],
+    update: Annotated[
+        bool,
+        typer.Option(
+            "--update",
+            help="Add LOG, new days without rows of earlier ones, to the pool at --out: ids stay, "
+            "and so do the encoder and all other options.",
+        ),
+    ] = False,
     encoder: Annotated[
         str,
         typer.Option(
@@ -65,7 +78,8 @@ def ingest(
     """Read a log, clean it, apply the privacy rules, encode its queries, and write a pool of arms.
 
     An older pool at --out is kept until the new one is complete. To resume an interrupted run, run
-    the same command again.
+    the same command again. With NEXTQUERY_USER_HASH_SECRET set, the pool remembers what its rules
+    held back, as keyed hashes, so that --update gives what all days at once would.
     """
     from nextquery.errors import InvalidInput
     from nextquery.ingest import ingest as run
@@ -78,30 +92,34 @@ def ingest(
             "--personal, or leave --owner out."
         )
     files = o.source(log)
-    options = LogOptions.of(
-        files,
-        session=session,
-        user=user,
-        time=time,
-        query=query,
-        hits=hits,
-        gap_minutes=gap,
-        profile=profile,
-        skip=tuple(skip),
-        min_queries=min_queries,
-        max_queries=max_queries,
-        max_chars=max_chars,
-        language=language,
-        min_users=min_users,
-        blocklist=blocklist,
-        format=format,
-        memory_limit=memory_limit,
-        threads=threads,
-    )
+    secret = os.environ.get("NEXTQUERY_USER_HASH_SECRET", "")
+    people = Personal(secret, owner) if personal else None
+    given = {
+        "session": session,
+        "user": user,
+        "time": time,
+        "query": query,
+        "hits": hits,
+        "gap_minutes": gap,
+        "profile": profile,
+        "skip": tuple(skip),
+        "min_queries": min_queries,
+        "max_queries": max_queries,
+        "max_chars": max_chars,
+        "language": language,
+        "min_users": min_users,
+        "blocklist": blocklist,
+        "format": format,
+        "memory_limit": memory_limit,
+        "threads": threads,
+    }
     encoding = encoding_on(cluster)
-    people = None
-    if personal:
-        people = Personal(os.environ.get("NEXTQUERY_USER_HASH_SECRET", ""), owner)
+    if update:
+        _update(
+            context, files, to, given, secret=secret, people=people, as_json=as_json, **encoding
+        )
+        return
+    options = LogOptions.of(files, **given)
     _plan(files, to, options.profile, encoder)
     with Stages() as stages, stdout_to_stderr():
         done = run(
@@ -111,20 +129,69 @@ def ingest(
             encoder=encoder,
             hold_out=hold_out,
             personal=people,
+            secret=secret,
             progress=stages,
             **encoding,
         )
-    report = {
-        **done.report,
-        "out": str(to),
-        "seconds": {stage: round(s, 2) for stage, s in stages.seconds.items()},
-        "resumed": list(done.resumed),
-    }
+    _print(done.report, to, stages, as_json=as_json, resumed=list(done.resumed))
+    _warn(done.report, to)
+
+
+def _update(
+    context: typer.Context,
+    files: list[str] | str,
+    to: Path,
+    options: dict[str, Any],
+    *,
+    secret: str,
+    people: "Personal | None",
+    as_json: bool,
+    **encoding: Any,
+) -> None:
+    """Add new days to the pool; only options that were given count."""
+    from nextquery.errors import InvalidInput
+    from nextquery.update import update
+
+    for name in ("encoder", "hold_out"):
+        if _given(context, name):
+            option = name.replace("_", "-")
+            raise InvalidInput(
+                f"received --{option} with --update: the encoder of a pool is not fitted again. "
+                f"Leave --{option} out, or ingest the whole log into a new pool."
+            )
+    names = {"gap_minutes": "gap"}
+    given = {n: value for n, value in options.items() if _given(context, names.get(n, n))}
+    what = "all days" if secret else "these days alone"
+    err().print(f"plan: clean, apply the privacy rules to {what}, encode new queries, add to {to}")
+    with Stages() as stages, stdout_to_stderr():
+        done = update(files, to, given, secret=secret, personal=people, progress=stages, **encoding)
+    grew = {"added": done.added, "removed": done.removed, "notes": list(done.notes)}
+    _print(done.report, to, stages, as_json=as_json, **grew)
+    err().print(
+        f"{to} has {done.added:,} new arms and {len(done.pool):,} in all; {done.removed:,} are no "
+        "longer arms",
+        markup=False,
+        soft_wrap=True,
+    )
+    for note in done.notes:
+        err().print(f"note: {note}", markup=False, soft_wrap=True)
+
+
+def _given(context: typer.Context, name: str) -> bool:
+    """Whether an option was given, and is not the default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+def _print(
+    about: Mapping[str, Any], to: Path, stages: Stages, *, as_json: bool, **more: object
+) -> None:
+    seconds = {stage: round(s, 2) for stage, s in stages.seconds.items()}
+    report = {**about, "out": str(to), "seconds": seconds, **more}
     if as_json:
         print_json(report)
     else:
         print_report(report)
-    _warn(report, to)
 
 
 def _plan(files: list[str] | str, to: Path, profile: str, encoder: str) -> None:
@@ -152,7 +219,7 @@ def _plan(files: list[str] | str, to: Path, profile: str, encoder: str) -> None:
     )
 
 
-def _warn(report: dict[str, object], to: Path) -> None:
+def _warn(report: Mapping[str, object], to: Path) -> None:
     from nextquery.encode.scripts import doubt
 
     privacy, encoder = report["privacy"], report["encoder"]

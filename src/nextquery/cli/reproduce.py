@@ -33,6 +33,10 @@ def reproduce(
             help="As in ingest: a name, or the folder that train wrote. A pool keeps its own."
         ),
     ] = "auto",
+    session: o.Session = None,
+    user: o.User = None,
+    time: o.Time = None,
+    query: o.Query = None,
     hold_out: Annotated[
         int,
         typer.Option(
@@ -77,7 +81,8 @@ def reproduce(
 
     check_not_both(cluster, processes)
     with Stages() as stages, stdout_to_stderr():
-        folder = pool_of(log, to, encoder, hold_out, encoding_on(cluster), stages)
+        columns = {"session": session, "user": user, "time": time, "query": query}
+        folder = pool_of(log, to, encoder, hold_out, encoding_on(cluster), stages, columns)
         pool = ArmPool.open(folder)
         if note := saw_anchors(encoder, held_out_of(pool)):
             err().print(note, markup=False, soft_wrap=True)
@@ -104,20 +109,32 @@ def reproduce(
 
 
 def pool_of(
-    log: str, to: Path, encoder: str, hold_out: int, encoding: dict[str, Any], stages: Stages
+    log: str,
+    to: Path,
+    encoder: str,
+    hold_out: int,
+    encoding: dict[str, Any],
+    stages: Stages,
+    columns: dict[str, str | None] | None = None,
 ) -> Path:
-    """Return the given pool, or one made from the log, once, inside the folder of the run."""
+    """Return the given pool, or one made from the log, once, inside the folder of the run.
+
+    `columns` are the names of a log's columns, as options of `LogOptions`.
+    """
     import json
+    import shutil
 
     from nextquery.errors import InvalidInput
-    from nextquery.ingest import fingerprint, ingest
+    from nextquery.ingest import ingest
+    from nextquery.log_files import fingerprint
     from nextquery.logs import LogOptions
     from nextquery.replay.results import write_atomically
 
     if (Path(log) / "manifest.json").exists():
         return Path(log)
     source = o.source([log])
-    made_from = [fingerprint(source, LogOptions.of(source)), encoder, hold_out]
+    options = LogOptions.of(source, **columns or {})
+    made_from = [fingerprint(source, options), encoder, hold_out]
     record = to / "made_from.json"
     if record.exists():
         if json.loads(record.read_text(encoding="utf-8")) != made_from:
@@ -127,11 +144,19 @@ def pool_of(
             )
         if (to / "pool" / "manifest.json").exists():
             return to / "pool"
+    new = not to.exists()
     to.mkdir(parents=True, exist_ok=True)
     write_atomically(record, json.dumps(made_from).encode())
     pool, secret = to / "pool", to / ".people-secret"
-    how = {"encoder": encoder, "hold_out": hold_out, "personal": _people(secret)}
-    ingest(source, pool, progress=stages, **how, **encoding)  # type: ignore[arg-type]
+    how: dict[str, Any] = {"encoder": encoder, "hold_out": hold_out, "personal": _people(secret)}
+    try:
+        ingest(source, pool, options, progress=stages, **how, **encoding)
+    except InvalidInput:  # a log that cannot be read leaves nothing
+        record.unlink()
+        secret.unlink()
+        if new:
+            shutil.rmtree(to)
+        raise
     secret.unlink()
     return pool
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,23 @@ from nextquery.logs.report import Report
 from nextquery.logs.sessions import NO_USER
 from nextquery.sessions import Ids, Sessions
 
+if TYPE_CHECKING:
+    from nextquery.logs.remembered.ledger import Ledger
+
 NO_HITS = np.empty(0, np.int64)
 PersonHash = Callable[[str], str | None]
 """Returns the keyed hash of a user id; None if the id names nobody."""
+
+
+class Rows(NamedTuple):
+    """The rows that were read: how many, and the first and last time, if they have times."""
+
+    number: int = 0
+    first: float | None = None
+    last: float | None = None
+
+
+_NO_ROWS = Rows()
 
 
 @dataclass(frozen=True)
@@ -36,6 +50,8 @@ class Prepared:
     #: newest count of results, -1 if unknown; empty if all are
     hits: NDArray[np.int64] = field(default_factory=lambda: NO_HITS)
     people: Sequence[str] = ()  #: by number of the person in `sessions`
+    rows: Rows = _NO_ROWS
+    ledger: "Ledger | None" = None  #: if it was asked for
 
 
 def arms(engine: Engine, *, timed: bool) -> dict[str, NDArray[Any]]:

@@ -10,7 +10,7 @@
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +19,13 @@ import numpy as np
 from nextquery import datasets
 from nextquery.errors import InvalidInput
 from nextquery.logs import collect, foreign, privacy, sessions
-from nextquery.logs.collect import PersonHash, Prepared
+from nextquery.logs.collect import PersonHash, Prepared, Rows
 from nextquery.logs.database import Engine, Progress, opened
 from nextquery.logs.options import LogOptions
 from nextquery.logs.reading import files, malformed, read, records, ubi
+from nextquery.logs.remembered.join import Remember, join
+from nextquery.logs.remembered.save import ledger, passing
+from nextquery.logs.remembered.spellings import add_hidden, take_hidden
 from nextquery.logs.report import Privacy, Report
 from nextquery.logs.rules.cleaning import cleaning
 from nextquery.sessions import NOBODY, UNTIMED, Sessions
@@ -40,6 +43,8 @@ def prepare(
     progress: Progress | None = None,
     person_hash: PersonHash | None = None,
     people_required: bool = True,
+    remember: Remember | None = None,
+    exempt: Sequence[str] | None = None,
 ) -> Prepared:
     """Read, clean and protect a log, with bounded memory.
 
@@ -52,6 +57,8 @@ def prepare(
     progress : called with the stage (one of `STAGES`) and the fraction done, None at its start.
     person_hash : keep whose session each one was, as this hash of the user id.
     people_required : whether a log without users is then an error.
+    remember : keep a ledger of the log, and prepare it together with the rows of an earlier ledger.
+    exempt : texts that are arms already, so that no number of users is needed.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp(), "log.csv")
@@ -62,7 +69,7 @@ def prepare(
     """
     options = options or LogOptions.of(log)
     with _engine(options, workdir, progress) as engine:
-        facts = _sessions(engine, log, options, private=True)
+        facts = _sessions(engine, log, options, private=True, remember=remember)
         if not engine.value("SELECT count(*) FROM kept"):
             raise _no_sessions(facts.report)
         if not facts.by_user and not people_required:
@@ -72,7 +79,13 @@ def prepare(
                 "personal needs to know whose each query is, and this log has no users. Name the "
                 "column with --user, or leave out --personal."
             )
-        return _protect(engine, options, facts, person_hash)
+        if exempt is not None:
+            engine.run("CREATE TABLE exempt (text VARCHAR)")
+            if len(exempt):
+                engine.insert("exempt", {"text": np.array(exempt, object)})
+        if remember is not None and person_hash is not None:
+            person_hash = remember.person_hash(person_hash)
+        return _protect(engine, options, facts, person_hash, remember, exempt is not None)
 
 
 def stats_of(
@@ -104,22 +117,35 @@ class _Facts:
     report: Report
     by_user: bool
     timed: bool
+    rows: Rows
 
 
-def _sessions(engine: Engine, log: Log, options: LogOptions, *, private: bool) -> _Facts:
+def _sessions(
+    engine: Engine,
+    log: Log,
+    options: LogOptions,
+    *,
+    private: bool,
+    remember: Remember | None = None,
+) -> _Facts:
     engine.stage("read")
     read.create(engine)
     sources = _read(engine, log, options)
     sessions.clear_placeholder_users(engine)
     faults = malformed.finish(engine, sources)
+    read_ = "SELECT count(*), min(secs), max(secs) FROM log WHERE bad IS NULL"
+    rows = Rows(*engine.rows(read_)[0])
+    if remember is not None:
+        join(engine, remember)
     by_user = bool(engine.value("SELECT count(person) FROM log WHERE bad IS NULL"))
     timed = bool(engine.value("SELECT count(secs) FROM log WHERE bad IS NULL"))
     engine.stage("clean")
-    _clean(engine, options, private=private)
+    _clean(engine, options, private=private, remember=remember)
     engine.stage("sessions")
     original = engine.value("SELECT count(*) FROM log WHERE bad IS NULL")
     sessions.place(engine, options, by_user=by_user)
-    by_language = foreign.drop(engine, options)
+    rows_before = None if remember is None else remember.rows_before
+    by_language = foreign.drop(engine, options, rows_before=rows_before)
     removed = sessions.keep(engine, options)
     if options.expected_language is not None:
         removed["language"] = by_language
@@ -134,7 +160,7 @@ def _sessions(engine: Engine, log: Log, options: LogOptions, *, private: bool) -
         log=datasets.name_of(log),
         columns=sorted(frozenset().union(*(source.roles for source in sources))),
     )
-    return _Facts(report, by_user, timed)
+    return _Facts(report, by_user, timed, rows)
 
 
 def _read(engine: Engine, log: Log, options: LogOptions) -> list[malformed.Source]:
@@ -149,12 +175,16 @@ def _read(engine: Engine, log: Log, options: LogOptions) -> list[malformed.Sourc
     return sources
 
 
-def _clean(engine: Engine, options: LogOptions, *, private: bool) -> None:
+def _clean(
+    engine: Engine, options: LogOptions, *, private: bool, remember: Remember | None = None
+) -> None:
     """Make ``texts(tid, text)`` and ``spellings(raw, n, shown, text, dropped, …, tid)``."""
     engine.run(
         "CREATE TABLE distinct_raw AS SELECT raw, count(*) AS n FROM log "
         "WHERE bad IS NULL GROUP BY raw"
     )
+    if remember is not None:
+        take_hidden(engine)
     cleaned = cleaning("distinct_raw", **options.cleaning())
     engine.run(
         "CREATE TABLE spellings AS SELECT *, NULL::VARCHAR AS why, false AS wide, "
@@ -163,6 +193,8 @@ def _clean(engine: Engine, options: LogOptions, *, private: bool) -> None:
     engine.run("DROP TABLE distinct_raw")
     if private:
         privacy.mark(engine, options)
+    if remember is not None:
+        add_hidden(engine, remember)
     engine.run(
         "CREATE TABLE texts AS SELECT row_number() OVER () AS tid, text FROM "
         "(SELECT DISTINCT text FROM spellings WHERE dropped IS NULL)"
@@ -176,12 +208,21 @@ def _clean(engine: Engine, options: LogOptions, *, private: bool) -> None:
 
 
 def _protect(
-    engine: Engine, options: LogOptions, facts: _Facts, person_hash: PersonHash | None
+    engine: Engine,
+    options: LogOptions,
+    facts: _Facts,
+    person_hash: PersonHash | None,
+    remember: Remember | None,
+    exempt: bool,
 ) -> Prepared:
     engine.stage("privacy")
     min_users = options.min_users or (2 if facts.by_user else 1)
     k_anonymous = facts.by_user and min_users >= 2
-    privacy.gates(engine, options, min_users=min_users, by_user=facts.by_user)
+    by_user = facts.by_user
+    privacy.gates(engine, options, min_users=min_users, by_user=by_user, exempt=exempt)
+    if remember is not None:
+        passing(engine, min_users if min_users > 1 else 0)
+    privacy.clear(engine)
     merged, orphaned = privacy.finish_sessions(engine, options)
     engine.stage("collect")
     arms = collect.arms(engine, timed=facts.timed)
@@ -220,6 +261,8 @@ def _protect(
         report=report,
         hits=arms["hits"].astype(np.int64) if (arms["hits"] >= 0).any() else collect.NO_HITS,
         people=names,
+        rows=facts.rows,
+        ledger=None if remember is None else ledger(engine, remember, person_hash),
     )
 
 

@@ -66,8 +66,14 @@ def mark(engine: Engine, options: LogOptions) -> None:
     engine.run("ALTER TABLE marked RENAME TO spellings")
 
 
-def gates(engine: Engine, options: LogOptions, *, min_users: int, by_user: bool) -> None:
-    """Make ``arms(tid, rows, first_at, first_pos, sessions, users, why)``; why names the gate."""
+def gates(
+    engine: Engine, options: LogOptions, *, min_users: int, by_user: bool, exempt: bool = False
+) -> None:
+    """Make ``arms(tid, rows, first_at, first_pos, sessions, users, why)``; why names the gate.
+
+    With `exempt`, the texts of the table ``exempt(text)`` need no users: they are arms already.
+    Call `clear` afterwards.
+    """
     engine.run(
         "CREATE TABLE bearers AS SELECT tid, min(why) FILTER (wide) AS wide, min(why) AS why "
         "FROM spellings WHERE private GROUP BY tid"
@@ -89,16 +95,22 @@ def gates(engine: Engine, options: LogOptions, *, min_users: int, by_user: bool)
         "min(secs) FILTER (NOT private) AS first_at, min(pos) FILTER (NOT private) AS first_pos "
         "FROM steps SEMI JOIN kept USING (visit) GROUP BY tid"
     )
+    known = "SELECT tid FROM texts SEMI JOIN exempt USING (text)"
+    unless = f" AND u.tid NOT IN ({known})" if exempt else ""
     # A text whose rows are all private is removed by their pattern; one other row keeps it.
     engine.run(
         "CREATE TABLE arms AS SELECT u.*, coalesce(s.sessions, 0) AS sessions, "
         "coalesce(i.users, 0) AS users, CASE WHEN b.wide IS NOT NULL THEN b.wide "
         "WHEN u.first_pos IS NULL THEN b.why "
         f"WHEN blocked.tid IS NOT NULL THEN '{BLOCKLIST}' "
-        f"WHEN coalesce(i.users, 0) < {least} THEN '{MIN_USERS}' END AS why "
+        f"WHEN coalesce(i.users, 0) < {least}{unless} THEN '{MIN_USERS}' END AS why "
         "FROM used u LEFT JOIN seen s USING (tid) LEFT JOIN issued i USING (tid) "
         "LEFT JOIN bearers b USING (tid) LEFT JOIN blocked USING (tid)"
     )
+
+
+def clear(engine: Engine) -> None:
+    """Drop the tables that `gates` worked with."""
     for table in ("bearers", "issued", "seen", "used", "blocked"):
         engine.run(f"DROP TABLE {table}")
 

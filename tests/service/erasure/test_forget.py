@@ -13,7 +13,8 @@ from nextquery.errors import InvalidInput, UnknownDecision
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.people.rights import Person
 from nextquery.service.answer.results import Decision
-from nextquery.service.log.erasure.exports import WRITERS, export_to
+from nextquery.service.log.erasure import exports
+from nextquery.service.log.erasure.exports import export_to
 from nextquery.service.log.events import ArmAdded, Body, DecisionEvent, Event
 from nextquery.service.log.schema import events
 from nextquery.service.log.store import Store
@@ -249,14 +250,14 @@ def test_an_export_meanwhile_is_written_once_more(
 ) -> None:
     engine = start(sqlite)
     live(engine)
-    path, wrote = tmp_path / "log.jsonl", WRITERS["ubi"]
+    path, wrote = tmp_path / "log.jsonl", exports.write
 
-    def slow(store: Store, sink: BinaryIO) -> None:
-        wrote(store, sink)
+    def slow(store: Store, sink: BinaryIO, format: str, pool: str | None) -> None:
+        wrote(store, sink, format, pool)
         if not path.exists():
             engine.forget(ANN)
 
-    monkeypatch.setitem(WRITERS, "ubi", slow)
+    monkeypatch.setattr(exports, "write", slow)
     export_to(sqlite, path, "ubi")
     assert found_in(sqlite, SECRET, *hashes_of(engine, "ann"), beside=(path,)) == set()
     assert b"zqxcommon" in path.read_bytes()

@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from typer.testing import CliRunner
 
 from nextquery.cli import app
 from nextquery.errors import Conflict, InvalidInput, UnknownDecision
 from nextquery.logs.rules.users import person_hash
 from nextquery.service.http.keys import KeyRing
+from nextquery.service.log.database.connect import connect
+from nextquery.service.log.database.upgrade import alembic_config
 from nextquery.service.log.hashes import Hashes, request_hash
 from nextquery.service.log.store import Store
 from tests.service.conftest import Start
@@ -84,15 +87,14 @@ def test_an_id_is_checked_even_if_it_is_not_used(store: Store, start: Start) -> 
 
 def test_keys_and_decisions_of_an_older_store_are_of_nobody(url: str) -> None:
     """A store of version 0003, on both databases."""
-    with closing(Store.open(url)) as new:
-        engine = new.engine
-        with engine.begin() as connection:
-            connection.execute(sa.text("ALTER TABLE keys DROP COLUMN trusted_users"))
-            connection.execute(sa.text("ALTER TABLE decisions DROP COLUMN person"))
-            connection.execute(sa.text("UPDATE alembic_version SET version_num = '0003'"))
-            connection.execute(sa.text(KEY))
-            no = "0" if connection.dialect.name == "sqlite" else "false"
-            connection.execute(sa.text(DECISION.format(no=no)))
+    engine, config = connect(url), alembic_config()
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0003")
+        connection.execute(sa.text(KEY))
+        no = "0" if connection.dialect.name == "sqlite" else "false"
+        connection.execute(sa.text(DECISION.format(no=no)))
+    engine.dispose()
     with closing(Store.open(url)) as store:
         ring = KeyRing(store)
         [key] = ring.list()

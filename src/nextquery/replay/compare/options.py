@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from nextquery.arms.pool import ArmPool
@@ -26,6 +26,21 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 """What is tuned, on an earlier window: the age of a session has no value that fits every log."""
 
 
+MOST = 1000
+"""Sessions to score, and sessions before them to tune on, if the log is long enough."""
+
+
+def window_for(sessions: Sessions) -> int:
+    """Return how many sessions to score of a log: a quarter of those with a next query, or MOST.
+
+    Another quarter is for tuning, and half of the log is known before.
+
+    >>> window_for(Sessions.of([[0, 1]] * 40 + [[2]])), window_for(Sessions.of([[0, 1]] * 9000))
+    (10, 1000)
+    """
+    return min(MOST, max(1, int((sessions.lengths > 1).sum()) // 4))
+
+
 @dataclass(frozen=True)
 class CompareOptions:
     """A comparison of recommenders on the newest part of a log.
@@ -44,14 +59,14 @@ class CompareOptions:
     timed : number of recommendations to time.
     """
 
-    sessions: int = 1000
+    sessions: int = MOST
     since: str | None = None
     until: str | None = None
     warm: int = WARM_SESSIONS
     recommenders: Sequence[str] = COMPARED
     models: Sequence[str | os.PathLike[str]] = ()
     tune: bool = True
-    tuning_sessions: int = 1000
+    tuning_sessions: int = MOST
     returns: bool = False
     seed: int = 0
     timed: int = 200
@@ -63,6 +78,10 @@ class CompareOptions:
             if (date := getattr(self, name)) is not None:
                 unix_time(date, name)
         self.window()  # which checks the rest
+
+    def of_length(self, sessions: int) -> "CompareOptions":
+        """Return the options with so many sessions to score, and as many before them to tune on."""
+        return replace(self, sessions=sessions, tuning_sessions=sessions)
 
     def window(self, names: Sequence[str] | None = None) -> StreamOptions:
         """Return the stream that is scored, of these recommenders or all."""

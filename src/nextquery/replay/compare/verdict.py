@@ -17,7 +17,7 @@ def verdict(rows: Sequence[Row]) -> str:
     >>> ours = {"recommender": SERVED, "hit_at_10": 0.2}
     >>> gap = {"hit_at_10_less_served": 0.02, "hit_at_10_low": 0.01, "hit_at_10_high": 0.03}
     >>> verdict([{"recommender": "stan", "hit_at_10": 0.22, **gap}, ours])[:37]
-    'Use stan: its hit@10 is 0.220, by 0.0'
+    'Use stan: its hit@10 is 0.220, by +0.'
     """
     ours = next(row for row in rows if row["recommender"] == SERVED)
     others = [row for row in rows if not _is_served(row)]

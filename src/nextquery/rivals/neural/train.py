@@ -16,7 +16,8 @@ from nextquery import folders
 from nextquery.arms import ArmPool
 from nextquery.checks import installed, whole_number
 from nextquery.errors import InvalidInput, StorageError
-from nextquery.ingest import fingerprint, ingest
+from nextquery.ingest import ingest
+from nextquery.log_files import fingerprint
 from nextquery.logs import LogOptions
 from nextquery.rivals.neural.methods import method_named
 from nextquery.rivals.neural.model_folder import KIND, VERSION

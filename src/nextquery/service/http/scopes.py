@@ -33,6 +33,7 @@ NEEDED = {
     "/healthz": PUBLIC,
     "/readyz": PUBLIC,
     "/": PUBLIC,
+    "/client.js": PUBLIC,
     "/page/{file}": PUBLIC,
     "/api": PUBLIC,
     "/docs": PUBLIC,

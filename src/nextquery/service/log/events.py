@@ -233,7 +233,7 @@ def from_json(kind: str, text: str | bytes, position: int = 0) -> Body:
     `position` is named in errors; the text, which may contain a query, is not.
 
     >>> from_json("switched", '{"on":false}')
-    Switched(on=False)
+    Switched(on=False, by=None)
     """
     if kind not in _ADAPTERS:
         raise Damaged(

@@ -1,7 +1,7 @@
 """Export of the log as UBI 1.3 in JSON Lines.
 
 It is streamed in order of position, one page of decisions in memory at a time. A slate that was
-never delivered has no impressions. `export_parquet` writes the same decisions as Parquet.
+never delivered has no impressions. `exchange.formats` lists all formats.
 """
 
 import json
@@ -99,11 +99,11 @@ def pages(store: Store) -> Iterator[list[Exported]]:
     """Yield the decisions in order, a page at a time, with their clicks."""
     decisions = store.decisions(page=_PAGE)
     while page := list(islice(decisions, _PAGE)):
-        times = _clicks(store, [decision.id for decision in page if decision.state == "accepted"])
+        times = clicks(store, [decision.id for decision in page if decision.state == "accepted"])
         yield [Exported(decision, times.get(decision.id)) for decision in page]
 
 
-def _clicks(store: Store, ids: list[str]) -> dict[str, float]:
+def clicks(store: Store, ids: list[str]) -> dict[str, float]:
     """When each accepted decision was clicked: its first feedback that names an arm."""
     feedback = (events.c.kind == FeedbackEvent.kind, events.c.decision_id.in_(ids))
     rows = sa.select(events).where(*feedback).order_by(events.c.position)

@@ -1,7 +1,6 @@
 """Export of the log as Parquet, one row per slate entry, for off-policy estimates."""
 
 import json
-import shutil
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from typing import BinaryIO
 from nextquery.service.log.export import Exported, pages
 from nextquery.service.log.store import Store
 
+_PIECE = 1 << 16
 _COLUMNS = {
     "position": "BIGINT",
     "decision_id": "VARCHAR",
@@ -54,7 +54,9 @@ def parquet_pages(store: Store, sink: BinaryIO) -> Iterator[None]:
                 yield
         _convert(rows, out)
         with out.open("rb") as finished:
-            shutil.copyfileobj(finished, sink)
+            while piece := finished.read(_PIECE):
+                sink.write(piece)
+                yield
 
 
 def _convert(rows: Path, out: Path) -> None:

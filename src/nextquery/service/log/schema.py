@@ -157,9 +157,11 @@ exports = Table(
     Column("path", String(4096), primary_key=True),
     Column("host", String(256), primary_key=True),
     Column("format", String(16), nullable=False),
+    Column("pool", String(4096)),
     Column("time", Float(53), nullable=False),
 )
-"""Files that `nextquery export --out` wrote, and on which machine: an erasure writes them anew."""
+"""Files that `nextquery export --out` wrote, on which machine, and with which pool if the format
+needs one: an erasure writes them anew."""
 
 keys = Table(
     "keys",

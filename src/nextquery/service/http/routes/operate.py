@@ -1,26 +1,23 @@
 """Routes of the page under Operate: health, the newest decisions, the export of the log."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import asdict
-from itertools import islice
-from tempfile import TemporaryFile
-from typing import Annotated, Literal
+from typing import Annotated, BinaryIO, Literal, cast
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from nextquery.service.answer.engine import Engine
 from nextquery.service.http import page_bodies
 from nextquery.service.http.error_responses import Responses, documented_errors
 from nextquery.service.http.lane_response import LaneResponse
 from nextquery.service.http.served import served
-from nextquery.service.log.export import iso, ubi_lines
-from nextquery.service.log.export_parquet import parquet_pages
-from nextquery.service.log.store import Store, StoredDecision
+from nextquery.service.log.exchange.formats import FORMATS, export_pages
+from nextquery.service.log.export import iso
+from nextquery.service.log.store import StoredDecision
 
 router = APIRouter()
 _MOST_BLOCKED = 200  # blocked queries in the answer
-_CHUNK = 1 << 16
-_LINES = 64  # lines of an export sent together
 _NOW = {
     "position": 3120,
     "lag": 0,
@@ -51,11 +48,11 @@ _NOW = {
     ],
 }
 _OPERATE: Responses = {200: {"content": {"application/json": {"example": _NOW}}}}
+_EXAMPLES = {"ubi": '{"application": "nextquery"}\n', "parquet": "PAR1", "obp": "PK"}
 _EXPORT: Responses = {
     200: {
         "content": {
-            "application/x-ndjson": {"example": '{"application": "nextquery"}\n'},
-            "application/vnd.apache.parquet": {"example": "PAR1"},
+            FORMATS[name].media_type: {"example": example} for name, example in _EXAMPLES.items()
         }
     }
 }
@@ -105,33 +102,51 @@ async def decisions(
 )
 async def export(
     request: Request,
-    format: Annotated[Literal["ubi", "parquet"], Query(description="File format.")] = "ubi",
+    format: Annotated[
+        Literal["ubi", "parquet", "obp", "vw", "gru4rec", "hred"], Query(description="File format.")
+    ] = "ubi",
 ) -> Response:
-    """Download the log: UBI records as JSON Lines, or Parquet with one row per entry."""
+    """Download the log in one of the formats of `nextquery export`."""
     engine = served(request).engine
-    store = engine.store
-    name = {"ubi": "nextquery.ubi.jsonl", "parquet": "nextquery.parquet"}[format]
-    media_type = list(_EXPORT[200]["content"])[format == "parquet"]
-    chunks = _grouped(ubi_lines(store)) if format == "ubi" else _parquet(store)
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    chosen = FORMATS[format]
+    chunks = _chunks(format, engine)
     return LaneResponse(
-        engine.lane, chunks, ended=chunks.close, media_type=media_type, headers=headers
+        engine.lane,
+        chunks,
+        ended=chunks.close,
+        media_type=chosen.media_type,
+        headers={"Content-Disposition": f'attachment; filename="{chosen.file}"'},
     )
 
 
-def _grouped(lines: Iterator[bytes]) -> Generator[bytes, None, None]:
-    """Yield lines together, some kilobytes at a time."""
-    while group := b"".join(islice(lines, _LINES)):
-        yield group
+def _chunks(format: str, engine: Engine) -> Generator[bytes, None, None]:
+    """Yield what each step of an export wrote; an empty chunk is a step that wrote nothing."""
+    sink = _Written()
+    for _ in export_pages(format, engine.store, cast(BinaryIO, sink), engine.catalogue):
+        yield sink.take()
+    yield sink.take()
 
 
-def _parquet(store: Store) -> Generator[bytes, None, None]:
-    with TemporaryFile() as file:
-        for _ in parquet_pages(store, file):
-            yield b""  # a step of work that sends nothing yet
-        file.seek(0)
-        while chunk := file.read(_CHUNK):
-            yield chunk
+class _Written:
+    """Keeps what is written until it is taken; it cannot seek."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def writelines(self, lines: Iterable[bytes]) -> None:
+        self._parts.extend(lines)
+
+    def flush(self) -> None:
+        """Everything is here already."""
+
+    def take(self) -> bytes:
+        """Return what was written since the last call."""
+        taken, self._parts = b"".join(self._parts), []
+        return taken
 
 
 def _outcome(decision: StoredDecision) -> dict[str, object]:

@@ -33,6 +33,12 @@ async def index() -> Response:
     return _response("index.html")
 
 
+@router.get("/client.js")
+async def javascript_client() -> Response:
+    """Return the client for browsers."""
+    return _response("client.js")
+
+
 @router.get("/page/{file}")
 async def part(file: str) -> Response:
     """Return a file of the page."""

@@ -2,21 +2,17 @@
 
 import os
 import platform
-from collections.abc import Callable
+from collections import deque
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import sqlalchemy as sa
 
-from nextquery.service.log.export import write_ubi
-from nextquery.service.log.export_parquet import write_parquet
+from nextquery.arms import ArmPool
+from nextquery.catalogue import Catalogue
+from nextquery.service.log.exchange.formats import export_pages
 from nextquery.service.log.schema import counter, exports
 from nextquery.service.log.store import Store
-
-WRITERS: dict[str, Callable[[Store, BinaryIO], None]] = {
-    "ubi": write_ubi,
-    "parquet": write_parquet,
-}
 
 
 class Remade(NamedTuple):
@@ -26,24 +22,30 @@ class Remade(NamedTuple):
     elsewhere: list[str]
 
 
-def export_to(store: Store, path: Path, format: str) -> None:
+def write(store: Store, sink: BinaryIO, format: str, pool: str | None = None) -> None:
+    """Write an export; `pool` is the folder that some formats need."""
+    catalogue = None if pool is None else Catalogue(ArmPool.open(pool))
+    deque(export_pages(format, store, sink, catalogue), maxlen=0)
+
+
+def export_to(store: Store, path: Path, format: str, pool: str | None = None) -> None:
     """Write an export to a file, and remember where it is.
 
     An older file is kept until the new one is complete. If somebody was forgotten meanwhile, it is
     written once more.
     """
     part = path.with_name(f".{path.name}.part")
-    _remember(store, path, format)
-    while True:
+    again = True
+    while again:
         before = _erased(store)
         try:
             with part.open("wb") as sink:
-                WRITERS[format](store, sink)
+                write(store, sink, format, pool)
+            _remember(store, path, format, pool)
             os.replace(part, path)
         finally:
             part.unlink(missing_ok=True)
-        if _erased(store) == before:
-            return
+        again = _erased(store) != before
 
 
 def write_anew(store: Store) -> Remade:
@@ -56,8 +58,7 @@ def write_anew(store: Store) -> Remade:
         if row.host != platform.node():
             elsewhere.append(f"{row.host}:{path}")
         elif path.is_file():
-            path.with_name(f".{path.name}.part").unlink(missing_ok=True)
-            export_to(store, path, row.format)
+            export_to(store, path, row.format, row.pool)
             done.append(str(path))
         else:
             same = (exports.c.path == row.path, exports.c.host == row.host)
@@ -66,13 +67,15 @@ def write_anew(store: Store) -> Remade:
     return Remade(done, elsewhere)
 
 
-def _remember(store: Store, path: Path, format: str) -> None:
+def _remember(store: Store, path: Path, format: str, pool: str | None) -> None:
     named = {"path": str(path.absolute()), "host": platform.node()}
     same = (exports.c.path == named["path"], exports.c.host == named["host"])
+    of_pool = None if pool is None else str(Path(pool).absolute())
     with store.writing() as connection:
         clock = connection.execute(sa.select(counter.c.clock)).scalar_one()
         connection.execute(sa.delete(exports).where(*same))
-        connection.execute(sa.insert(exports).values(**named, format=format, time=clock))
+        row = sa.insert(exports).values(**named, format=format, pool=of_pool, time=clock)
+        connection.execute(row)
 
 
 def _erased(store: Store) -> int:

@@ -6,13 +6,19 @@ was typed. Their own events become tombstones last: until then, their texts can 
 erasure that was interrupted goes on.
 """
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
-from nextquery.service.log.erasure.recount import OF_ARMS, Marked, decisions_in_pages, plain
+from nextquery.service.log.erasure.recount import (
+    OF_ARMS,
+    Marked,
+    Search,
+    decisions_in_pages,
+    plain,
+    texts_in,
+)
 from nextquery.service.log.erasure.tombstones import Forgotten
 from nextquery.service.log.events import ArmAdded, DecisionEvent, from_json, to_json
 from nextquery.service.log.schema import arm_texts, events
@@ -20,21 +26,24 @@ from nextquery.service.log.store import Store, as_event
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 
 _WRITTEN = 200  # events changed in one transaction
-_TEXTS = re.compile(r'"(?:text|query|after_text)":"((?:[^"\\]|\\.)*)"')
 
 
 def take_out(
     store: Store,
     gone: Marked,
+    known: Search,
     submit: Callable[["TakeOut"], object],
     tell: Callable[[float], None],
 ) -> None:
-    """Take texts out of all decisions, a few in one transaction."""
+    """Take texts out of all decisions, a few in one transaction; `known` is a search for them."""
     names = frozenset(map(plain, gone.texts.values()))
-    for page in decisions_in_pages(store, tell):
-        found = [position for position, body in page if not names.isdisjoint(_read(body))]
-        for start in range(0, len(found), _WRITTEN):
-            submit(TakeOut(found[start : start + _WRITTEN], names))
+    found = {at for text in gone.texts.values() for at in known.having.get(text, ())}
+    for page in decisions_in_pages(store, tell, after=known.until):
+        found |= {position for position, body in page if names & texts_in(body)}
+    positions = sorted(found)
+    for start in range(0, len(positions), _WRITTEN):
+        submit(TakeOut(positions[start : start + _WRITTEN], names))
+        tell(start / len(positions))
 
 
 @dataclass(frozen=True)
@@ -95,8 +104,3 @@ def end(transaction: Transaction, gone: Marked) -> None:
     again = arm_texts.c.state.in_(("added", "held"))  # may become arms again; others never do
     connection.execute(sa.delete(arm_texts).where(mine, again))
     connection.execute(sa.update(arm_texts).where(mine).values(shown=""))
-
-
-def _read(body: str) -> Iterator[str]:
-    """Yield the texts in the JSON of a decision, as `plain` gives them."""
-    return (" ".join(text.lower().split()) for text in _TEXTS.findall(body))

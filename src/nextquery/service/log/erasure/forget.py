@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from nextquery.service.log.erasure.erase import EraseDecisions, Gone
 from nextquery.service.log.erasure.fallen import take_out
 from nextquery.service.log.erasure.finish import EndArms, EndErasure, ForgetTraces
-from nextquery.service.log.erasure.recount import Marked, marked, save_typed
+from nextquery.service.log.erasure.recount import Count, Marked, marked, search
 from nextquery.service.log.erasure.who import Who, found
 from nextquery.service.log.operators.changes import By
 from nextquery.service.log.schema import counter
@@ -82,12 +82,14 @@ def _end_arms(store: Store, submit: Submit, why: str, by: By | None, tell: Progr
         few = marked(connection)
     if not few.texts:
         return few
-    counting, taking = "count who typed the same", "take out texts"
-    save_typed(store, few, submit, lambda done: tell(counting, done))
-    tell(counting, 1.0)
+    searching, taking = "search who typed the same", "take out texts"
+    known = search(store, few, lambda done: tell(searching, done))
+    tell(searching, 1.0)
+    for start in range(0, len(known.people), AT_ONCE):
+        submit(Count(known.people[start : start + AT_ONCE]))
     few = submit(EndArms(why, by))
     if few.texts:
-        take_out(store, few, submit, lambda done: tell(taking, done))
+        take_out(store, few, known, submit, lambda done: tell(taking, done))
         tell(taking, 1.0)
     return few
 

@@ -25,10 +25,10 @@ from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 from nextquery.signing import keyed
 
 PAGE = 2000  # events read together
-_TOGETHER = 500  # people remembered in one transaction
 OF_ARMS = [kind.kind for kind in (ArmAdded, ArmHeld, ArmRejected)]
 _MORE = 10  # people remembered of each text beyond those it needs: some may be one person
 _ARM = re.compile(r'"anchor_arm":(\d+)')
+_TEXTS = re.compile(r'"(?:text|query|after_text)":"((?:[^"\\]|\\.)*)"')
 _QUERY = re.compile(r'"query":"((?:[^"\\]|\\.)*)"')
 
 
@@ -56,6 +56,14 @@ class Typed(NamedTuple):
     owner: str
     session_id: str
     time: float
+
+
+class Search(NamedTuple):
+    """Who typed marked texts, and which decisions have each of them, up to a position."""
+
+    people: list[Typed]
+    having: dict[str, list[int]]
+    until: int
 
 
 def count_again(connection: sa.Connection, text_keys: Iterable[str]) -> None:
@@ -109,29 +117,31 @@ def marked(connection: sa.Connection) -> Marked:
     return Marked(texts, by_arm, tuple(arms), max(-row.min_users for row in rows.values()))
 
 
-def save_typed(
-    store: Store, found: Marked, submit: Callable[["Count"], object], tell: Callable[[float], None]
-) -> None:
-    """Count those who typed marked texts since they were arms, as the log has them."""
-    names, typed = {plain(text): text for text in found.texts.values()}, dict[int, str]()
-    for positions in decisions_in_pages(store, tell):
-        for position, body in positions:
+def search(store: Store, found: Marked, tell: Callable[[float], None]) -> Search:
+    """Search the whole log for marked texts: who typed them, and which decisions have them."""
+    names = {plain(text): text for text in found.texts.values()}
+    typed, having, until = dict[int, str](), dict[str, list[int]](), 0
+    for page in decisions_in_pages(store, tell):
+        for position, body in page:
+            texts = names.keys() & texts_in(body)
+            for name in texts:
+                having.setdefault(names[name], []).append(position)
             arm = _ARM.search(body)
             text = found.by_arm.get(int(arm[1])) if arm else None
-            if text is None and (query := _QUERY.search(body)):
+            if text is None and texts and (query := _QUERY.search(body)):
                 text = names.get(" ".join(query[1].lower().split()))
             if text is not None:
                 typed[position] = text
+            until = position
     people = _people(store, typed, most=found.least + _MORE)
-    for start in range(0, len(people), _TOGETHER):
-        submit(Count(people[start : start + _TOGETHER]))
+    return Search(people, having, until)
 
 
 def decisions_in_pages(
-    store: Store, tell: Callable[[float], None]
+    store: Store, tell: Callable[[float], None], *, after: int = 0
 ) -> Iterator[list[tuple[int, str]]]:
-    """Yield the positions and bodies of all decisions, page by page."""
-    after, head = 0, max(1, store.head().position)
+    """Yield the positions and bodies of all decisions after a position, page by page."""
+    head = max(1, store.head().position)
     while True:
         these = events.c.position > after, events.c.kind == DecisionEvent.kind
         page = sa.select(events.c.position, events.c.body).where(*these)
@@ -142,6 +152,11 @@ def decisions_in_pages(
             return
         after = rows[-1].position
         tell(min(1.0, after / head))
+
+
+def texts_in(body: str) -> set[str]:
+    """Return the texts in the JSON of a decision, as `plain` gives them."""
+    return {" ".join(text.lower().split()) for text in _TEXTS.findall(body)}
 
 
 def plain(text: str) -> str:
@@ -183,16 +198,19 @@ class Count:
     def write(self, transaction: Transaction) -> None:
         """Add them to the sightings."""
         transaction.flush()
-        connection, keys = transaction.connection, set[str]()
+        connection, rows = transaction.connection, dict[tuple[str, str], dict[str, object]]()
         for text, user_hash, owner, session_id, time in self.people:
             key = transaction.text_key(text)
-            keys.add(key)
-            known = sa.select(sightings.c.time).where(
-                sightings.c.text_key == key, sightings.c.user_hash == user_hash
-            )
-            if connection.execute(known).first() is None:
-                row = {"text_key": key, "user_hash": user_hash, "time": time}
-                session = transaction.session_key(owner, session_id)
-                connection.execute(sa.insert(sightings).values(**row, session_key=session))
+            row = {"text_key": key, "user_hash": user_hash, "time": time}
+            row["session_key"] = transaction.session_key(owner, session_id)
+            rows[key, user_hash] = row
+        keys = {key for key, _ in rows}
+        columns = (sightings.c.text_key, sightings.c.user_hash)
+        for part in parts(keys):
+            known = sa.select(*columns).where(sightings.c.text_key.in_(part))
+            for key, user_hash in connection.execute(known):
+                rows.pop((key, user_hash), None)
+        if rows:
+            connection.execute(sa.insert(sightings), list(rows.values()))
         count_again(connection, keys)
         transaction.read_again()

@@ -14,5 +14,6 @@ def upgrade() -> None:
         sa.Column("path", sa.String(4096), primary_key=True),
         sa.Column("host", sa.String(256), primary_key=True),
         sa.Column("format", sa.String(16), nullable=False),
+        sa.Column("pool", sa.String(4096)),
         sa.Column("time", sa.Float(53), nullable=False),
     )

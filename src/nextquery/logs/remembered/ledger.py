@@ -1,0 +1,126 @@
+"""The rows of a log without its words: who asked what when, each name as a keyed hash."""
+
+import io
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nextquery.errors import Damaged
+from nextquery.logs.remembered.keys import Hashes, Keys, rows_of
+from nextquery.logs.remembered.sealed import opened, sealed
+
+Ids = NDArray[np.int64]
+NAMED = 32  # bytes of `Personal.hash`
+
+
+class Strings(Sequence[bytes]):
+    """Byte strings in one array, with offsets.
+
+    >>> list(Strings.of([b"ab", b"", b"c"]))
+    [b'ab', b'', b'c']
+    """
+
+    def __init__(self, data: NDArray[np.uint8], offsets: Ids) -> None:
+        self.data, self.offsets = data, offsets
+
+    @classmethod
+    def of(cls, strings: Iterable[bytes]) -> "Strings":
+        """Put strings into one array."""
+        known = list(strings)
+        offsets = np.append(0, np.cumsum([len(string) for string in known])).astype(np.int64)
+        return cls(np.frombuffer(b"".join(known), np.uint8), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """All rows of a log, also those that no session of the pool has.
+
+    No query can be read in it, with two exceptions: texts that enough users issued but that are
+    no arms (`plain`), because no session with them is long enough or the encoder knows none of
+    their words. A `locked` spelling can be read with its text (see `Keys.lock`).
+    """
+
+    row_session: Ids  #: number of the session id; -1: none
+    row_user: Ids  #: number of the user; -1: none
+    row_time: NDArray[np.float64]  #: NaN: unknown
+    row_spelling: Ids
+    row_hits: Ids  #: number of results; -1: unknown
+    row_foreign: NDArray[np.bool_]  #: whether its session was in another language
+    sessions: Hashes
+    users: Hashes
+    named: Hashes  #: `Personal.hash` of the users, with --personal; zeros: none
+    spellings: Hashes
+    spelling_text: Ids  #: -1: it was dropped
+    spelling_dropped: NDArray[np.str_]  #: the rule that dropped it; "" if none
+    spelling_why: NDArray[np.str_]  #: the pattern of private text that it matches; "" if none
+    spelling_wide: NDArray[np.bool_]  #: whether that pattern removes every spelling of its text
+    locked: Strings
+    texts: Hashes
+    plain: Strings = field(default_factory=lambda: Strings.of([]))  #: empty for all others
+
+    def __len__(self) -> int:
+        return len(self.row_spelling)
+
+    @property
+    def timed(self) -> bool:
+        """Whether any row has a time."""
+        return bool(np.isfinite(self.row_time).any())
+
+    @property
+    def by_user(self) -> bool:
+        """Whether any row has a user."""
+        return len(self.users) > 0
+
+    @property
+    def waiting(self) -> list[str]:
+        """The texts that may become arms."""
+        return [text.decode() for text in self.plain if text]
+
+    def without_plain(self, texts: Iterable[str]) -> "Ledger":
+        """Return the ledger without these texts: they are arms."""
+        arms = {text.encode() for text in texts}
+        return replace(self, plain=Strings.of(b"" if t in arms else t for t in self.plain))
+
+    def to_bytes(self, keys: Keys) -> bytes:
+        """Return the sealed file."""
+        arrays: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, Strings):
+                arrays |= {item.name: value.data, f"{item.name}_offsets": value.offsets}
+            else:
+                arrays[item.name] = value
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **arrays)
+        return sealed(buffer.getvalue(), keys)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, keys: Keys, name: str) -> "Ledger":
+        """Open the file that `to_bytes` wrote; `name` is named in errors."""
+        data = opened(content, keys, name)
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+                known = dict(arrays)
+            for strings in ("locked", "plain"):
+                known[strings] = Strings(known[strings], known.pop(f"{strings}_offsets"))
+            return cls(**{item.name: known[item.name] for item in fields(cls)})
+        except (KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise Damaged(
+                f"{name} cannot be read ({type(error).__name__}). Restore the pool from a backup, "
+                "or ingest the whole log again."
+            ) from error
+
+    def named_users(self, names: Iterable[str | None]) -> "Ledger":
+        """Return the ledger with the keyed names of its users (`Personal.hash`)."""
+        rows = [bytes(NAMED) if name is None else bytes.fromhex(name) for name in names]
+        return replace(self, named=rows_of(rows, NAMED))

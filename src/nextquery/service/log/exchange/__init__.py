@@ -1,0 +1,1 @@
+"""The log in the formats of other programs."""

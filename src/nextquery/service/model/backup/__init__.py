@@ -1,0 +1,1 @@
+"""Backups of a store that prove themselves, and their restoration on either database."""

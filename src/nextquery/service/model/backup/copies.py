@@ -1,0 +1,134 @@
+"""Copies of a store: any store into one SQLite file, and that file into any empty store.
+
+A backup is an SQLite file with the tables of a store, whatever the store is. It can be opened,
+queried, and restored on SQLite or PostgreSQL.
+"""
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from nextquery.errors import InvalidInput, StorageError
+from nextquery.service.log.database.marker import Marker
+from nextquery.service.log.schema import counter, events, keys, metadata
+from nextquery.service.log.store import Store
+
+_ROWS = 1000  # rows that are copied together
+
+
+def copy_of(store: Store, file: Path) -> None:
+    """Copy a store that is in use into a new SQLite file, as it was at one moment.
+
+    SQLite's own backup copies pages. From PostgreSQL the tables are read in one transaction that
+    sees one state of the log. Neither stops the service.
+    """
+    os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    if store.engine.dialect.name == "sqlite":
+        with closing(sqlite3.connect(str(store.engine.url.database))) as source:
+            copy_pages(source, file)
+        return
+    copied = Store.open(f"sqlite:///{file}")
+    try:
+        engine = store.engine.execution_options(isolation_level="REPEATABLE READ")
+        with engine.connect() as source_rows, source_rows.begin():
+            _copy_tables(source_rows, copied)
+    finally:
+        copied.close()
+    Marker(file).path.unlink()  # the new tables had a secret of their own
+
+
+def copy_pages(source: sqlite3.Connection, file: Path) -> None:
+    """Copy an SQLite database into one file without companions, and wait until it is on disk."""
+    with closing(sqlite3.connect(file)) as target:
+        source.backup(target)
+        target.execute("PRAGMA journal_mode=DELETE")
+    on_disk(file)
+
+
+def into_empty(file: Path, store: Store) -> None:
+    """Copy the tables of a backup into a store that has no event and no key."""
+    with store.reading() as connection:
+        used = [
+            table.name
+            for table in (events, keys)
+            if connection.execute(sa.select(sa.literal(1)).select_from(table).limit(1)).first()
+        ]
+    if used:
+        raise InvalidInput(
+            f"{store.name} is in use: it has rows in {' and '.join(used)}. Pass an empty database, "
+            "or a new file."
+        )
+    with reading_file(file) as connection:
+        _copy_tables(connection, store)
+
+
+def _copy_tables(source: sa.Connection, target: Store) -> None:
+    """Replace all rows of the target's tables by those of the source, in one transaction."""
+    with target.writing(answer_s=None) as connection:
+        for table in metadata.sorted_tables:
+            connection.execute(sa.delete(table))
+            found = source.execution_options(yield_per=_ROWS).execute(sa.select(table))
+            for rows in found.mappings().partitions(_ROWS):
+                connection.execute(sa.insert(table), [dict(row) for row in rows])
+
+
+@contextmanager
+def reading_file(file: Path) -> Iterator[sa.Connection]:
+    """Open a backup without writing anything to it or beside it."""
+    if not file.is_file():
+        raise StorageError(
+            f"there is no backup {file}. Pass the file that nextquery backup --out wrote."
+        )
+    engine = sa.create_engine("sqlite://", creator=lambda: only_read(file), poolclass=sa.NullPool)
+    try:
+        with engine.connect() as connection:
+            try:
+                connection.execute(sa.select(counter.c.position)).scalar_one()
+            except sa.exc.DatabaseError:
+                raise StorageError(
+                    f"{file} is not a backup of an event log. Pass the file that nextquery backup "
+                    "--out wrote."
+                ) from None
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def only_read(file: Path) -> sqlite3.Connection:
+    """Open an SQLite file that nobody writes to, without companions."""
+    return sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+
+
+def digest_of(connection: sa.Connection, until: int) -> str:
+    """Return the SHA-256 of all events up to a position: equal logs have equal digests."""
+    digest, after = hashlib.sha256(), 0
+    columns = (
+        *(events.c.position, events.c.kind, events.c.time),
+        *(events.c.decision_id, events.c.body),
+    )
+    while True:
+        page = sa.select(*columns).where(events.c.position > after, events.c.position <= until)
+        rows: list[Any] = list(
+            connection.execute(page.order_by(events.c.position).limit(_ROWS)).all()
+        )
+        for row in rows:
+            digest.update(json.dumps([*row]).encode() + b"\n")
+        if len(rows) < _ROWS:
+            return digest.hexdigest()
+        after = rows[-1].position
+
+
+def on_disk(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
