@@ -119,7 +119,7 @@ def _without_shared(body: Body) -> Body:
 
 
 def test_every_worker_takes_the_change_over(store: Store, start: Start) -> None:
-    engine, other = start(store, k=60, m_max=60), start(store, k=60, m_max=60)
+    engine, other = (start(store, k=60, m_max=60, snapshot_every=8) for _ in range(2))
     live(engine)
     caught_up(other)
     assert other.catalogue.find_exactly(SHARED) is not None
@@ -128,6 +128,8 @@ def test_every_worker_takes_the_change_over(store: Store, start: Start) -> None:
     assert SHARED not in [one.text for one in answer.recommendations]  # from the very next answer
     assert until(lambda: other.learner.position > erased.log.position and not _stale(other))
     assert until(lambda: not _stale(engine))
+    assert until(lambda: bool(store.snapshot_positions()))  # a new one, from after it
+    assert min(store.snapshot_positions()) >= erased.log.position
     head = store.head().position
     for worker in (engine, other):
         worker.learner.catch_up(until=head)

@@ -14,9 +14,10 @@ from nextquery.ingest import ingest
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.people.rights import Person
 from nextquery.service.log.store import Store
-from nextquery.service.model.forgetting.in_pool import forget_in_pool, person_of
+from nextquery.service.model.forgetting.in_pool import InPool, can_search, forget_in_pool, user_in
 from nextquery.service.model.served_catalogue import fingerprint
 from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.update import update
 from nextquery.working import work_beside
 from tests.logs_for_tests import ANIMALS, WISHES
 
@@ -64,7 +65,7 @@ def test_nothing_of_a_person_is_in_a_file(pool: Path) -> None:
     assert in_files(pool, *needles) == set(needles)
     texts, vectors, counts = list(before.texts), before.vectors.copy(), before.origin.user_counts
     counts = np.array(counts)
-    gone = forget_in_pool(pool, [ann])
+    gone = forget_in_pool(pool, InPool(ann))
     assert (gone.sessions, gone.arms) == (len(ANIMALS), (fell,))
     assert in_files(pool, *needles) == set()
     assert in_files(pool, bytes.fromhex(bob)) == {bytes.fromhex(bob)}
@@ -86,14 +87,14 @@ def test_nothing_of_a_person_is_in_a_file(pool: Path) -> None:
             theirs = origin.sessions.take(np.flatnonzero(origin.sessions.people == number))
             assert len(theirs.arms) == len(ANIMALS) * (len(WISHES) + (name == bob))
     assert fingerprint(after) == fingerprint(before)  # stores still know it
-    assert not forget_in_pool(pool, [ann]).anything
+    assert not forget_in_pool(pool, InPool(ann)).anything
 
 
 def test_the_pool_without_them_is_that_of_a_log_without_them(
     log: Path, pool: Path, tmp_path: Path
 ) -> None:
     """Sessions and counts are those of ingesting a log in which she never was."""
-    forget_in_pool(pool, [PERSONAL.hash("ann") or ""])
+    forget_in_pool(pool, InPool(PERSONAL.hash("ann")))
     rows = [line for line in log.read_text().splitlines() if not line.startswith("ann\t")]
     never = tmp_path / "never"
     never.mkdir()
@@ -169,7 +170,49 @@ def test_the_service_and_the_command(pool: Path, tmp_path: Path) -> None:
 
 def test_another_secret_finds_nobody_and_says_so(pool: Path) -> None:
     opened = nq.ArmPool.open(pool)
-    assert person_of(opened, "ann", SECRET) == PERSONAL.hash("ann")
-    assert person_of(opened, "ann", SECRET, owner="shop") is None
+    assert user_in(opened, "ann", SECRET) == InPool(PERSONAL.hash("ann"))
+    assert user_in(opened, "ann", SECRET, owner="shop") is None
+    assert can_search(opened, SECRET)
+    assert not can_search(opened, "another")
+    assert not can_search(opened, "")
     with pytest.raises(InvalidInput, match="cannot be searched"):
-        person_of(opened, "ann", "another")
+        user_in(opened, "ann", "another")
+
+
+@pytest.mark.parametrize("personal", [True, False])
+def test_an_update_does_not_bring_them_back(log: Path, tmp_path: Path, personal: bool) -> None:
+    """The pool remembers its rows for updates: those of a person who is forgotten go too.
+
+    After the next days, the pool is that of all days without her.
+    """
+    later = tmp_path / "later.tsv"
+    later.write_text(
+        "user_id\ttime\tquery\n"
+        "bob\t2024-02-01 10:00:00\tcat vet\nbob\t2024-02-01 10:01:00\tcat food\n"
+    )
+    never = tmp_path / "never.tsv"
+    rows = [line for line in log.read_text().splitlines() if not line.startswith("ann\t")]
+    never.write_text("\n".join(rows) + "\n")
+    named = PERSONAL if personal else None
+    pools = []
+    for name, source in (("with", log), ("without", never)):
+        folder = tmp_path / name
+        ingest(source, folder, encoder="lsa", personal=named, secret=SECRET)
+        if name == "with":
+            user = user_in(nq.ArmPool.open(folder), "ann", SECRET)
+            assert user is not None
+            assert forget_in_pool(folder, user).anything
+            assert not forget_in_pool(folder, user).anything
+            nq.ArmPool.open(folder).verify()
+        update(later, folder, secret=SECRET, personal=named)
+        pools.append(nq.ArmPool.open(folder))
+    found = []
+    for opened in pools:
+        origin = opened.origin
+        assert origin is not None
+        sessions = [[opened.texts[arm] for arm in arms] for arms in origin.sessions.lists()]
+        live = [arm for arm in range(opened.rows_in_all) if arm not in opened.removed]
+        counts = {opened.texts[arm]: int(origin.user_counts[arm]) for arm in live}
+        found.append((sessions, counts))
+    assert found[0] == found[1]
+    assert FEW not in found[0][1]

@@ -102,6 +102,9 @@ class Background:
             self._stale.clear()
             try:
                 self.learner.refresh(self._stop.is_set)
+                if not self.store.snapshot_positions():  # an erasure deleted them
+                    self._snapshot_at = -self.options.snapshot_every
+                    self._grown.set()
             except Exception as error:  # the reader sees that the state is stale, and asks again
                 _log.error("cannot recompute the model: %s", error)
                 self._stop.wait(0.5)

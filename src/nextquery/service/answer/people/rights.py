@@ -13,9 +13,11 @@ from nextquery.service.model.background import Background
 from nextquery.service.model.forgetting.in_pool import (
     NOT_IN_POOL,
     GoneFromPool,
+    InPool,
+    can_search,
     forget_in_pool,
-    person_of,
     sessions_of,
+    user_in,
 )
 from nextquery.service.model.learner import Learner
 from nextquery.service.settings.engine_options import EngineOptions
@@ -48,9 +50,9 @@ def known(store: Store, pool: ArmPool | None, person: Person, secret: str) -> Kn
     """Return everything that a store and a pool know of somebody, as JSON values."""
     who = named(store, **person._asdict(), user_hash_secret=secret)
     found = known_of(store, who)
-    name = _in_pool(pool, person, secret)
-    if pool is not None and name is not None:
-        found["pool_sessions"] = sessions_of(pool, name)
+    user = _in_pool(pool, person, secret)
+    if pool is not None and user is not None:
+        found["pool_sessions"] = sessions_of(pool, user)
     return found
 
 
@@ -66,19 +68,19 @@ def erase(
 ) -> Erasure:
     """Erase somebody from a pool's folder, then from a store; the files of it are not cleaned."""
     who = named(store, **person._asdict(), user_hash_secret=secret)
-    gone, name = NOT_IN_POOL, _in_pool(pool, person, secret)
+    gone, user = NOT_IN_POOL, _in_pool(pool, person, secret)
     folder = None if pool is None else getattr(pool, "folder", None)
-    if name is not None and folder is not None:
-        gone = forget_in_pool(folder.path, [name])
+    if user is not None and folder is not None:
+        gone = forget_in_pool(folder.path, user)
     done = forget(store, who, submit, pool_arms=gone.arms, by=by, progress=progress)
     return Erasure(done, gone)
 
 
-def _in_pool(pool: ArmPool | None, person: Person, secret: str) -> str | None:
-    """Return the hash of somebody in the pool; None if it cannot know them."""
+def _in_pool(pool: ArmPool | None, person: Person, secret: str) -> InPool | None:
+    """Return the hashes of somebody in the pool; None if it cannot know them."""
     if pool is None or person.user_id is None:
         return None
-    return person_of(pool, person.user_id, secret, person.owner)
+    return user_in(pool, person.user_id, secret, person.owner)
 
 
 class Rights:
@@ -93,16 +95,17 @@ class Rights:
 
     def known_of(self, person: Person) -> dict[str, Any]:
         """Return everything that the store and the pool know of a user or a session."""
-        return known(self.store, self.pool, person, self.options.user_hash_secret)
+        return known(self.store, self._searchable, person, self.options.user_hash_secret)
 
     def forget(self, person: Person, by: By | None = None) -> tuple[Erasure, bool]:
         """Erase a user or a session; return what was erased, and whether the files are clean.
 
-        A large store is not cleaned: that would keep other requests waiting.
+        A large store is not cleaned: that would keep other requests waiting. A pool that was made
+        with another secret than the service has is left alone: only the command can name it.
         """
         done = erase(
             self.store,
-            self.pool,
+            self._searchable,
             person,
             self.options.user_hash_secret,
             lambda write: self.writer.submit(write).result(),
@@ -110,3 +113,7 @@ class Rights:
         )
         self.learner.catch_up()
         return done, self.background.tidy.clean_if_small()
+
+    @property
+    def _searchable(self) -> ArmPool | None:
+        return self.pool if can_search(self.pool, self.options.user_hash_secret) else None

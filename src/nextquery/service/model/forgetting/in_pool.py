@@ -1,8 +1,9 @@
 """Taking a person's sessions out of a pool's folder, and the arms that too few others issued.
 
 Only a pool that was made with `--personal` knows whose its sessions were. Ids stay: an arm that
-ends leaves a row without a text, and with a vector that says nothing. The new folder replaces the
-old one in one step, and the old files are deleted.
+ends leaves a row without a text, and with a vector that says nothing. A pool that remembers its
+rows for updates (`nextquery.logs.remembered`) forgets those of the person. The new folder replaces
+the old one in one step, and the old files are deleted.
 """
 
 import json
@@ -24,6 +25,8 @@ from nextquery.arms.pool import KIND, VERSION
 from nextquery.arms.texts import Texts, nameless
 from nextquery.errors import InvalidInput
 from nextquery.learnt import Learnt
+from nextquery.logs.remembered.keys import Keys
+from nextquery.logs.remembered.ledger import Ledger
 from nextquery.logs.rules.users import person_hash
 from nextquery.loop import Loop
 from nextquery.personal import why_unrecognised
@@ -46,31 +49,57 @@ class GoneFromPool(NamedTuple):
 NOT_IN_POOL = GoneFromPool()
 
 
-def person_of(
+class InPool(NamedTuple):
+    """Under which hashes a pool may know a user: of its people, and in its ledger."""
+
+    person: str | None = None
+    row: bytes | None = None
+    keys: Keys | None = None
+
+
+def user_in(
     pool: ArmPool, user_id: str, user_hash_secret: str, owner: str | None = None
-) -> str | None:
-    """Return the hash under which a pool would know a user; None if it knows nobody.
+) -> InPool | None:
+    """Return the hashes under which a pool would know a user; None if it knows nobody.
 
-    `owner` is whose user is meant; None: whoever the owner of the pool's users is.
-
-    A service with another secret than that of ingest cannot find anybody, which is an error.
+    `owner` is whose user is meant; None: whoever the owner of the pool's users is. A service with
+    another secret than that of ingest cannot find anybody, which is an error.
     """
     origin = pool.origin
-    if origin is None or not origin.people:
+    if origin is None or (not origin.people and origin.ledger is None):
         return None
-    why = why_unrecognised(origin.named_with, user_hash_secret=user_hash_secret)
-    if why is not None:
-        raise InvalidInput(f"the pool has people's own pasts, and cannot be searched: {why}.")
     of_pool = origin.named_with.get("owner", "")
-    return person_hash(user_hash_secret, of_pool, user_id) if owner in (None, of_pool) else None
+    if owner not in (None, of_pool):
+        return None
+    person = None
+    if origin.people:
+        why = why_unrecognised(origin.named_with, user_hash_secret=user_hash_secret)
+        if why is not None:
+            raise InvalidInput(f"the pool has people's own pasts, and cannot be searched: {why}.")
+        person = person_hash(user_hash_secret, of_pool, user_id)
+    if origin.ledger is None:
+        return InPool(person)
+    keys = Keys(user_hash_secret)
+    return InPool(person, keys.of("user", user_id.strip()), keys)
 
 
-def sessions_of(pool: ArmPool, person: str) -> list[dict[str, Any]]:
+def can_search(pool: ArmPool, user_hash_secret: str) -> bool:
+    """Whether a service with this secret can find a user in a pool, or nobody could."""
+    try:
+        user = user_in(pool, "anybody", user_hash_secret)
+        if user is not None and pool.origin is not None:
+            _ledger_of(pool.origin, user, "the ledger of the pool")
+    except InvalidInput:
+        return False
+    return True
+
+
+def sessions_of(pool: ArmPool, user: InPool) -> list[dict[str, Any]]:
     """Return the sessions of a person in a pool, as JSON values."""
     origin = pool.origin
-    if origin is None or person not in origin.people:
+    if origin is None or user.person not in origin.people:
         return []
-    theirs = origin.sessions.take(np.flatnonzero(_whose(origin, [person])[1]))
+    theirs = origin.sessions.take(np.flatnonzero(_whose(origin, user.person)[1]))
     times = theirs.asked if len(theirs.asked) else np.full(len(theirs.arms), np.nan)
     return [
         {
@@ -85,8 +114,8 @@ def sessions_of(pool: ArmPool, person: str) -> list[dict[str, Any]]:
     ]
 
 
-def forget_in_pool(path: str | os.PathLike[str], people: Collection[str]) -> GoneFromPool:
-    """Take people, given by their hashes, out of the pool at `path`.
+def forget_in_pool(path: str | os.PathLike[str], user: InPool) -> GoneFromPool:
+    """Take a user out of the pool at `path`.
 
     What an interrupted ingest left beside it goes too, since that may know them.
     """
@@ -95,10 +124,14 @@ def forget_in_pool(path: str | os.PathLike[str], people: Collection[str]) -> Gon
         with work_on(folder) as work:
             shutil.rmtree(work)
     pool = ArmPool.open(folder)
-    origin = pool.origin
-    if origin is None or not set(people) & set(origin.people):
+    before = pool.origin
+    if before is None:
         return NOT_IN_POOL
-    left, gone = _without(origin, people)
+    left, gone = _without_rows(before, user, folder), Sessions.of([])
+    if user.person is not None and user.person in before.people:
+        left, gone = _without(left, user.person)
+    if left is before:
+        return NOT_IN_POOL
     ended = _ended(pool, left, gone)
     parts = {name: part for name, part in pool.parts().items() if not name.startswith("log_")}
     meta = pool.meta()
@@ -128,15 +161,30 @@ def use_anew(loop: Loop, learnt: Learnt, pool: ArmPool) -> None:
     loop.memory.own_log.keep(Origin.of(now, now.meta["log"]).people)
 
 
-def _whose(origin: Origin, people: Collection[str]) -> tuple[list[int], NDArray[np.bool_]]:
-    """Return the numbers of people, and which sessions are theirs."""
-    numbers = [number for number, name in enumerate(origin.people) if name in people]
+def _without_rows(origin: Origin, user: InPool, folder: Path) -> Origin:
+    """Return the log without what its ledger remembers of a user; the same if that is nothing."""
+    ledger = _ledger_of(origin, user, f"the ledger of {folder}")
+    if ledger is None or user.keys is None or user.row is None or not ledger.knows(user.row):
+        return origin
+    return replace(origin, ledger=ledger.without_user(user.row).to_bytes(user.keys))
+
+
+def _ledger_of(origin: Origin, user: InPool, name: str) -> Ledger | None:
+    if origin.ledger is None or user.keys is None:
+        return None
+    content = origin.ledger if isinstance(origin.ledger, bytes) else origin.ledger.read_bytes()
+    return Ledger.from_bytes(content, user.keys, name)
+
+
+def _whose(origin: Origin, person: str | None) -> tuple[list[int], NDArray[np.bool_]]:
+    """Return the number of a person, and which sessions are theirs."""
+    numbers = [number for number, name in enumerate(origin.people) if name == person]
     return numbers, np.isin(origin.sessions.people, numbers)
 
 
-def _without(origin: Origin, people: Collection[str]) -> tuple[Origin, Sessions]:
-    """Return the log without the sessions of these people, and the sessions."""
-    numbers, mine = _whose(origin, people)
+def _without(origin: Origin, person: str) -> tuple[Origin, Sessions]:
+    """Return the log without the sessions of a person, and the sessions."""
+    numbers, mine = _whose(origin, person)
     gone = origin.sessions.take(np.flatnonzero(mine))
     stay = np.flatnonzero(~mine)
     left = origin.sessions.take(stay)
@@ -163,7 +211,7 @@ def _without(origin: Origin, people: Collection[str]) -> tuple[Origin, Sessions]
             session_counts=np.maximum(counts, 0),
             user_counts=np.maximum(users, 0),
             sessions=left._replace(people=renumbered),
-            people=[name for name in origin.people if name not in people],
+            people=[name for name in origin.people if name != person],
             held_out=newest(origin.held_out),
             for_replays=None if origin.for_replays is None else newest(origin.for_replays),
         ),
