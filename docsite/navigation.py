@@ -19,6 +19,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     ),
     "Measurements": (
         *("measurements/paper", "measurements/stream", "measurements/session-rec"),
+        "measurements/neural-rivals",
         "measurements/paper-setting",
         *("measurements/learning", "measurements/encoders"),
         *("measurements/cluster", "measurements/greedi", "project/benchmarks"),

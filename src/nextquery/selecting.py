@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -58,7 +59,7 @@ class Selecting:
     @property
     def reusable(self) -> bool:
         """Whether what is selected for a query depends only on the query, the arms and the size."""
-        alone = self.reselects and not self.selector.draws
+        alone = self.reselects and not self.selector.draws and not self.selector.moves
         return alone and (self.schedule is None or self.repeat)
 
     def size(self, visit: Visit) -> int | None:
@@ -106,9 +107,11 @@ class Selecting:
             if unknown is not None:
                 both = zip(hidden, numbers, strict=True)
                 hidden = [np.union1d(own, unknown[number]) for own, number in both]
+            vectors_now = np.stack([places[number].vector for number in numbers])
+            histories = [visits[number].history for number in numbers]
             results = self.selector.select_many(
                 arms,
-                np.stack([places[number].vector for number in numbers]),
+                self.selector.anchors(arms, vectors_now, histories),
                 hidden,
                 self._draws_of([visits[number] for number in numbers]),
                 k=None if self.schedule is None else size,
@@ -118,6 +121,9 @@ class Selecting:
             )
             for number, candidates in zip(numbers, results, strict=True):
                 selected[number] = candidates
+                if self.selector.moves:  # a similarity is always that with the query
+                    alike = arms.score(candidates.arms, places[number].vector)
+                    selected[number] = replace(candidates, similarities=alike)
         return selected
 
     def select_further(

@@ -9,6 +9,7 @@ import nextquery as nq
 from nextquery import replay
 from nextquery.cli.compare import saw_answers
 from nextquery.ingest import ingest
+from nextquery.logs import LogOptions
 from tests.command_line import run_here
 from tests.logs_for_tests import pets
 
@@ -70,3 +71,14 @@ def test_an_encoder_that_saw_the_answers_is_noted(tmp_path: Path) -> None:
         note = saw_answers(pool, past, options)
         assert ("the encoder was fitted on" in note) == seen
         assert ("Score fewer sessions, such as --sessions " in note) == seen  # 1,020 are too many
+
+
+def test_sessions_of_one_query_do_not_count_as_hidden_ones(tmp_path: Path) -> None:
+    log = pets(tmp_path / "log.tsv", users=60)
+    text = log.read_text(encoding="utf-8")
+    single = [f"u{n % 60}\tx{n}\t2024-01-28 12:00:00\tdog food" for n in range(100)]
+    log.write_text(text + "\n".join(single) + "\n", encoding="utf-8")
+    ingest(log, tmp_path / "pool", LogOptions(min_queries=1), encoder="lsa", hold_out=20)
+    pool = nq.ArmPool.open(tmp_path / "pool")
+    options = replay.CompareOptions(sessions=30, recommenders=("sr",))
+    assert "the encoder was fitted on" in saw_answers(pool, replay.sessions_of(pool), options)

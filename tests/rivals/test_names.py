@@ -41,7 +41,7 @@ def test_a_memory_or_sessions() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("markov", "rival must be one of popularity, .*sasrec; received 'markov'"),
+        ("markov", "rival must be one of popularity, .*cfan; received 'markov'"),
         ("lin-ucb", "rival must be one of"),
         ("sr@depth=3", "no parameter 'depth'; a variant may set places, steps, like 'stan@"),
         ("popularity@top=3", "popularity has no variants. Use 'popularity'"),

@@ -133,10 +133,15 @@ def saw_answers(pool: "ArmPool", past: "Sessions", options: "CompareOptions") ->
 
     from nextquery.replay.compare.options import started, window_for
 
-    begun = np.sort(past.times[past.lengths > 1])
-    start = started(pool, past, options).start
-    needed, hidden = int((begun >= start).sum()), held_out_of(pool)
-    if hidden >= needed or pool.encoder is None:
+    if pool.encoder is None:
+        return ""
+    start, hidden = started(pool, past, options).start, held_out_of(pool)
+    newest = np.sort(past.times)[len(past.times) - hidden :]
+    begun = past.times[past.lengths > 1]
+    needed = int((begun >= start).sum())
+    hidden_since = newest[0] if hidden else np.inf
+    fitted = int(((begun >= start) & (begun < hidden_since)).sum())
+    if not fitted:
         return ""
     wanted = needed + options.tuning_sessions
     advice = (
@@ -145,7 +150,7 @@ def saw_answers(pool: "ArmPool", past: "Sessions", options: "CompareOptions") ->
         else f"Score fewer sessions, such as --sessions {window_for(past)}."
     )
     return (
-        f"note: the encoder was fitted on {needed - hidden:,} of the {needed:,} sessions since the "
+        f"note: the encoder was fitted on {fitted:,} of the {needed:,} sessions since the "
         f"first step that is scored, so similar queries look better than they would have then. "
         f"{advice}"
     )

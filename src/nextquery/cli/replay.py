@@ -39,7 +39,8 @@ def replay(
         list[str],
         typer.Option(
             help="max-utility, random, zooming, threshold or sampled; or a variant like "
-            "max-utility@utility=log-det,optimizer=greedi,partitions=8. Repeatable."
+            "max-utility@utility=log-det,optimizer=greedi,partitions=8; in the stream also "
+            "max-utility@anchor=FOLDER, around the vector that a model of rin predicts. Repeatable."
         ),
     ] = ["max-utility"],  # noqa: B006  (typer only reads it)
     policy: Annotated[
@@ -52,7 +53,8 @@ def replay(
             "anchored only: moss-plus-plus, empirical-moss-plus-plus, parallel-moss, k-failure, "
             "m-run, non-recalling-m-run, m-learning, two-target, adaptive-zooming; "
             "stream only: popularity, similarity-support, n-gram, vmm, ar, sr, s-knn, vs-knn, "
-            "stan, vstan, and with a model (gru4rec@model=FOLDER) gru4rec, sasrec; or a variant "
+            "stan, vstan, and with a model (gru4rec@model=FOLDER) gru4rec, sasrec, "
+            "rin, acg, cfan; or a variant "
             "like lin-ucb@alpha=0.1. `nextquery algorithms` describes them. Repeatable."
         ),
     ] = [],  # noqa: B006

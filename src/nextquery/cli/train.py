@@ -27,7 +27,7 @@ _D = TrainOptions()
 
 _RUNNING = tuple(field.name for field in fields(Running))
 _ENCODER_ONLY = tuple(set(TrainOptions.__dataclass_fields__) - {*_RUNNING, "method"})
-_RIVAL_ONLY = ("until", "encoder")
+_RIVAL_ONLY = ("until", "encoder", "clicks")
 CLEANING_OPTIONS = (
     *("session", "user", "time", "query", "gap", "profile", "skip", "min_queries", "max_queries"),
     *("max_chars", "language", "min_users", "blocklist", "format", "memory_limit", "threads"),
@@ -49,6 +49,13 @@ def train(
     until: Annotated[
         str | None,
         typer.Option(help="Learn only what is dated before, like 2018-01-01 (recommenders)."),
+    ] = None,
+    clicks: Annotated[
+        Path | None,
+        typer.Option(
+            help="An export of the service's log (nextquery export --format parquet), for "
+            "recommenders that learn from accepted recommendations (cfan)."
+        ),
     ] = None,
     encoder: Annotated[
         str,
@@ -225,8 +232,9 @@ def _train_rival(context: typer.Context, given: dict[str, Any]) -> None:
             encoder=given["encoder"],
             until=until,
             hold_out=given["hold_out"],
+            clicks=given["clicks"],
             progress=stages,
-            say=partial(_print_check, floor="1 − MRR@20"),
+            say=partial(_print_check, floor=RIVAL_METHODS[split(given["method"])[0]].floor),
             note=_print_note,
         )
     if given["as_json"]:
@@ -261,7 +269,10 @@ def _show(report: dict[str, Any]) -> None:
 def _show_rival(report: dict[str, Any]) -> None:
     measured, data = report["validation"], report["data"]
     rows = [("recall@20", f"{measured['recall']:.3f}"), ("MRR@20", f"{measured['mrr']:.3f}")]
-    title = f"The next query, at {measured['steps']:,} steps of held-out sessions, among all"
+    title = (
+        f"The next query among {measured['among']}, at {measured['steps']:,} steps of held-out "
+        "sessions"
+    )
     out().print(table(title, ["", report["method"]], rows, numbers=[1]))
     name = f"{report['method']}@model={report['out']}"
     out().print(f"nextquery replay POOL --protocol stream --policy {name} --out RUN", markup=False)

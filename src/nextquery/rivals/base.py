@@ -36,6 +36,7 @@ class Step(NamedTuple):
         neighbour; None: not in the memory.
     returns : whether earlier queries of the session may be recommended. The current one never is.
     unseen : whether arms may be recommended that nobody asked before. Rivals that count never do.
+    accepted : arms of the history that were recommended and accepted, as far as that is known.
     """
 
     before: int
@@ -46,6 +47,7 @@ class Step(NamedTuple):
     session: int | None = None
     returns: bool = False
     unseen: bool = False
+    accepted: Collection[int] = ()
 
     @property
     def excluded(self) -> list[int]:

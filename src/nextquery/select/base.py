@@ -120,6 +120,9 @@ class Selector(ABC):
     draws = False
     """Whether it selects at random, so that the same call selects other arms each time."""
 
+    moves = False
+    """Whether it selects around another vector than the query's, which depends on the session."""
+
     @property
     def orders_without_sums(self) -> bool:
         """Whether the candidates and their order need no sums over the pool."""
@@ -185,6 +188,15 @@ class Selector(ABC):
         )
         sums, picked = self._pick(request)
         return self._candidates(request, sums, picked, vectors=vectors)
+
+    def anchors(
+        self, pool: ArmPool, vectors: Vectors, histories: Sequence[Sequence[int]]
+    ) -> Vectors:
+        """Return the vectors to select around, for the loop: those of the queries, or moved ones.
+
+        `histories` are the arms of the sessions' earlier queries, oldest first.
+        """
+        return vectors
 
     @abstractmethod
     def _pick(self, request: "Request") -> tuple[Sums, list[Found]]:

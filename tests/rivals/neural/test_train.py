@@ -155,6 +155,12 @@ def test_on_the_command_line(folder: Path, tmp_path: Path) -> None:
         (["--method", "gru4rec", "--language", "en"], 3, "is a pool: it was cleaned"),
         (["--method", "gru4rec", "--encoder", "lsa"], 3, "is a pool: it was cleaned"),
         (["--method", "bert", "--until", "2020-01-01"], 3, "the method bert has no --until"),
+        (["--method", "bert", "--clicks", "x"], 3, "the method bert has no --clicks. It belongs"),
+        (["--method", "cfan"], 3, "cfan learns from recommendations that were accepted. Pass an"),
+        (["--method", "rin", "--clicks", "x"], 3, "so --clicks has no effect. Leave it out"),
+        (["--method", "cfan", "--clicks", "x"], 3, "there is no file x. Write it with nextquery"),
+        (["--method", "acg@copy=3"], 3, "copy must be true or false; received 3"),
+        (["--method", "rin@inference=-1"], 3, "inference must be a number"),
         (["--method", "caser"], 3, "bert, contrastive"),
     ],
 )

@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 
 from nextquery import cli
 from nextquery.errors import InvalidInput, StorageError
+from nextquery.rivals.neural.training.clicks.export import visits_of
+from nextquery.service.answer.engine import Engine
 from nextquery.service.log.export import write_ubi
 from nextquery.service.log.export_parquet import write_parquet
 from nextquery.service.log.store import Store
@@ -72,6 +74,27 @@ def test_parquet(decisions: dict[str, Any], store: Store, tmp_path: Path) -> Non
     assert [(row["arm_id"], row["ordinal"]) for row in accepted] == [(decisions["arm"], 2)]
     assert accepted[0]["clicked"] >= accepted[0]["time"]
     assert {row["state"] for row in rows} == {"accepted", "failed", "open"}
+
+
+def test_parquet_is_read_for_training(
+    decisions: dict[str, Any], store: Store, engine: Engine, tmp_path: Path
+) -> None:
+    """The click is a query of its own, since its session did not ask it; null accepts nothing."""
+    with (tmp_path / "out.parquet").open("wb") as sink:
+        write_parquet(store, sink)
+    arms = {
+        name: [entry["arm_id"] for entry in decisions[name]["recommendations"]]
+        for name in ("clicked", "nothing", "open")
+    }
+    food, arm = engine.pool.find("cat food"), decisions["arm"]
+    clicked, nothing = visits_of(tmp_path / "out.parquet", engine.pool.find, None).visits
+    assert clicked.arms == [food, arm, food]
+    assert clicked.accepted == [False, True, False]
+    assert clicked.shown == [[other for other in arms["clicked"] if other != arm], [], arms["open"]]
+    assert clicked.asked == sorted(clicked.asked)
+    assert (nothing.arms, nothing.shown) == ([food], [arms["nothing"]])
+    early = visits_of(tmp_path / "out.parquet", engine.pool.find, clicked.asked[0])
+    assert early.visits == []  # all later
 
 
 def run(*arguments: str) -> bytes:

@@ -13,7 +13,7 @@ from nextquery.errors import InvalidInput
 from nextquery.sessions import Ids, Sessions
 
 _TEXTS = 1 << 15  # texts tokenised at once
-_HELD_OUT = 2_000  # maximum number of validation sessions
+HELD_OUT = 2_000  #: maximum number of validation sessions
 FEWEST = 20  # sessions: with fewer there is nothing to hold out
 
 
@@ -36,7 +36,7 @@ class Split(NamedTuple):
                 f"received {usable.size}. Use a longer log, lower --min-queries, or use "
                 "`nextquery ingest --encoder auto`, which needs no minimum."
             )
-        held_out = min(_HELD_OUT, usable.size // 10)
+        held_out = min(HELD_OUT, usable.size // 10)
         order = np.arange(usable.size)
         if not timed:
             order = np.random.default_rng([seed, 0]).permutation(usable.size)

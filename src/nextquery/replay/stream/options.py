@@ -6,7 +6,7 @@ from typing import Any
 
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import SERVED, schedule_named, selector_named
+from nextquery.policies.names import SERVED, schedule_named
 from nextquery.replay.stream.clock import StreamSpan
 from nextquery.replay.stream.contestants import (
     LEARNING_OFF,
@@ -15,6 +15,7 @@ from nextquery.replay.stream.contestants import (
     contestant,
 )
 from nextquery.rivals.names import RIVALS
+from nextquery.rivals.neural.moved_anchor import MovedAnchor, selection_named
 from nextquery.select import Schedule, Selector
 from nextquery.selecting import check_schedule
 from nextquery.warm_start import WARM_SESSIONS
@@ -54,6 +55,8 @@ class StreamOptions:
     returns : whether a session's own earlier queries may be recommended; False, as served. Pass
         True to score what a forecast would contain.
     exploration : share of entries that a learning policy draws uniformly, as served.
+    anchor : the content of the model that moves the anchors of the selection, since another model
+        at the same path selects other candidates; always set by itself.
     """
 
     sessions: int = 500
@@ -72,6 +75,7 @@ class StreamOptions:
     since: str | None = None
     schedule: str = "none"
     until: str | None = None
+    anchor: str = ""
 
     def __post_init__(self) -> None:
         whole_number(self.sessions, "sessions", at_least=1)
@@ -88,11 +92,14 @@ class StreamOptions:
                     "asked, and an arm never asked before must be one that is asked later. Use "
                     "--arms seen, or other policies."
                 )
-        check_schedule(self.selector(), self.growth())
+        selector = self.selector()
+        check_schedule(selector, self.growth())
+        if isinstance(selector, MovedAnchor):
+            object.__setattr__(self, "anchor", selector.identity)
 
     def selector(self) -> Selector:
         """Return the selector of each step's candidates."""
-        return selector_named(self.selection, k=self.k, epsilon=self.epsilon, reading=self.reading)
+        return selection_named(self.selection, k=self.k, epsilon=self.epsilon, reading=self.reading)
 
     def growth(self) -> Schedule | None:
         """Return how the candidate set of a session grows; None if each query has its own."""
@@ -107,7 +114,8 @@ class StreamOptions:
     def selecting(self) -> dict[str, Any]:
         """All options that determine the candidates."""
         names = ("selection", "k", "epsilon", "reading", "pool", "seed")
-        return {**self.span._asdict(), **{name: getattr(self, name) for name in names}}
+        anchor = {"anchor": self.anchor} if self.anchor else {}
+        return {**self.span._asdict(), **{name: getattr(self, name) for name in names}, **anchor}
 
     @property
     def playing(self) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def play_rival(
     rival, past = rival_named(entrant.rival, stream.past, pool=pool), stream.past
     row, offsets = past.sessions.arms, past.sessions.offsets
     visits: dict[int, Visit] = {}
+    accepted: dict[int, list[int]] = {}
     steps = ranked_steps(stream, options, entrant)
     for at, place in enumerate(steps.places.tolist()):
         session = int(np.searchsorted(offsets, place, side="right")) - 1
@@ -69,12 +70,15 @@ def play_rival(
             returns=options.returns,
             session=session,
             unseen=options.pool == "all",
+            accepted=accepted.get(session, ()),
         )
         arms, shares, candidates = rival.ranking(step, LONGEST)
         ranking, answer = arms.tolist(), int(row[place + 1])
         rank, covered = _rank_of(answer, ranking), bool((candidates == answer).any())
         yield StepResult(place, rank, covered, -1, len(ranking), rank, shares.tolist())
         visits[session] = visit.after(history[-1], ranking[: options.shown])
+        if answer in ranking[: options.shown]:
+            accepted.setdefault(session, []).append(answer)
 
 
 def play_recommender(

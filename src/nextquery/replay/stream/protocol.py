@@ -23,6 +23,7 @@ from nextquery.replay.stream.steps import StepResults
 from nextquery.replay.work import Piece, Progress, Run, Work, label_of, run_missing
 from nextquery.rivals.base import NO_CANDIDATES
 from nextquery.rivals.names import rival_named
+from nextquery.rivals.neural.moved_anchor import MovedAnchor
 from nextquery.select import Candidates
 from nextquery.sessions import Ids, Sessions
 
@@ -43,6 +44,9 @@ def follow(
     for one in entrants:
         if one.rival:
             rival_named(one.rival, Sessions.of([])).check_start(stream.start)
+    selector = options.selector()
+    if isinstance(selector, MovedAnchor):
+        selector.check_start(stream.start)
     if any(one.uses_selection and (one.rival or not options.kept) for one in entrants):
         select_all(work, options, run, progress)
     pieces = {name: _policy_piece(options, name) for name in options.policies}

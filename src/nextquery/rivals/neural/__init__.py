@@ -4,6 +4,7 @@ Training needs the extra ``bert`` (torch); a trained model is an ONNX file and n
 """
 
 from nextquery.rivals.neural.methods import METHODS
+from nextquery.rivals.neural.moved_anchor import MovedAnchor
 from nextquery.rivals.neural.train import train
 
-__all__ = ["METHODS", "train"]
+__all__ = ["METHODS", "MovedAnchor", "train"]

@@ -11,8 +11,11 @@ from typing import Any, NamedTuple
 
 from nextquery.checks import one_of
 from nextquery.policies.names import known_params, split
+from nextquery.rivals.neural.acg import Acg, AcgOptions
+from nextquery.rivals.neural.cfan import Cfan, CfanOptions
 from nextquery.rivals.neural.next_item import Gru4Rec, SasRec
 from nextquery.rivals.neural.options import Gru4RecOptions, MethodOptions, SasRecOptions
+from nextquery.rivals.neural.rin import Rin, RinOptions
 from nextquery.rivals.neural.rival import NeuralRival
 
 _TASKS = "nextquery.rivals.neural.training"
@@ -26,11 +29,15 @@ class Method(NamedTuple):
     options : the class of its parameters.
     task : module and class of its training task, imported only for training since it needs torch.
     rival : the class that ranks with a trained model.
+    clicks : whether it learns from accepted recommendations, in an export of the service's log.
+    floor : what training minimises on the validation sessions, in words.
     """
 
     options: type[MethodOptions]
     task: str
     rival: type[NeuralRival]
+    clicks: bool = False
+    floor: str = "1 − MRR@20"
 
     def task_class(self) -> Any:
         """Import and return the class of the training task."""
@@ -41,6 +48,9 @@ class Method(NamedTuple):
 METHODS: dict[str, Method] = {
     "gru4rec": Method(Gru4RecOptions, "gru4rec:Gru4RecTask", Gru4Rec),
     "sasrec": Method(SasRecOptions, "sasrec:SasRecTask", SasRec),
+    "rin": Method(RinOptions, "rin:RinTask", Rin),
+    "acg": Method(AcgOptions, "words.acg:AcgTask", Acg, floor="−log P of a word"),
+    "cfan": Method(CfanOptions, "clicks.cfan:CfanTask", Cfan, clicks=True),
 }
 
 

@@ -76,9 +76,10 @@ class Model:
         """The day until which it knows, in words."""
         return "an unknown date" if self.knows_until is None else day_of(self.knows_until)
 
-    def arms_of(self, pool: ArmPool) -> Ids:
-        """Return the arm of each of its queries in a pool; -1: not there."""
-        found = [pool.index_of(text) for text in self.texts]
+    def arms_of(self, pool: ArmPool, places: Ids | None = None) -> Ids:
+        """Return the arms of all its queries in a pool, or of those at `places`; -1: not there."""
+        some = self.texts if places is None else [self.texts[place] for place in places.tolist()]
+        found = [pool.index_of(text) for text in some]
         return np.array([-1 if arm is None else arm for arm in found], np.int64)
 
 
@@ -107,19 +108,34 @@ def opened(path: str | os.PathLike[str]) -> list[Model]:
     return sorted(models, key=lambda model: model.knows_until or 0.0)
 
 
+def check_unseen(model: Model, path: str, start: float) -> None:
+    """Raise an error if a model has seen what is dated at or after `start`."""
+    if model.knows_until is None or model.knows_until <= start:
+        return
+    day = day_of(start)
+    raise InvalidInput(
+        f"{path} has seen what it would be tested on: it knows the log until {model.day}, and the "
+        f"first step that is played is of {day}. Train it on what is dated before: nextquery train "
+        f"POOL --method {model.method} --until {day} --out FOLDER."
+    )
+
+
 def probe(vectors: Any, arms: Ids) -> dict[str, np.ndarray[Any, Any]]:
     """Return the vectors of a few queries, to recognise the encoder by (`same_vectors`)."""
     places = np.unique(np.linspace(0, max(0, len(arms) - 1), min(64, len(arms))).astype(np.int64))
     return {"probe_places": places, "probe": np.asarray(vectors[arms[places]], np.float32)}
 
 
-def same_vectors(model: Model, pool: ArmPool, arms: Ids) -> None:
-    """Raise unless the pool's vectors are those that the model was trained with."""
+def same_vectors(model: Model, pool: ArmPool) -> None:
+    """Raise unless the pool's vectors are those that the model was trained with, if it uses any."""
+    if "probe" not in model.arrays:
+        return
     places, before = model.arrays["probe_places"], model.arrays["probe"]
     if before.shape[1] != pool.dim:
         raise _other_vectors(f"{before.shape[1]} dimensions, those of the pool {pool.dim}")
-    there = arms[places] >= 0
-    now = np.asarray(pool.vectors[arms[places[there]]])
+    arms = model.arms_of(pool, places)
+    there = arms >= 0
+    now = np.asarray(pool.vectors[arms[there]])
     if len(now) and np.abs(now - before[there]).max() > _SAME:
         raise _other_vectors("other values")
 

@@ -56,11 +56,15 @@ class NextItem(NeuralRival):
         history = history[state.placed[places] == history][-state.length :]
         if not len(history):
             return np.empty(0, np.int64), np.empty(0)
-        (vector,) = state.run([OUT], {SESSION: state.inputs[history][None]})
+        (vector,) = state.run([OUT], self._inputs(state, history, step))
         scores = (state.outputs @ vector[0]).astype(np.float64) + state.biases
         if len(state.placed) < len(scores):
             scores = scores[state.placed]
         return state.placed, scores
+
+    def _inputs(self, state: Loaded, history: Ids, step: Step) -> dict[str, Any]:
+        """Return what the network reads; `history` are the newest arms that have a row."""
+        return {SESSION: state.inputs[history][None]}
 
 
 class Gru4Rec(NextItem):
@@ -86,11 +90,14 @@ def item_rows(arrays: Any, side: str, pool: ArmPool, arms: Ids) -> tuple[Vectors
     """Return the rows of all arms of a pool, and the arms that have one.
 
     A row is the projected text vector, if the model has a projection, plus the arm's own vector,
-    if it learnt one.
+    if it learnt one. With neither, it is the text vector.
     """
     weight, table = arrays.get(f"{side}_weight"), arrays.get(f"{side}_table")
     there = arms >= 0
-    if weight is None:
+    if weight is None and table is None:
+        rows = np.asarray(pool.vectors, np.float32)
+        placed = np.arange(len(rows))
+    elif weight is None:
         rows = np.zeros((pool.rows_in_all, table.shape[1]), np.float32)
         placed = np.sort(arms[there])
     else:

@@ -9,7 +9,7 @@ from nextquery.errors import InvalidInput
 ITEMS = ("text", "learned", "both")
 LOSSES = ("cross-entropy", "bpr-max")
 DEVICES = ("auto", "cpu", "cuda")
-_MOST, _WIDEST = 10**9, 1 << 16
+MOST, _WIDEST = 10**9, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Running:
     checkpoint_seconds: float = 60.0
 
     def __post_init__(self) -> None:
-        whole_number(self.checks, "checks", at_least=1, at_most=_MOST)
-        whole_number(self.patience, "patience", at_least=1, at_most=_MOST)
+        whole_number(self.checks, "checks", at_least=1, at_most=MOST)
+        whole_number(self.patience, "patience", at_least=1, at_most=MOST)
         whole_number(self.seed, "seed", at_least=0, at_most=(1 << 32) - 1)
         one_of(self.device, "device", DEVICES)
         number(self.checkpoint_seconds, "checkpoint_seconds", low=0)
@@ -54,16 +54,12 @@ class MethodOptions:
 
 
 @dataclass(frozen=True)
-class NextItemOptions(MethodOptions):
-    """What the next-item models have in common.
+class SessionOptions(MethodOptions):
+    """What all methods have in common.
 
     Parameters
     ----------
-    items : ``text`` (a projection of the pool's vectors, so that every arm has one), ``learned`` (a
-        vector for each query of the log, as in the papers; others get no score) or ``both`` (their
-        sum).
     hidden : width of the network, at least 1.
-    layers : number of its layers, at least 1.
     dropout : share of the hidden units dropped in training, in [0, 0.9].
     epochs : passes over the training sessions, at least 1.
     batch : sessions read in a step, at least 2.
@@ -71,9 +67,7 @@ class NextItemOptions(MethodOptions):
     length : number of newest queries of a session that are read, at least 1.
     """
 
-    items: str = "text"
     hidden: int = 100
-    layers: int = 1
     dropout: float = 0.0
     epochs: int = 10
     batch: int = 64
@@ -81,17 +75,60 @@ class NextItemOptions(MethodOptions):
     length: int = 50
 
     def __post_init__(self) -> None:
-        one_of(self.items, "items", ITEMS)
-        for name, least, most in (
-            ("hidden", 1, _WIDEST),
-            ("layers", 1, 100),
-            ("epochs", 1, _MOST),
-            ("batch", 2, _MOST),
-            ("length", 1, _WIDEST),
-        ):
-            whole_number(getattr(self, name), name, at_least=least, at_most=most)
+        for name in ("hidden", "length"):
+            whole_number(getattr(self, name), name, at_least=1, at_most=_WIDEST)
+        whole_number(self.epochs, "epochs", at_least=1, at_most=MOST)
+        whole_number(self.batch, "batch", at_least=2, at_most=MOST)
         number(self.dropout, "dropout", low=0, high=0.9)
         number(self.rate, "rate", low=0, high=1e6, above_low=True)
+
+
+class SoftmaxOptions(MethodOptions):
+    """What the methods have in common whose loss is a softmax over items.
+
+    `negatives` is how many are drawn for it in every step. None takes all items in logs of up to
+    20,000 queries, and 8,192 drawn uniformly in larger ones; 0 always takes all.
+    """
+
+    epochs: int
+    rate: float
+    length: int
+    negatives: int | None
+
+    FULL: ClassVar[int] = 20_000
+    DRAWN: ClassVar[int] = 8_192
+
+    def drawn(self, items: int) -> int:
+        """Return how many of the items to draw; 0: take all."""
+        if self.negatives is not None:
+            return self.negatives
+        return self.DRAWN if items > self.FULL else 0
+
+    def check_negatives(self) -> None:
+        """Raise an error if `negatives` is out of its range."""
+        if self.negatives is not None:
+            whole_number(self.negatives, "negatives", at_least=0, at_most=MOST)
+
+
+@dataclass(frozen=True)
+class NextItemOptions(SessionOptions):
+    """What the next-item models have in common.
+
+    Parameters
+    ----------
+    items : ``text`` (a projection of the pool's vectors, so that every arm has one), ``learned`` (a
+        vector for each query of the log, as in the papers; others get no score) or ``both`` (their
+        sum).
+    layers : number of layers of the network, at least 1.
+    """
+
+    items: str = "text"
+    layers: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of(self.items, "items", ITEMS)
+        whole_number(self.layers, "layers", at_least=1, at_most=100)
 
 
 @dataclass(frozen=True)
@@ -124,7 +161,7 @@ class Gru4RecOptions(NextItemOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of(self.loss, "loss", LOSSES)
-        whole_number(self.negatives, "negatives", at_least=0, at_most=_MOST)
+        whole_number(self.negatives, "negatives", at_least=0, at_most=MOST)
         for name, high in (("popularity", 1), ("momentum", 0.999), ("embedding_dropout", 0.9)):
             number(getattr(self, name), name, low=0, high=high)
         number(self.logq, "logq", low=0, high=1)
@@ -135,14 +172,13 @@ class Gru4RecOptions(NextItemOptions):
 
 
 @dataclass(frozen=True)
-class SasRecOptions(NextItemOptions):
+class SasRecOptions(NextItemOptions, SoftmaxOptions):
     """Parameters of SASRec.
 
     Parameters
     ----------
     heads : attention heads; `hidden` is a multiple of them.
-    negatives : None takes all items as negatives in logs of up to 20,000 queries, and 8,192 drawn
-        uniformly in larger ones; 0 always takes all.
+    negatives : how many are drawn in a step; see `SoftmaxOptions`.
     """
 
     layers: int = 2
@@ -154,9 +190,6 @@ class SasRecOptions(NextItemOptions):
     heads: int = 1
     negatives: int | None = None
 
-    FULL: ClassVar[int] = 20_000
-    DRAWN: ClassVar[int] = 8_192
-
     def __post_init__(self) -> None:
         super().__post_init__()
         whole_number(self.heads, "heads", at_least=1)
@@ -164,5 +197,4 @@ class SasRecOptions(NextItemOptions):
             raise InvalidInput(
                 f"hidden must be a multiple of heads; received {self.hidden} and {self.heads}."
             )
-        if self.negatives is not None:
-            whole_number(self.negatives, "negatives", at_least=0, at_most=_MOST)
+        self.check_negatives()

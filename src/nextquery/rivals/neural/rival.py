@@ -10,7 +10,7 @@ from nextquery.arms import ArmPool
 from nextquery.errors import InvalidInput
 from nextquery.memory import SessionMemory
 from nextquery.rivals.base import Rival, Step
-from nextquery.rivals.neural.model_folder import Model, day_of, opened, same_vectors
+from nextquery.rivals.neural.model_folder import Model, check_unseen, opened, same_vectors
 from nextquery.sessions import Floats, Ids
 
 
@@ -68,15 +68,7 @@ class NeuralRival(Rival):
 
     def check_start(self, start: float) -> None:
         """Raise an error if every model has seen what is dated at or after `start`."""
-        first = self._models[0]
-        if first.knows_until is not None and first.knows_until > start:
-            day = day_of(start)
-            raise InvalidInput(
-                f"{self.model} has seen what it would be tested on: it knows the log until "
-                f"{first.day}, and the first step that is played is of {day}. Train it on what is "
-                f"dated before: nextquery train POOL --method {self.method} --until {day} --out "
-                "FOLDER."
-            )
+        check_unseen(self._models[0], self.model, start)
 
     def get_params(self) -> dict[str, Any]:
         """Return the parameters that a variant can set."""
@@ -89,7 +81,7 @@ class NeuralRival(Rival):
         if number not in self._states:
             model, pool = self._models[number], self._pool()
             arms = model.arms_of(pool)
-            same_vectors(model, pool, arms)
+            same_vectors(model, pool)
             self._states[number] = self._loaded(model, pool, arms)
         arms, scores = self._scores(self._states[number], step)
         known = self._may_be_ranked(arms, step)

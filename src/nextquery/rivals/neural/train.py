@@ -19,7 +19,7 @@ from nextquery.errors import InvalidInput, StorageError
 from nextquery.ingest import ingest
 from nextquery.log_files import fingerprint
 from nextquery.logs import LogOptions
-from nextquery.rivals.neural.methods import method_named
+from nextquery.rivals.neural.methods import METHODS, method_named
 from nextquery.rivals.neural.model_folder import KIND, VERSION
 from nextquery.rivals.neural.options import Running
 from nextquery.train import CARD, REPORT
@@ -42,6 +42,7 @@ def train(
     encoder: str = "auto",
     until: float | None = None,
     hold_out: int = 0,
+    clicks: str | os.PathLike[str] | None = None,
     progress: Progress = lambda stage, done: None,
     say: "Say" = lambda stage, check, steps: None,
     note: "Note" = lambda message: None,
@@ -60,6 +61,9 @@ def train(
     until : learn only from what is dated before this Unix time.
     hold_out : number of newest sessions of two or more queries (at most half of them) to leave out.
         Without `until`, those that the pool holds out for replays are left out too.
+    clicks : an export of the service's log (``nextquery export --format parquet``), which a method
+        that learns from accepted recommendations learns from, instead of the pool's sessions.
+        `until` and `hold_out` are then about its sessions.
     progress, say, note : as in `nextquery.train.train`.
 
     Returns the content of ``training.json``.
@@ -68,6 +72,7 @@ def train(
     target, running = Path(out), running or Running()
     folders.refuse_foreign(target, KIND)
     whole_number(hold_out, "hold_out", at_least=0)
+    check_clicks(name, clicks)
     installed("bert", "torch", "onnx", "onnxscript", "onnxruntime")
     from nextquery.encode.train.device import device_for, enough_memory
     from nextquery.rivals.neural.training.run import learn
@@ -89,6 +94,7 @@ def train(
                 running,
                 until=until,
                 hold_out=hold_out,
+                clicks=clicks,
                 work=work,
                 **callbacks,
             )
@@ -110,6 +116,22 @@ def train(
 
 
 _SIZES = ("batch", "hidden", "negatives", "length")
+
+
+def check_clicks(name: str, clicks: str | os.PathLike[str] | None) -> None:
+    """Raise an error if a method lacks an export of the service's log, or has no use for it."""
+    if METHODS[name].clicks and clicks is None:
+        raise InvalidInput(
+            f"{name} learns from recommendations that were accepted. Pass an export of the "
+            "service's log: nextquery export --format parquet --out FILE, then --clicks FILE."
+        )
+    if clicks is not None and not METHODS[name].clicks:
+        raise InvalidInput(
+            f"{name} learns from the sessions of the pool, so --clicks has no effect. Leave it "
+            "out, or use --method cfan."
+        )
+    if clicks is not None and not Path(clicks).is_file():
+        raise InvalidInput(f"there is no file {clicks}. Write it with nextquery export.")
 
 
 def is_pool(source: Any) -> bool:

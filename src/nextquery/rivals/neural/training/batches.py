@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from nextquery.sessions import Ids, Sessions
 
@@ -27,15 +28,20 @@ def batch_of(sessions: Sessions, which: Ids, *, length: int, device: Any) -> Bat
     >>> made.items.tolist(), made.targets.tolist()
     ([[5, 6], [8, 0]], [6, 7, 9])
     """
-    ends = sessions.offsets[which + 1]
-    sizes = np.minimum(sessions.lengths[which] - 1, length)
-    width = np.arange(int(sizes.max()))
-    steps = width < sizes[:, None]
-    places = np.where(steps, (ends - 1 - sizes)[:, None] + width, 0)
+    places, steps = places_of(sessions, which, length)
     items = np.where(steps, sessions.arms[places], 0)
     targets = sessions.arms[(places + 1)[steps]]
     arrays = (items, steps, targets)
     return Batch(*(torch.from_numpy(np.ascontiguousarray(each)).to(device) for each in arrays))
+
+
+def places_of(sessions: Sessions, which: Ids, length: int) -> tuple[Ids, NDArray[np.bool_]]:
+    """Return where these queries are in the row of all, and which of them are no padding."""
+    ends = sessions.offsets[which + 1]
+    sizes = np.minimum(sessions.lengths[which] - 1, length)
+    width = np.arange(int(sizes.max()))
+    steps = width < sizes[:, None]
+    return np.where(steps, (ends - 1 - sizes)[:, None] + width, 0), steps
 
 
 class Shuffled:

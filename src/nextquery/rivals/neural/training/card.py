@@ -31,10 +31,10 @@ def model_card(report: Mapping[str, Any]) -> str:
         f"On {report['hardware']}, {stage['steps']:,} of {stage['planned']:,} steps in "
         f"{stage['seconds']:.0f} s; the weights are those of step {best['step']:,}.",
         "",
-        f"At {measured['steps']:,} steps of the validation sessions, among all queries, ties "
-        f"counted against it: recall@20 {measured['recall']:.3f}, MRR@20 {measured['mrr']:.3f}, "
-        f"perplexity {measured['perplexity']:,.0f}. The weights were chosen by this MRR, so it "
-        "is slightly optimistic.",
+        f"At {measured['steps']:,} steps of the validation sessions, among {measured['among']}, "
+        f"ties counted against it: recall@20 {measured['recall']:.3f}, MRR@20 "
+        f"{measured['mrr']:.3f}, perplexity {measured['perplexity']:,.0f}. The weights were chosen "
+        "on these sessions, so it is slightly optimistic.",
         "",
         "## Limits",
         "",

@@ -15,6 +15,21 @@ from nextquery.ingest import held_out_of, not_held_out
 from nextquery.sessions import Ids, Sessions
 
 
+class Slates(NamedTuple):
+    """What was recommended at every query of some sessions, for methods that learn from clicks.
+
+    Parameters
+    ----------
+    accepted : of every query, whether it was recommended and accepted.
+    shown : items that were recommended and not accepted; those at the query at place p are
+        ``shown[offsets[p]:offsets[p + 1]]``.
+    """
+
+    accepted: NDArray[np.bool_]
+    shown: Ids
+    offsets: Ids
+
+
 class TrainingData(NamedTuple):
     """The part of a log that may be learnt from.
 
@@ -30,7 +45,9 @@ class TrainingData(NamedTuple):
         validation session began.
     validation : the newest of these sessions, or random ones if the log has no times.
     knows_until : nothing here is dated at or after this Unix time; None: no times.
-    hidden : number of newest sessions of the pool's log that are not here.
+    hidden : number of newest sessions of the log that are not here.
+    slates, validation_slates : what was recommended in the training and validation sessions, if
+        they come from the service's own log.
     """
 
     texts: Sequence[str]
@@ -40,6 +57,8 @@ class TrainingData(NamedTuple):
     validation: Sessions
     knows_until: float | None
     hidden: int = 0
+    slates: Slates | None = None
+    validation_slates: Slates | None = None
 
     @classmethod
     def of(
@@ -85,6 +104,9 @@ class TrainingData(NamedTuple):
         """A hash of everything that is learnt from."""
         digest = hashlib.sha256(data_hash(self.texts, self.training).encode())
         digest.update(data_hash((), self.validation).encode() + self.vectors.tobytes())
+        for slates in (self.slates, self.validation_slates):
+            for array in slates or ():
+                digest.update(array.tobytes() + b"\n")
         return digest.hexdigest()
 
     @property

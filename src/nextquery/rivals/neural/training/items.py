@@ -65,6 +65,27 @@ class Items(nn.Module):  # type: ignore[misc]
         return arrays
 
 
+class TextVectors(nn.Module):  # type: ignore[misc]
+    """The pool's own vectors as the rows of items: nothing of them is learnt."""
+
+    def __init__(self, data: TrainingData) -> None:
+        super().__init__()
+        self.width = data.vectors.shape[1]
+        self.register_buffer("vectors", torch.from_numpy(data.vectors), persistent=False)
+
+    def forward(self, items: Any) -> Any:
+        """Return the vectors of these items."""
+        return self.vectors[items]
+
+    def every(self) -> Any:
+        """Return the vectors of all items."""
+        return self.vectors
+
+    def arrays(self, side: str, learnt: Any) -> dict[str, Any]:
+        """Return no arrays: the pool has the vectors."""
+        return {}
+
+
 def uniform(weight: Any) -> None:
     """Fill a matrix uniformly in ±√(6/(rows + columns)) (Glorot and Bengio, 2010)."""
     limit = math.sqrt(6.0 / sum(weight.shape))

@@ -1,7 +1,7 @@
 """A task whose network makes one vector of a session, which scores items by products of rows."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,8 +12,8 @@ from nextquery.network import runner
 from nextquery.rivals.neural.model_folder import probe
 from nextquery.rivals.neural.next_item import INPUT, NETWORK, OUT, OUTPUT, SESSION
 from nextquery.rivals.neural.training.batches import batch_of
-from nextquery.rivals.neural.training.items import Items
-from nextquery.rivals.neural.training.task import Scored, Task
+from nextquery.rivals.neural.training.items import Items, TextVectors
+from nextquery.rivals.neural.training.task import Measured, Scored, Task, measure
 from nextquery.sessions import Ids, Sessions
 
 _SCORES = 1 << 24  # at once, in validation
@@ -34,7 +34,13 @@ class NextItemModule(nn.Module):  # type: ignore[misc]
     """
 
     def __init__(
-        self, network: Any, inputs: Items, outputs: Items | None, items: int, *, sparse: bool
+        self,
+        network: Any,
+        inputs: Items | TextVectors,
+        outputs: Items | None,
+        items: int,
+        *,
+        sparse: bool,
     ) -> None:
         super().__init__()
         self.network, self.inputs, self.own_outputs = network, inputs, outputs
@@ -42,7 +48,7 @@ class NextItemModule(nn.Module):  # type: ignore[misc]
         nn.init.zeros_(self.bias.weight)
 
     @property
-    def outputs(self) -> Items:
+    def outputs(self) -> Items | TextVectors:
         """The rows that score."""
         return self.inputs if self.own_outputs is None else self.own_outputs
 
@@ -57,9 +63,17 @@ class NextItemTask(Task):
     """Scores every item at every query of a session that has a next one."""
 
     module: NextItemModule
+    outputs: ClassVar[tuple[str, ...]] = (OUT,)
+    """What the served network returns."""
+
+    def measured(self, sessions: Sessions) -> Measured:
+        """Return how well it ranks the next queries of these sessions, among all items."""
+        self.module.eval()
+        with torch.no_grad():
+            return measure(self.scored(sessions))
 
     def scored(self, sessions: Sessions) -> Iterator[Scored]:
-        """Yield scores of all items for every next query; see `Task`."""
+        """Yield scores of all items for every query of these sessions that has a next one."""
         rows = max(1, _SCORES // (len(self.data.texts) * self.options.length))
         for at in range(0, sessions.size, rows):
             which = np.arange(at, min(at + rows, sessions.size))
@@ -79,23 +93,28 @@ class NextItemTask(Task):
         network.to(self.device)
         return {NETWORK: made}
 
+    def served(self, network: Any) -> Any:
+        """Return the network as a function of the rows of one session, to all `outputs`."""
+        return _Last(network)
+
     def exported(self, network: Any) -> bytes:
-        """Return the network as ONNX: rows (1, length, width) in, the last state out."""
+        """Return `served` as ONNX: rows (1, length, width) in."""
         example = (torch.zeros(1, 2, self.module.inputs.width),)
         sizes = {"rows": {1: torch.export.Dim("length", min=1, max=self.options.length)}}
-        return exported(_Last(network), example, [SESSION], [OUT], sizes)
+        return exported(self.served(network), example, [SESSION], list(self.outputs), sizes)
 
     def difference(self, networks: dict[str, bytes]) -> float:
-        """Return by how much an entry of a session's vector differs, over some sessions."""
+        """Return by how much an entry of an output differs, over some sessions."""
         run, worst = runner(networks[NETWORK]), 0.0
-        sessions = self.data.validation
+        sessions, served = self.data.validation, self.served(self.module.network.eval())
         for which in range(min(_COMPARED, sessions.size)):
             items = torch.from_numpy(sessions.of_number(which)[-self.options.length :])
             with torch.no_grad():
                 rows = self.module.inputs(items.to(self.device))[None]
-                ours = self.module.network.eval()(rows)[0, -1].cpu().numpy()
-            (served,) = run([OUT], {SESSION: rows.cpu().numpy()})
-            worst = max(worst, float(np.abs(served[0] - ours).max()))
+                ours = served(rows)
+            theirs = run(list(self.outputs), {SESSION: rows.cpu().numpy()})
+            for own, other in zip(ours, theirs, strict=True):
+                worst = max(worst, float(np.abs(other - own.cpu().numpy()).max()))
         return worst
 
     def arrays(self) -> dict[str, Any]:
@@ -118,5 +137,5 @@ class _Last(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.network = network
 
-    def forward(self, rows: Any) -> Any:
-        return self.network(rows)[:, -1]
+    def forward(self, rows: Any) -> tuple[Any]:
+        return (self.network(rows)[:, -1],)

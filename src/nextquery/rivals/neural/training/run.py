@@ -1,5 +1,6 @@
 """A training run of any method: from a pool to a model."""
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +29,7 @@ def learn(
     *,
     until: float | None,
     hold_out: int,
+    clicks: str | os.PathLike[str] | None,
     work: Path,
     say: Say,
     progress: Callable[[str, float | None], None],
@@ -41,10 +43,14 @@ def learn(
     name, options = method
     device, autocast = device_for(running.device)
     progress("sessions", None)
-    data = TrainingData.of(pool, until=until, hold_out=hold_out, seed=running.seed)
-    _note_encoder(pool, data, note)
+    kind: type[Task] = METHODS[name].task_class()
+    data = kind.data_of(
+        pool, until=until, hold_out=hold_out, seed=running.seed, clicks=clicks, note=note
+    )
+    if data.slates is None:
+        _note_encoder(pool, data, note)
     progress("sessions", 1.0)
-    task: Task = METHODS[name].task_class()(data, options, running.seed, device)
+    task = kind(data, options, running.seed, device)
     used = {"method": name, **options.to_dict()}
     how = {"checks": running.checks, "patience": running.patience, "seed": running.seed}
     made_from = [data.sha256, versions(), device.type]
@@ -76,7 +82,7 @@ def learn(
         "dim": pool.dim,
         "parameters": sum(weight.numel() for weight in task.module.parameters()),
         "stage": asdict(stage),
-        "validation": measured._asdict(),
+        "validation": measured._asdict() | {"among": task.among},
         "onnx_worst_difference": difference,
         "hardware": hardware(device),
         "versions": versions(),
@@ -93,9 +99,12 @@ def _note_encoder(pool: ArmPool, data: TrainingData, note: Note) -> None:
     sessions = origin.sessions
     if data.knows_until is None or data.hidden <= origin.held_out:
         return
-    later = int((sessions.lengths[sessions.size - data.hidden :] >= 2).sum())
+    hidden, later = (
+        int((sessions.lengths[sessions.size - newest :] >= 2).sum())
+        for newest in (origin.held_out, data.hidden)
+    )
     note(
         f"the model knows the log until {day_of(data.knows_until)}, but the vectors of this pool "
-        f"may know more: its encoder left out only the {origin.held_out:,} newest sessions. For a "
-        f"fair test, make the pool with nextquery ingest --hold-out {later}."
+        f"may know more: its encoder left out only {hidden:,} sessions of two or more queries. For "
+        f"a fair test, make the pool with nextquery ingest --hold-out {later}."
     )

@@ -11,16 +11,14 @@ Kang and McAuley, "Self-Attentive Sequential Recommendation", ICDM 2018.
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
 
 from nextquery.rivals.neural.options import SasRecOptions
-from nextquery.rivals.neural.training.batches import Shuffled, batch_of
 from nextquery.rivals.neural.training.data import TrainingData
 from nextquery.rivals.neural.training.items import Items
-from nextquery.rivals.neural.training.next_item import NextItemModule, NextItemTask
+from nextquery.rivals.neural.training.next_item import NextItemModule
+from nextquery.rivals.neural.training.softmax import SoftmaxTask
 
 
 class Block(nn.Module):  # type: ignore[misc]
@@ -74,51 +72,16 @@ class AttentionNetwork(nn.Module):  # type: ignore[misc]
         return self.last(rows)
 
 
-class SasRecTask(NextItemTask):
+class SasRecTask(SoftmaxTask):
     """Train SASRec on whole sessions: at every query, predict the next."""
 
     name = "sasrec"
 
     def __init__(self, data: TrainingData, options: SasRecOptions, seed: int, device: Any) -> None:
         super().__init__(data, options, seed, device)
-        torch.manual_seed(seed)
         inputs = Items(data, options.hidden, options.items, sparse=False)
         network = AttentionNetwork(
             options.hidden, options.layers, options.heads, options.length, options.dropout
         )
         module = NextItemModule(network, inputs, None, len(data.texts), sparse=False)
         self.module = module.to(device)
-        self._read = Shuffled(data.training.size, options.batch, seed)
-        self.steps = options.epochs * self._read.per_epoch
-        drawn = options.negatives
-        if drawn is None:
-            drawn = options.DRAWN if len(data.texts) > options.FULL else 0
-        self._drawn = min(drawn, len(data.texts))
-
-    def groups(self) -> list[dict[str, Any]]:
-        """Return all weights, without weight decay, as in the paper."""
-        params = list(self.module.parameters())
-        return [{"params": params, "rate": self.options.rate, "weight_decay": 0.0}]
-
-    def seen(self, step: int) -> int:
-        """Return the average number of queries read in a step."""
-        return int(len(self.data.training.arms) / self._read.per_epoch)
-
-    def loss(self, step: int) -> Any:
-        """Return the mean −log softmax of the next queries of the step's sessions."""
-        which = self._read.of_step(step)
-        batch = batch_of(self.data.training, which, length=self.options.length, device=self.device)
-        states = self.module.network(self.module.inputs(batch.items))[batch.steps]
-        if not self._drawn:
-            return functional.cross_entropy(self.module.scores(states), batch.targets)
-        rng = np.random.default_rng([self.seed, 7, step])
-        among = torch.from_numpy(rng.integers(len(self.data.texts), size=self._drawn))
-        return self.loss_among(states, batch.targets, among.to(self.device))
-
-    def loss_among(self, states: Any, targets: Any, among: Any) -> Any:
-        """Return the loss over each target and the items `among`, without the target's copies."""
-        own = (states * self.module.outputs(targets)).sum(dim=1) + self.module.bias(targets)[:, 0]
-        others = self.module.scores(states, among)
-        others = others.masked_fill(among[None, :] == targets[:, None], float("-inf"))
-        scores = torch.cat([own[:, None], others], dim=1)
-        return functional.cross_entropy(scores, torch.zeros_like(targets))

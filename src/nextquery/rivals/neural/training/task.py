@@ -1,12 +1,15 @@
 """What a method brings to training: an objective for the loop, scores for validation, a model."""
 
 import math
+import os
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
+from nextquery.arms import ArmPool
+from nextquery.encode.train.checkpoints import Note
 from nextquery.encode.train.loop import Objective
 from nextquery.rivals.neural.training.data import TrainingData
 from nextquery.sessions import Ids, Sessions
@@ -22,7 +25,7 @@ class Scored(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """How well a model ranks the next query, among all items; ties count against it."""
+    """How well a model ranks the next query; ties count against it."""
 
     recall: float
     mrr: float
@@ -34,19 +37,39 @@ class Task(Objective):
     """A method in training, on the data's items.
 
     A subclass has the constructor ``(data, options, seed, device)``, sets `name` (as registered)
-    and `module`, and writes `groups`, `loss` and `seen` for the loop, `scored` for validation, and
-    `networks`, `difference`, `arrays` and `learnt` for the model's folder.
+    and `module`, and writes `groups`, `loss` and `seen` for the loop, `measured` for validation,
+    and `networks`, `difference`, `arrays` and `learnt` for the model's folder.
     """
 
     keep_best = True
+    among: ClassVar[str] = "all queries"
+    """What the next query is ranked among, in words."""
 
     def __init__(self, data: TrainingData, options: Any, seed: int, device: Any) -> None:
         self.data, self.options, self.seed, self.device = data, options, seed, device
         self._measured: Measured | None = None
 
+    @classmethod
+    def data_of(
+        cls,
+        pool: ArmPool,
+        *,
+        until: float | None,
+        hold_out: int,
+        seed: int,
+        clicks: str | os.PathLike[str] | None,
+        note: Note,
+    ) -> TrainingData:
+        """Return what the method learns from: the pool's sessions, unless overridden.
+
+        `clicks` is an export of the service's log, for methods that learn from it. For the others
+        see `TrainingData.of`.
+        """
+        return TrainingData.of(pool, until=until, hold_out=hold_out, seed=seed)
+
     @abstractmethod
-    def scored(self, sessions: Sessions) -> Iterator[Scored]:
-        """Yield, for every query of these sessions that has a next one, scores and the next one."""
+    def measured(self, sessions: Sessions) -> Measured:
+        """Return how well it ranks the next queries of these sessions."""
 
     @property
     @abstractmethod
@@ -65,26 +88,8 @@ class Task(Objective):
     def arrays(self) -> dict[str, Any]:
         """Return the arrays of the model, by name; rows in the order of `learnt`."""
 
-    def measured(self, sessions: Sessions) -> Measured:
-        """Return how well it ranks the next queries of these sessions."""
-        found = reciprocal = entropy = steps = 0.0
-        self.module.eval()
-        with torch.no_grad():
-            for scores, targets in self.scored(sessions):
-                ranks = conservative_ranks(scores, targets)
-                inside = ranks <= AMONG
-                found += float(inside.sum())
-                reciprocal += float((inside / ranks).sum())
-                entropy += float(
-                    torch.nn.functional.cross_entropy(scores, targets, reduction="sum")
-                )
-                steps += len(targets)
-        return Measured(
-            found / steps, reciprocal / steps, math.exp(min(entropy / steps, 50.0)), int(steps)
-        )
-
     def floor(self) -> float:
-        """Return 1 − MRR@20 on the validation steps, which the loop minimises."""
+        """Return what the loop minimises: 1 − MRR@20 on the validation steps, unless overridden."""
         assert self._measured is not None  # `check` comes before
         return round(1 - self._measured.mrr, 6)
 
@@ -92,6 +97,21 @@ class Task(Objective):
         """Return the perplexity of the next queries of the validation sessions."""
         self._measured = self.measured(self.data.validation)
         return {"perplexity": self._measured.perplexity}
+
+
+def measure(steps: Iterator[Scored]) -> Measured:
+    """Return how well these scores rank the next queries."""
+    found = reciprocal = entropy = count = 0.0
+    for scores, targets in steps:
+        ranks = conservative_ranks(scores, targets)
+        inside = ranks <= AMONG
+        found += float(inside.sum())
+        reciprocal += float((inside / ranks).sum())
+        entropy += float(torch.nn.functional.cross_entropy(scores, targets, reduction="sum"))
+        count += len(targets)
+    return Measured(
+        found / count, reciprocal / count, math.exp(min(entropy / count, 50.0)), int(count)
+    )
 
 
 def conservative_ranks(scores: Any, targets: Any) -> Any:

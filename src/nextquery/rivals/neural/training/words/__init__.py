@@ -1,0 +1,1 @@
+"""Methods that read the words of queries."""
