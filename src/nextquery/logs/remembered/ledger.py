@@ -95,8 +95,11 @@ class Ledger:
         """Whether any row is of a user, given by the hash."""
         return any(row.tobytes() == user for row in self.users)
 
-    def without_user(self, user: bytes) -> "Ledger":
-        """Return the ledger without the sessions of a user, and what only those had."""
+    def without_user(self, user: bytes, min_users: int) -> "Ledger":
+        """Return the ledger without the sessions of a user, and what only those had.
+
+        What fewer than `min_users` others issued is in words no more.
+        """
         number = [row.tobytes() for row in self.users].index(user)
         mine = self.row_user == number
         theirs = np.unique(self.row_session[mine & (self.row_session >= 0)])
@@ -105,6 +108,11 @@ class Ledger:
         users, row_user = _kept(self.row_user[rows], len(self.users))
         spellings, row_spelling = _kept(self.row_spelling[rows], len(self.spellings))
         texts, spelling_text = _kept(self.spelling_text[spellings], len(self.texts))
+        text_of = np.append(spelling_text, -1)[row_spelling]
+        known = (text_of >= 0) & (row_user >= 0)
+        pairs = np.unique(np.stack([text_of[known], row_user[known]]), axis=1)
+        enough = np.bincount(pairs[0], minlength=len(texts)) >= min_users
+        plain = (self.plain[place] for place in texts.tolist())
         return Ledger(
             row_session=row_session,
             row_user=row_user,
@@ -122,7 +130,9 @@ class Ledger:
             spelling_wide=self.spelling_wide[spellings],
             locked=Strings.of(self.locked[place] for place in spellings.tolist()),
             texts=self.texts[texts],
-            plain=Strings.of(self.plain[place] for place in texts.tolist()),
+            plain=Strings.of(
+                text if kept else b"" for text, kept in zip(plain, enough.tolist(), strict=True)
+            ),
         )
 
     def to_bytes(self, keys: Keys) -> bytes:

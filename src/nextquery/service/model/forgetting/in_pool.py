@@ -166,7 +166,8 @@ def _without_rows(origin: Origin, user: InPool, folder: Path) -> Origin:
     ledger = _ledger_of(origin, user, f"the ledger of {folder}")
     if ledger is None or user.keys is None or user.row is None or not ledger.knows(user.row):
         return origin
-    return replace(origin, ledger=ledger.without_user(user.row).to_bytes(user.keys))
+    left = ledger.without_user(user.row, _min_users(origin))
+    return replace(origin, ledger=left.to_bytes(user.keys))
 
 
 def _ledger_of(origin: Origin, user: InPool, name: str) -> Ledger | None:
@@ -223,10 +224,14 @@ def _ended(pool: ArmPool, left: Origin, gone: Sessions) -> Ids:
     """Return the arms of these sessions that too few other users issued."""
     if not left.k_anonymous:
         return np.empty(0, np.int64)
-    privacy: Mapping[str, Any] = left.report.get("privacy") or {}
     arms = np.unique(gone.arms)
-    few: Ids = arms[left.user_counts[arms] < int(privacy.get("min_users", 2))]
+    few: Ids = arms[left.user_counts[arms] < _min_users(left)]
     return pool.alive(few)
+
+
+def _min_users(origin: Origin) -> int:
+    privacy: Mapping[str, Any] = origin.report.get("privacy") or {}
+    return int(privacy.get("min_users", 2))
 
 
 def _without_texts(pool: ArmPool, arms: Ids) -> dict[str, folders.Part]:
