@@ -141,7 +141,7 @@ def test_openapi_has_an_example_for_every_route(client: TestClient) -> None:
             if method == "post":
                 assert has_example(operation["requestBody"]["content"]["application/json"]), path
             assert operation["x-scope"] in ("public", "read", "write", "admin")
-    assert seen == 23
+    assert seen == 27
 
 
 def test_nothing_is_loaded_from_elsewhere(client: TestClient) -> None:
