@@ -50,6 +50,7 @@ class Origin:
     segments: NDArray[np.int32] = field(default_factory=lambda: NO_SEGMENTS)
     segment_names: Sequence[str] = ()
     ledger: bytes | Path | None = field(default=None, repr=False)  #: a sealed `Ledger`, or its file
+    known_as: str = ""  #: its rows and its digest from before texts were taken out of it
 
     @property
     def arms_are(self) -> str:
@@ -122,7 +123,7 @@ class Origin:
             known["named_with"] = dict(self.named_with)
         if len(self.segments):
             known["segment_names"] = list(self.segment_names)
-        return known
+        return {**known, "known_as": self.known_as} if self.known_as else known
 
     def parts(self) -> dict[str, Part]:
         """Return the parts of the log to save in a folder."""

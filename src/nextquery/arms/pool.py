@@ -131,6 +131,11 @@ class ArmPool:
         return {"removed.npy": self._removed, **arms, **log}
 
     @property
+    def folder(self) -> folders.Folder | None:
+        """The folder that this pool was opened from; None if it was made in memory."""
+        return self._folder
+
+    @property
     def encoder(self) -> Encoder | None:
         """The encoder of the vectors, loaded on first use; None if unknown."""
         if self._encoder is None and self._folder is not None and self._folder.meta.get("encoder"):

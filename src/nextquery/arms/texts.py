@@ -213,6 +213,20 @@ class Texts(Sequence[str]):
         self._added.extend(texts)
         self._ids_of_added.update(zip(texts, range(start, start + len(texts)), strict=True))
 
+    def take_out(self, row: int, name: str) -> None:
+        """Put another text in the place of an added one; those on disk stay.
+
+        >>> table = Texts(TextColumn.of(["a"]))
+        >>> table.append(["b"])
+        >>> table.take_out(0, "c"), table.take_out(1, "d"), list(table), table.ids_of("b")
+        (None, None, ['a', 'd'], [])
+        """
+        at = row - len(self._stored)
+        if at >= 0:
+            if self._ids_of_added.get(self._added[at]) == row:
+                del self._ids_of_added[self._added[at]]
+            self._added[at], self._ids_of_added[name] = name, row
+
     def copy(self) -> "Texts":
         """Return an independent copy that shares the stored texts."""
         twin = Texts(self._stored, self._hashes, self._ids)
@@ -228,6 +242,15 @@ class Texts(Sequence[str]):
             "text_hashes.npy": hashes[order],
             "text_ids.npy": order.astype(np.int64),
         }
+
+
+def nameless(row: int) -> str:
+    """Return the text of a row that has none, or none any more: no query is like it.
+
+    >>> nameless(7)
+    '\\x00arm 7'
+    """
+    return f"\0arm {row}"
 
 
 def checked(texts: Sequence[Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """The command line: one file per command.
 
 Exit codes: 0 success, 1 a bug in nextquery, 2 wrong usage, 3 invalid input, 4 files that cannot be
-read or written, 130 interrupted.
+read or written, 5 nothing found to forget, 130 interrupted.
 """
 
 import signal
@@ -22,6 +22,7 @@ from nextquery.cli.curate import curate
 from nextquery.cli.demo import demo
 from nextquery.cli.doctor import doctor
 from nextquery.cli.export import export
+from nextquery.cli.forget import forget
 from nextquery.cli.ingest import ingest
 from nextquery.cli.keys import keys
 from nextquery.cli.leave_out import leave_out
@@ -60,7 +61,7 @@ app = typer.Typer(
 )
 experiments = (replay, report, reproduce, compare)
 commands = (demo, ingest, stats, verify, recommend, train, *experiments, serve, export)
-of_a_store = (block, curate, audit, rebuild, leave_out, take_over, backup, restore, doctor)
+of_a_store = (block, curate, audit, rebuild, leave_out, take_over, forget, backup, restore, doctor)
 for command in (*commands, algorithms, *of_a_store):
     app.command()(command)
 for group in (keys, config):

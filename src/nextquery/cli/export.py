@@ -1,8 +1,6 @@
 """`nextquery export`: the event log in standard formats."""
 
-import os
 import sys
-from collections import deque
 from pathlib import Path
 from typing import Annotated
 
@@ -32,23 +30,15 @@ def export(
     from nextquery.checks import one_of
 
     settings = s.load_settings({"store": store, "pool": pool}, config=config).settings
-    from nextquery.arms import ArmPool
-    from nextquery.catalogue import Catalogue
-    from nextquery.service.log.exchange.formats import FORMATS, export_pages
+    from nextquery.service.log.erasure.exports import export_to, write
+    from nextquery.service.log.exchange.formats import FORMATS
     from nextquery.service.log.store import Store
 
     one_of(format, "format", FORMATS)
-    needs_pool = FORMATS[format].pages is None and settings.pool is not None
-    catalogue = Catalogue(ArmPool.open(settings.pool or "")) if needs_pool else None
+    needs_pool = FORMATS[format].pages is None
     event_log = Store.open(settings.store, create=False)
     if to is None:
-        deque(export_pages(format, event_log, sys.stdout.buffer, catalogue), maxlen=0)
+        write(event_log, sys.stdout.buffer, format, settings.pool if needs_pool else None)
         sys.stdout.buffer.flush()
-        return
-    part = to.with_name(f".{to.name}.part")
-    try:
-        with part.open("wb") as sink:
-            deque(export_pages(format, event_log, sink, catalogue), maxlen=0)
-        os.replace(part, to)  # an older export is kept until the new one is complete
-    finally:
-        part.unlink(missing_ok=True)
+    else:
+        export_to(event_log, to, format, settings.pool if needs_pool else None)

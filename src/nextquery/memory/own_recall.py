@@ -1,7 +1,7 @@
 """Recalling a person's own queries at a step: those of the log, and those since."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -112,6 +112,11 @@ class OwnLog:
         self._when = past.positions[self._order]
         self._starts = np.searchsorted(people[self._order], np.arange(len(names) + 1))
         self._read = lru_cache(_READ)(self._known)
+
+    def keep(self, names: Collection[str]) -> None:
+        """Know nobody any more but these people."""
+        known = set(names)
+        self.numbers = {name: number for name, number in self.numbers.items() if name in known}
 
     def size(self, person: str) -> int:
         """Return how many queries of a person the log has, at most 500."""

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextquery.errors import Damaged
+from nextquery.service.log.erasure.tombstones import Erased, Forgotten
 from nextquery.service.log.events import (
     ArmAdded,
     ArmHeld,
@@ -53,6 +54,8 @@ KINDS: dict[str, type[Any]] = {
     "pinned": Pinned,
     "unpinned": Unpinned,
     "void": Void,
+    "forgotten": Forgotten,
+    "erased": Erased,
 }
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))  # what JSON can hold

@@ -91,6 +91,50 @@ class Ledger:
         arms = {text.encode() for text in texts}
         return replace(self, plain=Strings.of(b"" if t in arms else t for t in self.plain))
 
+    def knows(self, user: bytes) -> bool:
+        """Whether any row is of a user, given by the hash."""
+        return any(row.tobytes() == user for row in self.users)
+
+    def without_user(self, user: bytes, min_users: int) -> "Ledger":
+        """Return the ledger without the sessions of a user, and what only those had.
+
+        What fewer than `min_users` others issued is in words no more.
+        """
+        number = [row.tobytes() for row in self.users].index(user)
+        mine = self.row_user == number
+        theirs = np.unique(self.row_session[mine & (self.row_session >= 0)])
+        rows = ~(mine | np.isin(self.row_session, theirs))
+        sessions, row_session = _kept(self.row_session[rows], len(self.sessions))
+        users, row_user = _kept(self.row_user[rows], len(self.users))
+        spellings, row_spelling = _kept(self.row_spelling[rows], len(self.spellings))
+        texts, spelling_text = _kept(self.spelling_text[spellings], len(self.texts))
+        text_of = np.append(spelling_text, -1)[row_spelling]
+        known = (text_of >= 0) & (row_user >= 0)
+        pairs = np.unique(np.stack([text_of[known], row_user[known]]), axis=1)
+        enough = np.bincount(pairs[0], minlength=len(texts)) >= min_users
+        plain = (self.plain[place] for place in texts.tolist())
+        return Ledger(
+            row_session=row_session,
+            row_user=row_user,
+            row_time=self.row_time[rows],
+            row_spelling=row_spelling,
+            row_hits=self.row_hits[rows],
+            row_foreign=self.row_foreign[rows],
+            sessions=self.sessions[sessions],
+            users=self.users[users],
+            named=self.named[users] if len(self.named) else self.named,
+            spellings=self.spellings[spellings],
+            spelling_text=spelling_text,
+            spelling_dropped=self.spelling_dropped[spellings],
+            spelling_why=self.spelling_why[spellings],
+            spelling_wide=self.spelling_wide[spellings],
+            locked=Strings.of(self.locked[place] for place in spellings.tolist()),
+            texts=self.texts[texts],
+            plain=Strings.of(
+                text if kept else b"" for text, kept in zip(plain, enough.tolist(), strict=True)
+            ),
+        )
+
     def to_bytes(self, keys: Keys) -> bytes:
         """Return the sealed file."""
         arrays: dict[str, Any] = {}
@@ -124,3 +168,15 @@ class Ledger:
         """Return the ledger with the keyed names of its users (`Personal.hash`)."""
         rows = [bytes(NAMED) if name is None else bytes.fromhex(name) for name in names]
         return replace(self, named=rows_of(rows, NAMED))
+
+
+def _kept(numbers: Ids, size: int) -> tuple[Ids, Ids]:
+    """Return which numbers below `size` still occur, and the given ones counted among those.
+
+    >>> [row.tolist() for row in _kept(np.array([4, -1, 2, 4]), 5)]
+    [[2, 4], [1, -1, 0, 1]]
+    """
+    used = np.unique(numbers[numbers >= 0])
+    places = np.full(size + 1, -1, np.int64)  # the last one is that of -1
+    places[used] = np.arange(len(used))
+    return used, places[numbers]

@@ -24,6 +24,7 @@ from nextquery.service.answer.inputs import (
     check_trail,
 )
 from nextquery.service.answer.operations import Operations
+from nextquery.service.answer.people.rights import Rights
 from nextquery.service.answer.reports import Reports
 from nextquery.service.answer.request_handler import RequestHandler
 from nextquery.service.answer.requests import (
@@ -42,6 +43,7 @@ from nextquery.service.log.hashes import Hashes, request_hash, request_key
 from nextquery.service.log.store import Store
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.background import Background
+from nextquery.service.model.forgetting.in_pool import use_anew
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.prepare import Ask, loop_of, never, prepare
 from nextquery.service.model.served_catalogue import ServedCatalogue
@@ -52,7 +54,7 @@ from nextquery.warm_start import Progress
 _log = logging.getLogger("nextquery.service")
 
 
-class Engine(Operations, Reports):
+class Engine(Operations, Rights, Reports):
     """Answers requests from one event log.
 
     The *batcher* collects requests, the *request handler* answers them from the state of the
@@ -72,7 +74,7 @@ class Engine(Operations, Reports):
         self.learner.catch_up()
         self.learner.refresh()
         loop = loop_of(self.catalogue, options, self.learner.state.learnt)
-        self.learner.swapped = lambda swapped: loop.use(swapped.learnt)
+        self.learner.swapped = lambda swapped: use_anew(loop, swapped.learnt, pool)
         self.answerer = Answerer(loop, self.learner, options, self.clock)
         self._waiting, self._count_lock = 0, threading.Lock()
         self._closed = False

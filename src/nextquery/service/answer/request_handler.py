@@ -201,7 +201,7 @@ class RequestHandler:
             catalogue, on = self.answerer.catalogue, self.answerer.learner.state.on
             alive = catalogue.pool.alive([arm for arm in stored.body.arms if arm >= 0])
             left = set(np.setdiff1d(alive, catalogue.hidden_arms()).tolist())
-            own = [entry for entry in stored.body.slate if entry.arm < 0]
+            own = [entry for entry in stored.body.slate if entry.arm < 0 and entry.text]
             segment = stored.body.segment
             left |= {
                 entry.arm
@@ -261,6 +261,8 @@ class RequestHandler:
         body = decision.body
         if arm is None or arm in body.arms or not body.failures or not self.options.learn_issued:
             return (), b"", True
+        if not body.query and not self.answerer.offers(decision.id):
+            return (), b"", False  # the query was erased, so its candidates cannot be found again
         if not self.answerer.offers(decision.id):
             session = (decision.owner, decision.session_id)
             if self.store.last_of_sessions([session])[session].id != decision.id:

@@ -39,10 +39,7 @@ from nextquery.service.http.metrics import Metrics
 from nextquery.service.http.openapi import openapi_document
 from nextquery.service.http.request_log import RequestLog
 from nextquery.service.http.routes import (
-    arms,
-    audit,
     control,
-    curation,
     documentation,
     explore,
     feedback,
@@ -51,10 +48,10 @@ from nextquery.service.http.routes import (
     learning,
     operate,
     page,
-    patterns,
     recommend,
     ubi,
 )
+from nextquery.service.http.routes.operators import arms, audit, curation, patterns, people
 from nextquery.service.http.scopes import NEEDED
 from nextquery.service.http.served import Served, served
 from nextquery.service.http.traces.middleware import Traces
@@ -63,7 +60,7 @@ from nextquery.service.settings.settings import Settings
 
 _ROUTES = (
     *(recommend, feedback, forecast, ubi, explore, learning),
-    *(operate, control, patterns, curation, arms, audit, health, page, documentation),
+    *(operate, control, patterns, curation, arms, people, audit, health, page, documentation),
 )
 _POSTS = {
     route.path

@@ -28,6 +28,8 @@ NEEDED = {
     "/v1/arms/approve": ADMIN,
     "/v1/arms/reject": ADMIN,
     "/v1/arms/remove": ADMIN,
+    "/v1/users/{id}": ADMIN,
+    "/v1/sessions/{id}": ADMIN,
     "/v1/operate": ADMIN,
     "/v1/decisions": ADMIN,
     "/v1/export": ADMIN,
@@ -44,7 +46,12 @@ NEEDED = {
 }
 COST = {"/v1/ubi/events": 20, "/v1/map": 20, "/v1/simulate": 100, "/v1/export": 100}
 """How many requests of the rate limit a path counts as, if more than one."""
-_FOLDERS = {"/page/": "/page/{file}", "/docs/": "/docs/{file:path}"}
+_FOLDERS = {
+    "/page/": "/page/{file}",
+    "/docs/": "/docs/{file:path}",
+    "/v1/users/": "/v1/users/{id}",
+    "/v1/sessions/": "/v1/sessions/{id}",
+}
 
 
 def row(path: str) -> str | None:

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from nextquery.errors import Damaged
 from nextquery.outcomes import Rewards
+from nextquery.service.log.erasure.tombstones import Erased, Forgotten
 from nextquery.service.log.event_parts import NextQuery, OwnAsked, SlateEntry, TypedArm
 from nextquery.service.log.operators.changes import (
     ArmRejected,
@@ -188,6 +189,8 @@ Body = (
     | Pinned
     | Unpinned
     | Void
+    | Forgotten
+    | Erased
 )
 REPAIR = "Restore a backup, or run nextquery rebuild POOL --store URL --repair."
 """What to do about an event that cannot be used."""

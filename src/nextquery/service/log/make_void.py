@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from nextquery.errors import Damaged
 from nextquery.outcomes import OPEN, Outcome
 from nextquery.service.log.clock import is_time
+from nextquery.service.log.erasure.tombstones import Erased, Forgotten
 from nextquery.service.log.events import (
     ArmAdded,
     ArmHeld,
@@ -29,7 +30,7 @@ from nextquery.service.log.store import as_event
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 
 _OUTCOMES = [FeedbackEvent.kind, TimeoutEvent.kind, UndeliveredEvent.kind]
-_USUAL = {DecisionEvent.kind, *_OUTCOMES, ModelEvent.kind, Void.kind}
+_USUAL = {DecisionEvent.kind, *_OUTCOMES, ModelEvent.kind, Void.kind, Forgotten.kind, Erased.kind}
 _USUAL |= {ArmAdded.kind, ArmHeld.kind, ArmRejected.kind}  # `arm_texts` keeps a rejected text out
 
 

@@ -42,7 +42,7 @@ counter = Table(
 last model event; `clock`: the largest time so far; `secret`: the key of the store's own hashes;
 `user_secret`: a hash of the `user_hash_secret` that the store is used with; `erased`: position of
 the last erasure; `cleaned`: that of the last one whose traces are gone from the files; `erasing`:
-what is older is being erased (NULL: nothing is)."""
+when an erasure that is not finished last went on (NULL: none is unfinished)."""
 
 events = Table(
     "events",
@@ -121,8 +121,9 @@ arm_texts = Table(
 """Texts that became arms here, wait for review, or must never be arms: `state` is added, held,
 rejected or removed. `qualified`: when enough users had typed it (NULL: an arm of the pool);
 `owner`: whose request that was; `time`: the last change; `min_users`: how many it took (NULL: an
-arm of the pool, or of a version that did not keep who they were). A text in this table never
-becomes an arm (again). `shown` is empty once the text is erased."""
+arm of the pool, or of a version that did not keep who they were; negative: too few of them are
+left, so the text is being erased). A text in this table never becomes an arm (again). `shown` is
+empty once the text is erased."""
 
 teaching = Table(
     "teaching",
@@ -149,6 +150,18 @@ snapshots = Table(
     Column("sha256", String(64), nullable=False),
     Column("blob", LargeBinary, nullable=False),
 )
+
+exports = Table(
+    "exports",
+    metadata,
+    Column("path", String(4096), primary_key=True),
+    Column("host", String(256), primary_key=True),
+    Column("format", String(16), nullable=False),
+    Column("pool", String(4096)),
+    Column("time", Float(53), nullable=False),
+)
+"""Files that `nextquery export --out` wrote, on which machine, and with which pool if the format
+needs one: an erasure writes them anew."""
 
 keys = Table(
     "keys",

@@ -115,9 +115,10 @@ class Store(OpenDatabase):
         """Return the events up to a position that leave out decisions, in order."""
         return self.of_kind(LeftOut.kind, until)
 
-    def of_kind(self, kind: str, until: int) -> list[Event]:
-        """Return the events of one kind up to a position, in order."""
-        these = (events.c.kind == kind, events.c.position <= until)
+    def of_kind(self, kind: str | Sequence[str], until: int) -> list[Event]:
+        """Return the events of one kind, or of several, up to a position, in order."""
+        kinds = [kind] if isinstance(kind, str) else kind
+        these = (events.c.kind.in_(kinds), events.c.position <= until)
         found = sa.select(events).where(*these).order_by(events.c.position)
         with self.reading() as connection:
             return [as_event(row) for row in connection.execute(found).all()]
@@ -136,7 +137,7 @@ class Store(OpenDatabase):
         return None if row is None else (row.sha256, bytes(row.blob))
 
     def save_snapshot(self, position: int, sha256: str, blob: bytes, *, keep: int) -> None:
-        """Save a snapshot, and keep only the newest `keep`."""
+        """Save a snapshot, and keep only the newest `keep`; not one from before an erasure."""
         older = sa.select(snapshots.c.position).order_by(snapshots.c.position.desc()).offset(keep)
         with self.writing(answer_s=_SNAPSHOT_S) as connection:
             connection.execute(sa.delete(snapshots).where(snapshots.c.position == position))
@@ -144,6 +145,9 @@ class Store(OpenDatabase):
             connection.execute(sa.insert(snapshots), [row])
             for old in connection.execute(older).scalars().all():
                 connection.execute(sa.delete(snapshots).where(snapshots.c.position == old))
+            # last, since it locks the log; an erasure that waits for the lock sees the snapshot
+            erased = connection.execute(sa.select(counter.c.erased).with_for_update()).scalar_one()
+            connection.execute(sa.delete(snapshots).where(snapshots.c.position < erased))
 
 
 _DECISIONS = sa.select(

@@ -103,10 +103,12 @@ class Transaction:
         self._started_at = head.position
         self._events: list[dict[str, object]] = []
         self._decisions: list[dict[str, object]] = []
+        self._wanted: list[Needs] = []
 
     def fetch(self, needs: Iterable[Needs]) -> None:
         """Read everything that these writes need, in a few queries for all of them."""
         wanted = list(needs)
+        self._wanted += wanted
         self._fetch_decisions(id for need in wanted for id in need.decisions)
         self._fetch_requests(key for need in wanted for key in need.requests)
         users = {user for need in wanted for user in need.users}
@@ -120,6 +122,17 @@ class Transaction:
             for caps, owner, session_id, user in need.teachers
             for name in caps.of(owner, session_id, self.identity(user))
         )
+
+    def read_again(self) -> None:
+        """Read what the writes of this transaction need once more: a write has erased rows."""
+        self.flush()
+        wanted, self._wanted = self._wanted, []
+        self.rows.clear()
+        self.requests.clear()
+        self.identities = Identities(self.connection, self.time)
+        self.texts = TypedTexts(self.connection, self.time)
+        self.teaching = Teaching(self.connection, self.time)
+        self.fetch(wanted)
 
     def identity(self, user_hash: str | None) -> str | None:
         """Return the identity of a user, if there is one."""

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from nextquery.errors import StoreUnavailable
 from nextquery.service.log.clock import Clock
+from nextquery.service.log.erasure.tidy import Tidy
 from nextquery.service.log.schema import decisions
 from nextquery.service.log.store import Store
 from nextquery.service.log.timeouts import CloseOpen, OneTimeoutAgo, due
@@ -17,12 +18,15 @@ from nextquery.service.model.snapshots import save_snapshot
 from nextquery.service.settings.engine_options import EngineOptions
 
 _log = logging.getLogger("nextquery.service")
+_FIRST_TIDY_S, _TIDY_S = 30.0, 300.0  # seconds between two looks at what is too old
+_BETWEEN_S = 0.05  # seconds between two transactions of an erasure by age
 
 
 class Background:
     """Threads that read the log and keep snapshots, close expired slates, and recompute.
 
-    The last works only after an operator left out decisions; it does not hold up the others.
+    The last works only after decisions were left out or erased; it does not hold up the others. One
+    more looks after the store: retention, and what erasures left undone.
     """
 
     def __init__(
@@ -38,7 +42,13 @@ class Background:
     def start(self, writer: Writer) -> None:
         """Start the threads."""
         self.writer = writer
-        for work in (self._read, self._sweep, self._refresh):
+        self.tidy = Tidy(
+            self.store,
+            lambda write: writer.submit(write).result(),
+            self.options.retention_days,
+            lambda: self._stop.wait(_BETWEEN_S),
+        )
+        for work in (self._read, self._sweep, self._refresh, self._tidy):
             name = f"nextquery{work.__name__.replace('_', '-')}"
             self._threads.append(threading.Thread(target=work, name=name, daemon=True))
             self._threads[-1].start()
@@ -92,6 +102,9 @@ class Background:
             self._stale.clear()
             try:
                 self.learner.refresh(self._stop.is_set)
+                if not self.store.snapshot_positions():  # an erasure deleted them
+                    self._snapshot_at = -self.options.snapshot_every
+                    self._grown.set()
             except Exception as error:  # the reader sees that the state is stale, and asks again
                 _log.error("cannot recompute the model: %s", error)
                 self._stop.wait(0.5)
@@ -123,6 +136,17 @@ class Background:
                 continue  # try again in the next round
             except Exception:
                 _log.exception("could not close expired slates")
+
+    def _tidy(self) -> None:
+        pause = _FIRST_TIDY_S
+        while not self._stop.wait(pause):
+            pause = _TIDY_S
+            try:
+                self.tidy.once(self.clock.at_least(self.store.head().clock))
+            except StoreUnavailable:
+                continue  # try again in the next round
+            except Exception:
+                _log.exception("could not look after the store")
 
     def _close_expired(self, ago: OneTimeoutAgo) -> None:
         """Close what is due; checked before the log is locked."""

@@ -3,6 +3,7 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 from nextquery.errors import Damaged
 from nextquery.service.log.events import DecisionEvent, Event, ModelEvent
@@ -10,7 +11,7 @@ from nextquery.service.log.store import Store, as_event
 from nextquery.service.model.event_checks import check
 from nextquery.service.model.past import Decided
 from nextquery.service.model.served_catalogue import ServedCatalogue
-from nextquery.service.model.state import State
+from nextquery.service.model.state import FORESEEN, State
 
 _REMEMBERED = 10_000  # decisions kept in memory for their feedback
 _STEP = 5_000  # events between two looks at whether to stop
@@ -55,11 +56,21 @@ class Learner:
             wanted = batch if until is None else min(batch, until - self.position)
             found = self.store.rows(self.position, wanted)
             for row in found:  # one that cannot be read does not hold up those before it
-                self.apply(as_event(row))
+                self._apply_row(row)
             count += len(found)
             if len(found) < wanted:
                 break
         return count
+
+    def _apply_row(self, row: Any) -> None:
+        """Apply the next event, or what an erasure has put in its place since it was read."""
+        try:
+            self.apply(as_event(row))
+        except Damaged:
+            now = self.store.rows(self.position, 1)
+            if not now or now[0] == row:
+                raise
+            self.apply(as_event(now[0]))
 
     def apply(self, event: Event) -> None:
         """Apply the next event; if it cannot be applied, raise `Damaged` and change nothing.
@@ -125,7 +136,7 @@ class Learner:
 def foreseeing(store: Store, until: int) -> State:
     """Return an empty state that leaves out what the log leaves out up to a position."""
     state = State()
-    state.foresee(store.left_out(until))
+    state.foresee(store.of_kind(FORESEEN, until))
     return state
 
 

@@ -2,17 +2,19 @@
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.arms import ArmPool
-from nextquery.arms.texts import matched
+from nextquery.arms.texts import matched, nameless
 from nextquery.catalogue import Catalogue
 from nextquery.errors import Damaged, InvalidInput
 from nextquery.exclusions import MIN_HITS
 from nextquery.policies.packed import unpack
+from nextquery.service.log.erasure.tombstones import Erased, Forgotten
 from nextquery.service.log.event_parts import OwnAsked
 from nextquery.service.log.events import ArmAdded, DecisionEvent, Event, Void
 from nextquery.service.log.operators.changes import (
@@ -76,8 +78,15 @@ class ServedCatalogue(Catalogue):
                 except InvalidInput:  # its message quotes it
                     raise unusable(event, "its pattern is not valid") from None
             case ArmRemoved(arm):
-                if not 0 <= arm < rows:
-                    raise unusable(event, f"it removes arm {arm}, and there are {rows}")
+                self._check_removed(event, (arm,))
+            case Erased() as erased:
+                self._check_removed(event, erased.arms)
+
+    def _check_removed(self, event: Event, arms: Sequence[int]) -> None:
+        rows = self.pool.rows_in_all
+        for arm in arms:
+            if not 0 <= arm < rows:
+                raise unusable(event, f"it removes arm {arm}, and there are {rows}")
 
     def _check_row(self, event: Event, record: ArmAdded | OwnAsked) -> None:
         try:
@@ -105,8 +114,18 @@ class ServedCatalogue(Catalogue):
                 self.pins.pin(text, after)
             case Unpinned(text, after):
                 self.pins.unpin(text, after)
-            case Void() as void:
-                self._use_up(void.arms)
+            case Void() | Forgotten() as gone:
+                self._use_up(gone.arms)
+            case Erased() as erased:
+                self._forget(erased.arms)
+
+    def _forget(self, arms: Sequence[int]) -> None:
+        """Remove arms and the texts of those that were added, so that they may be arms again."""
+        for arm in arms:
+            self._shown.pop(arm, None)
+            self.pool.texts.take_out(arm, nameless(arm))
+            self.remove(arm)
+        self.version += 1  # what is cached may be of whoever was forgotten
 
     def _add(self, arm: ArmAdded) -> None:
         """Add an arm under its id.
@@ -128,7 +147,7 @@ class ServedCatalogue(Catalogue):
     def _use_up(self, arms: int) -> None:
         """Use up the ids below `arms` with rows that are never selected."""
         while self.pool.rows_in_all < arms:
-            self.remove(self.add(f"\0arm {self.pool.rows_in_all}", self._unit))
+            self.remove(self.add(nameless(self.pool.rows_in_all), self._unit))
 
     @cached_property
     def _unit(self) -> NDArray[np.float32]:
@@ -150,7 +169,14 @@ def followed(pool: ArmPool, store: Store) -> ServedCatalogue:
 
 
 def fingerprint(pool: ArmPool) -> str:
-    """Return a digest of a pool: its size and a sample of its texts and vectors."""
+    """Return a digest of a pool: its size and a sample of its texts and vectors.
+
+    A pool that has lost texts since, because somebody was forgotten, keeps its digest.
+    """
+    known = "" if pool.origin is None else pool.origin.known_as
+    rows, _, kept = known.partition(" ")
+    if rows == str(pool.rows_in_all):
+        return kept
     digest = hashlib.sha256(f"{pool.rows_in_all} {pool.dim}".encode())
     if pool.rows_in_all:
         ids = np.linspace(0, pool.rows_in_all - 1, _SAMPLED).astype(np.int64)

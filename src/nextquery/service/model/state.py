@@ -13,6 +13,7 @@ from nextquery.outcomes import Rewards
 from nextquery.params import as_text_array, from_text_array
 from nextquery.pins import Pins
 from nextquery.policies import Choice, RandomPolicy
+from nextquery.service.log.erasure.tombstones import Erased, Forgotten
 from nextquery.service.log.event_parts import NextQuery
 from nextquery.service.log.events import (
     ArmAdded,
@@ -48,6 +49,9 @@ from nextquery.service.model.model_events import (
 from nextquery.service.model.past import Decided, Past
 from nextquery.service.model.statistics import Statistics
 
+FORESEEN = (LeftOut.kind, Erased.kind)
+"""Kinds of events that change what earlier ones taught."""
+
 
 class State:
     """Everything learnt from the log up to `position`.
@@ -56,8 +60,8 @@ class State:
     for bit, wherever the log is read and however it is cut into batches.
 
     Decisions that `left_out` events name teach nothing, also those applied before. A state that
-    meets such an event is *stale* until it is computed again from the start of the log, with
-    `foresee` (see `Learner.refresh`).
+    meets such an event, or that of an erasure, is *stale* until it is computed again from the start
+    of the log, with `foresee` (see `Learner.refresh`).
     """
 
     def __init__(self) -> None:
@@ -66,7 +70,7 @@ class State:
         self.lineage: list[int] = []  # the models whose live learning it has; it is the last
         self.left_out: dict[int, tuple[int, ...]] = {}  # by position of the event: decisions
         self._unused: set[int] = set()  # all of those decisions
-        self._foreseen = 0  # `left_out` events up to here are in force from the start
+        self._foreseen = 0  # events of `FORESEEN` up to here are in force from the start
         self.stale = False
         self.arms_used_up = 0  # arm ids below this are, even if the event of an arm is void
         self.model_event: ModelEvent | None = None  # that event, without its arrays
@@ -81,11 +85,14 @@ class State:
         self.on = True
 
     def foresee(self, events: Iterable[Event]) -> None:
-        """Leave out decisions from the start, since these events later in the log name them."""
+        """Leave out decisions from the start, since events later in the log name them.
+
+        `events` are those of `FORESEEN`. What was erased before the last of them is not read.
+        """
         for event in events:
             if isinstance(event.body, LeftOut):
                 self._leave_out(event.position, event.body)
-                self._foreseen = event.position
+            self._foreseen = event.position
 
     def apply(self, event: Event, past: Past) -> None:
         """Apply the next event, which has passed `event_checks.check`."""
@@ -104,7 +111,10 @@ class State:
                 if event.position > self._foreseen:
                     self._leave_out(event.position, body)
                     self.stale = True
-            case Void() as body:
+            case Erased() as body:
+                self.removed.update(body.arms)
+                self.stale |= event.position > self._foreseen
+            case Void() | Forgotten() as body:
                 self.arms_used_up = max(self.arms_used_up, body.arms)
             case ArmAdded() as body:
                 self.added.append(body)

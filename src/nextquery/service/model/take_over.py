@@ -8,6 +8,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from nextquery.arms import ArmPool
+from nextquery.arms.texts import nameless
 from nextquery.catalogue import Catalogue
 from nextquery.errors import InvalidInput
 from nextquery.policies import Policy
@@ -167,7 +168,8 @@ def _arms(pool: ArmPool, old: State, catalogue: ServedCatalogue, rejected: Itera
     """Find what the old log says about arms in the new pool."""
     arms, fresh, texts = _Arms(), Catalogue(pool), catalogue.pool.texts
     blocked = set(old.blocked)
-    for text in (texts[arm] for arm in sorted(old.removed)):
+    removed = (texts[arm] for arm in sorted(old.removed) if texts[arm] != nameless(arm))
+    for text in removed:
         arms.remove(text, pool.index_of(text))
         if pool.index_of(text) is None:
             blocked.add(text_of(text))

@@ -168,6 +168,12 @@ class EngineOptions:
     half_life_days: float | None = _option(
         None, "Days after which what was learnt or asked counts half; by default for ever.", gt=0
     )
+    retention_days: float | None = _option(
+        None,
+        "Days that decisions, and what they taught, are kept; older ones are erased every day. By "
+        "default for ever.",
+        ge=1,
+    )
     gather_ms: float = _option(
         2.0, "Milliseconds that concurrent requests wait to share one scan.", ge=0, le=3
     )

@@ -192,6 +192,7 @@ class Settings(BaseSettings):
     warm_examples: int = _engine("warm_examples")
     memory_sessions: int = _engine("memory_sessions")
     half_life_days: float | None = _engine("half_life_days")
+    retention_days: float | None = _engine("retention_days")
 
     # speed: options of the engine
     gather_ms: float = _engine("gather_ms")

@@ -37,8 +37,9 @@ def listed_arm_texts(store: Store, limit: int) -> tuple[list[ArmText], int]:
     columns = (arm_texts.c[name] for name in ArmText._fields)
     order = (sa.case((held, 0), else_=1), arm_texts.c.time.desc(), arm_texts.c.text_key)
     count = sa.select(sa.func.count()).select_from(arm_texts).where(held)
+    known = sa.select(*columns).where(arm_texts.c.shown != "")  # not those whose text was erased
     with store.reading() as connection:
-        rows = connection.execute(sa.select(*columns).order_by(*order).limit(limit)).all()
+        rows = connection.execute(known.order_by(*order).limit(limit)).all()
         return [ArmText(*row) for row in rows], int(connection.execute(count).scalar_one())
 
 

@@ -1,7 +1,7 @@
 """Nobody teaches the model alone: a user or session teaches only so much in a day."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,11 +31,29 @@ class Caps(NamedTuple):
         """
         user = 0 if identity is None else self.user
         named = {
-            f"user {_hashed(owner, identity or '')}": user,
-            f"session {_hashed(owner, session_id)}": self.session,
+            _user(owner, identity or ""): user,
+            _session(owner, session_id): self.session,
             f"owner {owner}": self.owner,
         }
         return {who: cap for who, cap in named.items() if cap}
+
+
+def names_of(
+    sessions: Iterable[tuple[str, str]], identities: Iterable[tuple[str, str]]
+) -> Iterator[str]:
+    """Yield the names under which sessions and identities count, each given with its owner."""
+    for owner, session_id in sessions:
+        yield _session(owner, session_id)
+    for owner, identity in identities:
+        yield _user(owner, identity)
+
+
+def _user(owner: str, identity: str) -> str:
+    return f"user {_hashed(owner, identity)}"
+
+
+def _session(owner: str, session_id: str) -> str:
+    return f"session {_hashed(owner, session_id)}"
 
 
 def _hashed(owner: str, name: str) -> str:

@@ -1,0 +1,152 @@
+"""`nextquery forget`: erase a user or a session, or show what is known of them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nextquery.cli import settings_options as s
+from nextquery.cli.changes import this_user
+from nextquery.cli.output import Stages, out, print_json
+
+if TYPE_CHECKING:
+    from nextquery.service.answer.people.rights import Erasure
+    from nextquery.service.log.erasure.clean import Cleaned
+
+NOTHING_FOUND = 5
+
+
+def forget(
+    user: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The user_id of the requests; of a pool, of the log."),
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option(metavar="ID", help="The session_id of the requests.")
+    ] = None,
+    owner: Annotated[
+        str | None,
+        typer.Option(help="Only the user or session of this owner of keys; by default of all."),
+    ] = None,
+    pool: Annotated[
+        Path | None,
+        typer.Option(
+            help="Forget the user in this pool too, if it was made with --personal; by default in "
+            "the pool of the configuration, if it is a folder."
+        ),
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print what is known as JSON, and change nothing.")
+    ] = False,
+    clean_only: Annotated[
+        bool,
+        typer.Option(
+            "--clean", help="Only finish what was interrupted, and clean the files of the store."
+        ),
+    ] = False,
+    dirty: Annotated[
+        bool,
+        typer.Option(
+            "--clean-later", help="Do not write the files of the store anew: run --clean later."
+        ),
+    ] = False,
+    store: s.StoreUrl = None,
+    config: s.Config = None,
+    as_json: s.AsJson = False,
+) -> None:
+    """Erase a user or a session from the store, from exports and from a pool.
+
+    All their events become tombstones, so the model forgets what they taught; arms that too few
+    others typed end. Then the files of the store and exports are written anew, for which other
+    processes wait. Running services recompute their model in the background. If it is interrupted,
+    the same command finishes it.
+
+    Exits with 5 if nothing is known of them.
+    """
+    options = {"store": store, "pool": None if pool is None else str(pool)}
+    settings = s.load_settings(options, config=config).settings
+    from nextquery.arms import ArmPool
+    from nextquery.errors import InvalidInput
+    from nextquery.service.answer.people.rights import NO_ERASURE, Person, erase, known
+    from nextquery.service.log.clock import Clock
+    from nextquery.service.log.erasure.clean import NOT_NECESSARY, clean, needs_cleaning
+    from nextquery.service.log.erasure.forget import finish
+    from nextquery.service.log.erasure.known import anything
+    from nextquery.service.log.store import Store
+    from nextquery.service.log.writer import Writer
+    from nextquery.service.model.prepare import check_pool
+
+    if clean_only and (user or session or show or dirty):
+        raise InvalidInput("--clean goes with no other choice. Run it alone, or leave it out.")
+    opened = Store.open(settings.store, create=False)
+    arms: ArmPool | None = None
+    if pool is not None or (settings.pool and Path(settings.pool).is_dir()):
+        arms = ArmPool.open(str(settings.pool))
+    if arms is not None:
+        check_pool(opened, arms)
+    secret = settings.user_hash_secret.get_secret_value()
+    person = Person(user, session, owner)
+    if show:
+        data = known(opened, arms, person, secret)
+        print_json(data)
+        raise typer.Exit(0 if anything(data) else NOTHING_FOUND)
+    writer = Writer(opened, Clock(), written=lambda: None)
+    erased, cleaned = NO_ERASURE, NOT_NECESSARY
+    try:
+        with Stages() as stages:
+            if clean_only:
+                finish(opened, lambda write: writer.submit(write).result())
+            else:
+                erased = erase(
+                    opened,
+                    arms,
+                    person,
+                    secret,
+                    lambda write: writer.submit(write).result(),
+                    by=this_user(),
+                    progress=stages,
+                )
+            due = not dirty and needs_cleaning(opened)
+            if due:
+                stages("write files anew", None)
+                cleaned = clean(opened)
+                stages("write files anew", 1.0)
+    finally:
+        writer.close()
+        opened.close()
+    _tell(erased, cleaned, clean_only=clean_only, dirty=dirty, as_json=as_json)
+    if not erased.anything and not clean_only:
+        raise typer.Exit(NOTHING_FOUND)
+
+
+def _tell(
+    erased: "Erasure", cleaned: "Cleaned", *, clean_only: bool, dirty: bool, as_json: bool
+) -> None:
+    """Say what was done, and what is left to do."""
+    log, pool = erased
+    if as_json:
+        done = {**log._asdict(), "pool_sessions": pool.sessions, "pool_arms": len(pool.arms)}
+        print_json({**done, **cleaned._asdict()})
+        return
+    tell = out().print
+    if not clean_only:
+        if not erased.anything:
+            tell("nothing is known of this id, so nothing was erased; check the id and the owner")
+        else:
+            tell(
+                f"position {log.position}: erased {log.decisions} decisions ({log.events} events) "
+                f"and {log.rows} other rows; {log.arms + len(pool.arms)} arms ended"
+            )
+        if pool.anything:
+            tell(
+                f"{pool.sessions} sessions left the pool; restart the services that serve it, so "
+                "that their memory is made of what is left"
+            )
+    if cleaned.vacuumed:
+        tell("the files of the store were written anew")
+    elif dirty and erased.anything:
+        tell("the files of the store may still have their bytes; run nextquery forget --clean")
+    for file in cleaned.exports:
+        tell(f"export written anew: {file}", markup=False)
+    for file in cleaned.elsewhere:
+        tell(f"export on another machine, delete it there: {file}", markup=False)

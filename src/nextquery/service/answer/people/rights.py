@@ -1,0 +1,119 @@
+"""A person's rights: to get what is known of them, and to be forgotten."""
+
+from typing import Any, NamedTuple
+
+from nextquery.arms import ArmPool
+from nextquery.service.log.erasure.forget import Forgot, Progress, Submit, forget
+from nextquery.service.log.erasure.known import Known, known_of
+from nextquery.service.log.erasure.who import named
+from nextquery.service.log.operators.changes import By
+from nextquery.service.log.store import Store
+from nextquery.service.log.writer import Writer
+from nextquery.service.model.background import Background
+from nextquery.service.model.forgetting.in_pool import (
+    NOT_IN_POOL,
+    GoneFromPool,
+    InPool,
+    can_search,
+    forget_in_pool,
+    sessions_of,
+    user_in,
+)
+from nextquery.service.model.learner import Learner
+from nextquery.service.settings.engine_options import EngineOptions
+
+
+class Person(NamedTuple):
+    """A user or a session, by its id; of one owner of keys, or of all."""
+
+    user_id: str | None = None
+    session_id: str | None = None
+    owner: str | None = None
+
+
+class Erasure(NamedTuple):
+    """What was erased from the log and from the pool."""
+
+    log: Forgot
+    pool: GoneFromPool = NOT_IN_POOL
+
+    @property
+    def anything(self) -> bool:
+        """Whether anybody was found."""
+        return self.log.anything or self.pool.anything
+
+
+NO_ERASURE = Erasure(Forgot())
+
+
+def known(store: Store, pool: ArmPool | None, person: Person, secret: str) -> Known:
+    """Return everything that a store and a pool know of somebody, as JSON values."""
+    who = named(store, **person._asdict(), user_hash_secret=secret)
+    found = known_of(store, who)
+    user = _in_pool(pool, person, secret)
+    if pool is not None and user is not None:
+        found["pool_sessions"] = sessions_of(pool, user)
+    return found
+
+
+def erase(
+    store: Store,
+    pool: ArmPool | None,
+    person: Person,
+    secret: str,
+    submit: Submit,
+    *,
+    by: By | None = None,
+    progress: Progress | None = None,
+) -> Erasure:
+    """Erase somebody from a pool's folder, then from a store; the files of it are not cleaned."""
+    who = named(store, **person._asdict(), user_hash_secret=secret)
+    gone, user = NOT_IN_POOL, _in_pool(pool, person, secret)
+    folder = None if pool is None else getattr(pool, "folder", None)
+    if user is not None and folder is not None:
+        gone = forget_in_pool(folder.path, user)
+    done = forget(store, who, submit, pool_arms=gone.arms, by=by, progress=progress)
+    return Erasure(done, gone)
+
+
+def _in_pool(pool: ArmPool | None, person: Person, secret: str) -> InPool | None:
+    """Return the hashes of somebody in the pool; None if it cannot know them."""
+    if pool is None or person.user_id is None:
+        return None
+    return user_in(pool, person.user_id, secret, person.owner)
+
+
+class Rights:
+    """The part of the engine that people may ask operators to use."""
+
+    pool: ArmPool
+    store: Store
+    writer: Writer
+    learner: Learner
+    background: Background
+    options: EngineOptions
+
+    def known_of(self, person: Person) -> dict[str, Any]:
+        """Return everything that the store and the pool know of a user or a session."""
+        return known(self.store, self._searchable, person, self.options.user_hash_secret)
+
+    def forget(self, person: Person, by: By | None = None) -> tuple[Erasure, bool]:
+        """Erase a user or a session; return what was erased, and whether the files are clean.
+
+        A large store is not cleaned: that would keep other requests waiting. A pool that was made
+        with another secret than the service has is left alone: only the command can name it.
+        """
+        done = erase(
+            self.store,
+            self._searchable,
+            person,
+            self.options.user_hash_secret,
+            lambda write: self.writer.submit(write).result(),
+            by=by,
+        )
+        self.learner.catch_up()
+        return done, self.background.tidy.clean_if_small()
+
+    @property
+    def _searchable(self) -> ArmPool | None:
+        return self.pool if can_search(self.pool, self.options.user_hash_secret) else None

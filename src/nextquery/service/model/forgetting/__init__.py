@@ -1,0 +1,1 @@
+"""Forgetting a person in the pool that is served."""

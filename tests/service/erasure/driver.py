@@ -1,0 +1,28 @@
+"""A process for the kill test: it forgets ann, and names every transaction that it has written.
+
+``python -m tests.service.erasure.driver URL`` prints a line after each of them, and waits for a
+line of input before the next.
+"""
+
+import sys
+from typing import Any
+
+from nextquery.service.answer.people.rights import Person, erase
+from nextquery.service.log.clock import Clock
+from nextquery.service.log.erasure import forget
+from nextquery.service.log.store import Store
+from nextquery.service.log.writer import Writer
+
+if __name__ == "__main__":
+    forget.AT_ONCE = 2  # several transactions for a few decisions
+    store = Store.open(sys.argv[1])
+    writer = Writer(store, Clock(), written=lambda: None)
+
+    def submit(write: Any) -> Any:
+        """Write, say so, and wait."""
+        written = writer.submit(write).result()
+        print(type(write).__name__, flush=True)
+        sys.stdin.readline()
+        return written
+
+    erase(store, None, Person(user_id="ann"), "", submit)
