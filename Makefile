@@ -1,5 +1,6 @@
 # Every target sets up what it needs in .venv and is quick the second time.
 PYTHON ?= python3
+SOAK_KILLS ?= 1000
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE  # every process would compile the sources again
@@ -50,8 +51,8 @@ bench: .venv/bench-ready  ## speed, beside the peers and the physical floor
 	$(BIN)/python -m benchmarks.replay_rounds
 
 soak: .venv/ready pools/topics/manifest.json  ## kill the service again and again, attack it, put proxies before it; then many more examples of the property tests
-	$(BIN)/python -m benchmarks.soak_service pools/topics --store sqlite --seconds 180
-	$(BIN)/python -m benchmarks.soak_service pools/topics --store postgres --seconds 180
+	$(BIN)/python -m benchmarks.soak_service pools/topics --store sqlite --kills $(SOAK_KILLS)
+	$(BIN)/python -m benchmarks.soak_service pools/topics --store postgres --kills $(SOAK_KILLS)
 	$(BIN)/python -m benchmarks.attackers pools/topics
 	$(BIN)/python -m benchmarks.proxies pools/topics
 	$(BIN)/pytest tests --hypothesis-profile=soak --timeout 0

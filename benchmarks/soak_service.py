@@ -2,9 +2,12 @@
 
 Several clients send recommendations and feedback (clicks, nulls, late ones, repeated ones) without
 pause while SIGKILL hits the service, and with ``--store postgres`` also the database, at random
-moments. Afterwards the log is compared with everything the clients received.
+moments. In between the disk is full for a while, the clock jumps, and before some starts the newest
+snapshot is torn (`soak_troubles`). Afterwards the log is compared with everything the clients
+received, and the model with one that is computed from the log.
 
-    python -m benchmarks.soak_service POOL --store sqlite|postgres [--seconds 60] [--workers 1]
+    python -m benchmarks.soak_service POOL --store sqlite|postgres [--kills 20 | --seconds 60]
+        [--workers 1]
 """
 
 import argparse
@@ -23,11 +26,13 @@ from typing import TypeVar
 import nextquery as nq
 from benchmarks.postgres import Postgres
 from benchmarks.soak_checks import Seen, check_log, check_model
+from benchmarks.soak_troubles import Troubles
 from nextquery.errors import NextqueryError, StoreUnavailable
 from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess
 
 TIMEOUT_S = 1.0  # short, so that time-outs and late clicks happen
+_FULL, _JUMPING, _TORN = 0.2, 0.3, 0.2  # how often, of all kills
 _T = TypeVar("_T")
 
 
@@ -120,15 +125,31 @@ def soak(
     seed: int = 0,
 ) -> dict[str, object]:
     """Drive, kill and restart until `enough`. Returns what was done and what was wrong."""
-    postgres = Postgres(folder / "postgres") if database == "postgres" else None
+    rng = random.Random(seed)
+    troubles = Troubles(folder, rng)
+    with troubles.ready():
+        return _soak(pool, folder, database, enough, workers, clients, rng, troubles)
+
+
+def _soak(
+    pool: Path,
+    folder: Path,
+    database: str,
+    enough: Enough,
+    workers: int,
+    clients: int,
+    rng: random.Random,
+    troubles: Troubles,
+) -> dict[str, object]:
+    postgres = Postgres(troubles.disk / "postgres") if database == "postgres" else None
     settings = {"timeout_s": TIMEOUT_S, "workers": workers, "log_level": "warning"}
-    settings |= {"snapshot_every": 500, "warm_sessions": 200}
+    settings |= {"snapshot_every": 50, "warm_sessions": 200}
     service = ServiceProcess(pool, "", settings=settings, log=folder / "service.log")
     try:
-        store = postgres.start() if postgres else f"sqlite:///{folder / 'soak.db'}"
+        store = postgres.start() if postgres else f"sqlite:///{troubles.disk / 'soak.db'}"
         service.store = store
         service.start()
-        seen, kills = _drive(pool, service, postgres, enough, clients, random.Random(seed))
+        seen, kills = _drive(pool, service, postgres, enough, clients, rng, troubles)
         code = service.stop()
         wrong = [] if code == 0 else [f"the last stop ended with code {code}"]
         opened = Store.open(store, create=False)
@@ -143,6 +164,7 @@ def soak(
         "store": database,
         "workers": workers,
         "kills": kills,
+        "troubles": dict(troubles.counts),
         "answered decisions": len(seen.answered),
         "acknowledged feedback": len(seen.acknowledged),
         "calls without an answer": seen.refused,
@@ -158,6 +180,7 @@ def _drive(
     enough: Enough,
     clients: int,
     rng: random.Random,
+    troubles: Troubles,
 ) -> tuple[Seen, dict[str, int]]:
     """Run the load and the kills. Returns what the clients received, and the kills by kind."""
     arms = nq.ArmPool.open(pool)
@@ -181,8 +204,16 @@ def _drive(
             spent = time.monotonic() - start
             if min(kills.values()) >= enough.kills or spent >= enough.seconds - 1:
                 break
-            _kill_one(service, postgres, kills, rng)
+            if troubles.can_fill and rng.random() < _FULL:
+                _fill_for_a_while(troubles, seen, rng)
+            if rng.random() < _JUMPING:
+                troubles.jump()
+            _kill_one(service, postgres, kills, rng, troubles)
     finally:
+        troubles.make_room()
+        troubles.right_clock()
+        if postgres:
+            postgres.start()
         over.set()
         for thread, driver in zip(threads, drivers, strict=True):
             thread.join()
@@ -190,8 +221,27 @@ def _drive(
     return seen, kills
 
 
+def _fill_for_a_while(troubles: Troubles, seen: Seen, rng: random.Random) -> None:
+    """Fill the disk until some calls got no answer, or so long that it makes no difference.
+
+    What is written into space that the files have already does not fail.
+    """
+    before, end = seen.refused, time.monotonic() + rng.uniform(1.0, 8.0)
+    troubles.fill()
+    while seen.refused < before + 5 and time.monotonic() < end:
+        time.sleep(0.05)
+    if seen.refused > before:
+        troubles.counts["full disks that calls noticed"] += 1
+    if rng.random() < 0.5:  # else it is still full when the kill comes
+        troubles.make_room()
+
+
 def _kill_one(
-    service: ServiceProcess, postgres: Postgres | None, kills: dict[str, int], rng: random.Random
+    service: ServiceProcess,
+    postgres: Postgres | None,
+    kills: dict[str, int],
+    rng: random.Random,
+    troubles: Troubles,
 ) -> None:
     """Kill the service, the database or both, and start them again."""
     turn = sum(kills.values())
@@ -200,11 +250,16 @@ def _kill_one(
         kills["database"] += 1
         if turn and rng.random() < 0.5:
             service.kill()  # both at once, as when the machine goes down
-        postgres.start()
+        troubles.make_room()
     else:
         service.kill()
+        troubles.make_room()
+    if postgres:
+        postgres.start()  # it may also have given up on the full disk
     if service.process is None:
         kills["service"] += 1
+        if rng.random() < _TORN:
+            troubles.tear_snapshot(service.store)
         service.start()
 
 
@@ -213,7 +268,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pool", type=Path, help="a pool folder that ingest wrote")
     parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
-    parser.add_argument("--seconds", type=float, default=60, help="how long the clients drive")
+    enough = parser.add_mutually_exclusive_group()
+    enough.add_argument("--seconds", type=float, default=60, help="how long the clients drive")
+    enough.add_argument("--kills", type=int, help="how often each is killed, however long it takes")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--clients", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
@@ -223,7 +280,9 @@ def main() -> None:
             options.pool,
             Path(folder),
             database=options.store,
-            enough=Enough(seconds=options.seconds),
+            enough=Enough(kills=options.kills)
+            if options.kills
+            else Enough(seconds=options.seconds),
             workers=options.workers,
             clients=options.clients,
             seed=options.seed,

@@ -7,7 +7,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     "From a log to a pool": ("ingest", "growing", "privacy", "encoders", "training"),
     "Run the service": (
         *("configure", "access", "users", "suggestions", "segments"),
-        *("operate", "exchange", "repair", "security"),
+        *("deploy", "operate", "exchange", "repair", "security"),
     ),
     "How it learns": ("learning", "ranking", "event-log"),
     "The paper": ("paper", "replay", "many-armed", "neural-rivals", "measurements/paper-claims"),
@@ -15,7 +15,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     "Library reference": (),  # the rooms
     "Other reference": (
         *("reference/http", "api/http", "reference/settings", "reference/names"),
-        *("reference/threats", "reference/glossary"),
+        *("reference/threats", "reference/personal-data", "reference/glossary"),
     ),
     "Measurements": (
         *("measurements/paper", "measurements/stream", "measurements/session-rec"),

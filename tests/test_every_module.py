@@ -27,6 +27,7 @@ REACHED_THROUGH = {  # module or folder: the tests that run it through the publi
     "replay.stream.drive": "tests/replay/test_stream.py",
     "rivals.neural": "tests/rivals/neural/test_rival.py",
     "service.answer": "tests/service/answer/test_slates.py",
+    "service.doctor": "tests/service/doctor/test_doctor.py",
     "service.http": "tests/service/http/test_routes.py",
     "service.http.limits.body_limits": "tests/service/http/test_bad_input.py",
     "service.http.routes.explore": "tests/service/http/test_explore.py",

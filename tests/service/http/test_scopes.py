@@ -17,10 +17,11 @@ from nextquery.service.settings.settings import Settings
 from tests.service.http.conftest import LOCAL
 
 HOLDERS = ("nobody", "unknown", "revoked", *SCOPES)
-BODIES: dict[str, dict[str, Any]] = {
+BODIES: dict[str, Any] = {
     "/v1/recommend": {"session_id": "s", "query": "cat food"},
     "/v1/feedback": {"decision_id": "nobody", "accepted": None},
     "/v1/forecast": {"session_id": "s", "query": "cat food"},
+    "/v1/ubi/events": [{"query_id": "q", "user_query": "cat food", "session_id": "u"}],
     "/v1/map": {"session_id": "s", "query": "cat food"},
     "/v1/simulate": {"users": 1},
     "/v1/block": {"query": "dog names"},

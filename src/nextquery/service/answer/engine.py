@@ -8,6 +8,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
 
+from nextquery import tracing
 from nextquery.arms import ArmPool
 from nextquery.errors import InvalidInput, StoreUnavailable
 from nextquery.segments import check_segment
@@ -303,6 +304,7 @@ class Engine(Operations, Reports):
                 f"{self._waiting} requests are already waiting. Try again in a second."
             )
         request.keep()
+        tracing.attach(request)
         with self._count_lock:
             self._waiting += 1
         request.future.add_done_callback(self._answered)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nextquery import tracing
 from nextquery.catalogue import Place
 from nextquery.errors import Conflict, NextqueryError, StoreUnavailable
 from nextquery.segments import key_of, text_of
@@ -97,7 +98,9 @@ class RequestHandler:
             _visit(request, last.get((request.owner, request.session_id))) for request, _ in placed
         ]
         explained = [_explained(request) for request, _ in placed]
-        selections = self.answerer.select([place for _, place in placed], visits, explained)
+        places, waiting = [place for _, place in placed], [request for request, _ in placed]
+        with tracing.step("scan", waiting, batch=len(placed)):
+            selections = self.answerer.select(places, visits, explained)
         return [
             (request, place, visit, selected)
             for (request, place), visit, selected in zip(placed, visits, selections, strict=True)
@@ -151,11 +154,13 @@ class RequestHandler:
 
     def _record(self, asked: Sequence[ToAnswer]) -> None:
         """Make slates and pass them to the writer, which answers them once they are durable."""
-        bodies = self.answerer.slates(asked)
+        requests = [one.request for one in asked]
+        with tracing.step("slate", requests, together=len(asked)):
+            bodies = self.answerer.slates(asked)
         decisions = list(map(self._decision, asked, bodies))
         for one in asked:
             one.request.handed_on = True
-        futures = self.writer.submit_many(decisions)
+        futures = self.writer.submit_many(decisions, requests)
         for one, decision, future in zip(asked, decisions, futures, strict=True):
             future.add_done_callback(self._when_recorded(one.request, decision))
 

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from nextquery import tracing
 from nextquery.errors import (
     ClusterUnavailable,
     Conflict,
@@ -52,14 +53,16 @@ from nextquery.service.http.routes import (
     page,
     patterns,
     recommend,
+    ubi,
 )
 from nextquery.service.http.scopes import NEEDED
 from nextquery.service.http.served import Served, served
+from nextquery.service.http.traces.middleware import Traces
 from nextquery.service.log.database.calls import StoreCalls
 from nextquery.service.settings.settings import Settings
 
 _ROUTES = (
-    *(recommend, feedback, forecast, explore, learning),
+    *(recommend, feedback, forecast, ubi, explore, learning),
     *(operate, control, patterns, curation, arms, audit, health, page, documentation),
 )
 _POSTS = {
@@ -110,6 +113,7 @@ def create_app(
         yield
         calls.close()
         engine.close(within_s=CLOSE_S)
+        tracing.stop()
 
     app = _with_routes(lifespan=lifespan)
     app.state.served = Served(
@@ -147,6 +151,8 @@ def create_app(
             expose_headers=["X-Request-Id", "Retry-After"],
         )
     app.add_middleware(RequestLog, metrics=metrics)
+    if tracing.start_if_configured():
+        app.add_middleware(Traces)
     return app
 
 

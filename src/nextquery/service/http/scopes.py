@@ -9,6 +9,7 @@ SCOPES = (READ, WRITE, ADMIN)  #: each includes the ones before it
 NEEDED = {
     "/v1/recommend": WRITE,  # it records a decision
     "/v1/feedback": WRITE,
+    "/v1/ubi/events": WRITE,
     "/v1/forecast": READ,
     "/v1/map": READ,
     "/v1/examples": READ,
@@ -41,7 +42,7 @@ NEEDED = {
     "/docs": PUBLIC,
     "/docs/{file:path}": PUBLIC,
 }
-COST = {"/v1/map": 20, "/v1/simulate": 100, "/v1/export": 100}
+COST = {"/v1/ubi/events": 20, "/v1/map": 20, "/v1/simulate": 100, "/v1/export": 100}
 """How many requests of the rate limit a path counts as, if more than one."""
 _FOLDERS = {"/page/": "/page/{file}", "/docs/": "/docs/{file:path}"}
 

@@ -7,10 +7,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from nextquery import tracing
 from nextquery.errors import NextqueryError, StoreUnavailable
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.schema import decisions
@@ -48,11 +50,17 @@ class Writer:
         """Write with the next transaction."""
         return self.submit_many([write])[0]
 
-    def submit_many(self, writes: Sequence[Write[Result]]) -> "list[Future[Result]]":
-        """Write with the next transaction, all together if there is room."""
+    def submit_many(
+        self, writes: Sequence[Write[Result]], asked: Sequence[object] = ()
+    ) -> "list[Future[Result]]":
+        """Write with the next transaction, all together if there is room.
+
+        `asked` are the requests that they are for, if this is not the thread of one request.
+        """
         futures: list[Future[Result]] = [Future() for _ in writes]
-        for future in futures:
+        for future, request in zip_longest(futures, asked):
             future.set_running_or_notify_cancel()  # an event in the log cannot be cancelled
+            tracing.attach(future, request)
         with self._changed:
             if not self._closing and len(self._writes) < _WAITING:
                 self._writes.extend(zip(writes, futures, strict=True))
@@ -138,7 +146,8 @@ class Writer:
     def _commit(self, batch: Batch, marks: list[str]) -> None:
         """Run one transaction, then pass its results and errors to the futures."""
         try:
-            results = self._transaction([write for write, _ in batch], marks)
+            with tracing.step("commit", (future for _, future in batch), together=len(batch)):
+                results = self._transaction([write for write, _ in batch], marks)
         except StoreUnavailable as error:
             self.failures += 1
             with self._changed:

@@ -1,0 +1,1 @@
+"""UBI 1.3 records that come in."""

@@ -1,0 +1,178 @@
+"""Taking UBI records in: queries become decisions, clicks become feedback."""
+
+import asyncio
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+from starlette.requests import Request
+
+from nextquery.errors import (
+    ClusterUnavailable,
+    Conflict,
+    InvalidInput,
+    NextqueryError,
+    StorageError,
+    UnknownDecision,
+)
+from nextquery.service.http.error_responses import mistakes, quoted
+from nextquery.service.http.served import Served
+from nextquery.service.http.ubi.records import Record, UbiEvent, UbiItem, UbiQuery
+from nextquery.service.log.exchange.ubi_ids import decision_before, decision_of
+from nextquery.service.log.store import StoredDecision
+
+TAKEN = ("click", "accept")
+DISMISSED = ("dismiss", "reject", "ignore")
+SHOWN = ("impression", "view")
+_CODES = {UnknownDecision: 404, Conflict: 409, InvalidInput: 422}
+_UNAVAILABLE = (StorageError, ClusterUnavailable)
+
+
+class Taker:
+    """Takes the records of one request.
+
+    Records of one session are taken one after another, in their order; others at the same time, so
+    that the writer commits them together. If the store is unavailable, nobody knows more about a
+    record than that it may be sent again.
+    """
+
+    def __init__(self, here: Served, request: Request) -> None:
+        self._here, self._owner = here, str(request.state.owner)
+        self._by_key = bool(request.state.trusted_users)
+
+    async def take(self, records: Sequence[Record]) -> list[UbiItem]:
+        """Take all records; each has its own answer."""
+        sessions: dict[str, str] = {}
+        lanes: dict[str, list[int]] = {}
+        for number, record in enumerate(records):
+            query_id = str(record.get("query_id"))
+            found = record.get("session_id") or sessions.get(query_id) or query_id
+            sessions.setdefault(query_id, str(found))
+            lanes.setdefault(sessions[query_id], []).append(number)
+        items: dict[int, UbiItem] = {}
+
+        async def in_order(numbers: list[int]) -> None:
+            for number in numbers:
+                items[number] = await self._one(records[number])
+
+        await asyncio.gather(*map(in_order, lanes.values()))
+        return [items[number] for number in range(len(records))]
+
+    async def _one(self, record: Record) -> UbiItem:
+        try:
+            if "action_name" in record:
+                return await self._event(UbiEvent.model_validate(record))
+            return await self._query(UbiQuery.model_validate(record))
+        except ValidationError as error:
+            wrong = mistakes(error.errors())[0]
+            detail = f"{wrong.field}: received {wrong.received}; {wrong.allowed}."
+            return UbiItem(status="failed", code=422, detail=detail)
+        except _UNAVAILABLE as error:
+            return UbiItem(status="failed", code=503, detail=str(error))
+        except NextqueryError as error:
+            code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), 422)
+            return UbiItem(status="failed", code=code, detail=str(error))
+
+    async def _query(self, record: UbiQuery) -> UbiItem:
+        """Record that a query was asked, and tell the slate before it what came next."""
+        engine = self._here.engine
+        known = await self._decision(record.query_id)
+        status = "repeated"
+        if known is None:
+            if record.session is None:
+                raise InvalidInput(
+                    "received a query without a session. Send session_id, or client_id, so that it "
+                    "is known what it follows."
+                )
+            asked = engine.submit_recommend(
+                session_id=record.session,
+                query=record.user_query,
+                m=1,
+                user_id=record.user_id or record.client_id,
+                request_id=record.query_id,
+                owner=self._owner,
+                trusted=self._by_key and record.user_id is not None,
+                hits=record.hits,
+            )
+            made, status = await self._here.answer(asked), "recorded"
+            known = await self._here.calls(lambda: engine.store.decision(made.decision_id))
+            assert known is not None
+        decision = known
+        before = await self._here.calls(lambda: decision_before(engine.store, decision))
+        if before is not None and before.delivered and before.body.query != record.user_query:
+            told = engine.submit_feedback(
+                decision_id=before.id,
+                accepted=None,
+                issued=record.user_query,
+                owner=self._owner,
+                user_id=record.user_id or record.client_id,
+                trusted=self._by_key and record.user_id is not None,
+                hits=record.hits,
+            )
+            self._here.metrics.feedback((await self._here.answer(told)).status)
+        return UbiItem.model_validate(
+            {"status": status, "code": 200, "decision_id": decision.id, "detail": None}
+        )
+
+    async def _event(self, event: UbiEvent) -> UbiItem:
+        action, shown = event.action_name.lower(), event.event_attributes.object
+        if action not in (*TAKEN, *DISMISSED, *SHOWN):
+            understood = ", ".join((*TAKEN, *DISMISSED, *SHOWN))
+            return _ignored(f"action_name: received {quoted(action)}; understood: {understood}.")
+        if shown.object_id_field not in (None, "arm_id"):
+            return _ignored(
+                f"object_id_field: received {quoted(shown.object_id_field)}; a recommendation has "
+                "arm_id."
+            )
+        decision = await self._decision(event.query_id)
+        if decision is None:
+            raise UnknownDecision(
+                f"there is no decision {quoted(event.query_id)}. Send the decision_id that "
+                "/v1/recommend returned, or the request_id that it was asked for with."
+            )
+        if action in SHOWN:
+            return self._shown(decision, event)
+        engine = self._here.engine
+        future = engine.submit_feedback(
+            decision_id=decision.id,
+            accepted=_arm(event) if action in TAKEN else None,
+            owner=self._owner,
+            user_id=event.user_id or event.client_id,
+            trusted=self._by_key and event.user_id is not None,
+        )
+        result = await self._here.answer(future)
+        self._here.metrics.feedback(result.status)
+        return UbiItem(status=result.status, code=200, decision_id=decision.id, detail=None)
+
+    def _shown(self, decision: StoredDecision, event: UbiEvent) -> UbiItem:
+        if event.event_attributes.object.object_id is not None:
+            arm = _arm(event)
+            if arm not in decision.body.arms:
+                raise InvalidInput(
+                    f"arm {arm} is not in this decision, so it was not shown for it."
+                )
+        if not decision.delivered:
+            self._here.engine.delivered(decision.id)
+        status = "repeated" if decision.delivered else "recorded"
+        return UbiItem.model_validate(
+            {"status": status, "code": 200, "decision_id": decision.id, "detail": None}
+        )
+
+    async def _decision(self, query_id: str) -> StoredDecision | None:
+        store, owner = self._here.engine.store, self._owner
+        return await self._here.calls(lambda: decision_of(store, owner, query_id))
+
+
+def _arm(event: UbiEvent) -> int:
+    """Return the arm that an event names."""
+    text = str(event.event_attributes.object.object_id)
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 19):
+        raise InvalidInput(
+            f"event_attributes.object.object_id: received {quoted(text)}; send the arm_id of a "
+            "recommendation."
+        )
+    return int(text)
+
+
+def _ignored(detail: str) -> UbiItem:
+    return UbiItem(status="ignored", code=200, decision_id=None, detail=detail)

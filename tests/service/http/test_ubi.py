@@ -1,0 +1,182 @@
+"""UBI records that come in: queries become decisions, clicks feedback, and nothing counts twice."""
+
+import json
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from nextquery.service.answer.engine import Engine
+from nextquery.service.http.app import create_app
+from nextquery.service.http.keys import KeyRing
+from nextquery.service.http.ubi.records import MOST_RECORDS, UbiAnswer
+from nextquery.service.log.export import ubi_lines
+from nextquery.service.log.store import Store
+from nextquery.service.settings.settings import Settings
+from tests.service.http.conftest import LOCAL
+from tests.service.http.test_routes import recommend
+from tests.service.worlds import feedback_events, until
+
+
+def send(client: TestClient, *records: dict[str, Any]) -> list[dict[str, Any]]:
+    response = client.post("/v1/ubi/events", json=[*records])
+    answer = UbiAnswer.model_validate(response.json())
+    assert response.status_code == (207 if answer.failed else 200), response.text
+    assert answer.failed == sum(item.status == "failed" for item in answer.items)
+    assert len(answer.items) == len(records)
+    return [item.model_dump() for item in answer.items]
+
+
+def event(action: str, query_id: str, arm: object = None, **more: Any) -> dict[str, Any]:
+    attributes = {"object": {"object_id": str(arm), **more}} if arm is not None else {}
+    return {"action_name": action, "query_id": query_id, "event_attributes": attributes}
+
+
+def query(query_id: str, text: str, **more: Any) -> dict[str, Any]:
+    return {"query_id": query_id, "user_query": text, "session_id": "s", **more}
+
+
+def arms_of(slate: dict[str, Any]) -> list[int]:
+    return [entry["arm_id"] for entry in slate["recommendations"]]
+
+
+def test_a_click_is_feedback_once(client: TestClient, store: Store) -> None:
+    slate = recommend(client, request_id="q-1")
+    arm = arms_of(slate)[1]
+    clicked = event("click", slate["decision_id"], arm, object_id_field="arm_id")
+    by_request = event("accept", "q-1", arm)  # the UBI query id that it was asked for with
+    for records, status in (([clicked], "recorded"), ([clicked, by_request], "repeated")):
+        items = send(client, *records)
+        assert {(item["status"], item["decision_id"]) for item in items} == {
+            (status, slate["decision_id"])
+        }
+    assert [one.accepted for one in feedback_events(store)] == [arm]
+    other = send(client, event("click", slate["decision_id"], arms_of(slate)[0]))[0]
+    assert (other["status"], other["code"]) == ("failed", 409)
+
+
+def test_a_query_is_recorded_once_and_tells_the_slate_before(
+    client: TestClient, store: Store
+) -> None:
+    slate = recommend(client)
+    assert until(lambda: store.newest(1)[0].delivered)
+    records = [query("q-2", "dog names"), query("q-3", "dog food", query_response_hit_ids=[])]
+    items = send(client, *records)
+    assert [item["status"] for item in items] == ["recorded", "recorded"]
+    asked = [store.decision(item["decision_id"]) for item in items]
+    assert [one.body.query for one in asked if one] == ["dog names", "dog food"]
+    assert [one.session_id for one in asked if one] == ["s", "s"]
+    before = store.decision(slate["decision_id"])
+    assert before is not None
+    assert before.state == "failed"
+    told = feedback_events(store)
+    assert len(told) == 1  # the slates of the records were shown to nobody
+    assert told[0].full is not None
+    head = store.head().position
+    assert [item["status"] for item in send(client, *records)] == ["repeated", "repeated"]
+    assert store.head().position == head
+    assert sum(1 for _ in store.decisions()) == 3
+
+
+def test_a_query_that_was_asked_with_its_id_is_known(client: TestClient, store: Store) -> None:
+    first = recommend(client, request_id="q-1")
+    clicked = arms_of(first)[0]
+    text = first["recommendations"][0]["text"]
+    second = recommend(client, request_id="q-2", query=text)
+    items = send(
+        client, query("q-1", "cat food"), event("click", "q-1", clicked), query("q-2", text)
+    )
+    assert [item["status"] for item in items] == ["repeated", "recorded", "repeated"]
+    assert [item["decision_id"] for item in items] == [
+        *(first["decision_id"], first["decision_id"], second["decision_id"])
+    ]
+    one = store.decision(first["decision_id"])
+    assert one is not None
+    assert (one.state, one.accepted) == ("accepted", clicked)
+
+
+def test_what_is_wrong_is_said_of_each_and_stops_no_other(client: TestClient, store: Store) -> None:
+    slate = recommend(client)
+    decision = slate["decision_id"]
+    wrong = [
+        (event("click", "q-unknown", 1), 404, "decision_id that /v1/recommend returned"),
+        (event("click", decision, "sku"), 422, "arm_id of a recommendation"),
+        (event("click", decision), 422, "received 'None'"),
+        (event("click", decision, 10**7), 422, "was not shown"),
+        (event("impression", decision, 10**7), 422, "is not in this decision"),
+        ({"action_name": "click"}, 422, "query_id: received nothing"),
+        ({"action_name": 5, "query_id": "q"}, 422, "action_name"),
+        ({"query_id": "q"}, 422, "user_query: received nothing"),
+        ({"query_id": "q-9", "user_query": "dog"}, 422, "without a session"),
+        ({"user_query": "x", "query_id": "\x00"}, 422, "query_id"),
+    ]
+    good = event("click", decision, arms_of(slate)[0])
+    items = send(client, *(record for record, *_ in wrong), good)
+    for item, (record, code, detail) in zip(items, wrong, strict=False):
+        assert (item["status"], item["code"]) == ("failed", code), record
+        assert detail in item["detail"], item
+    assert items[-1]["status"] == "recorded"
+    assert len(feedback_events(store)) == 1
+
+
+def test_what_is_none_of_ours_is_ignored(client: TestClient, store: Store) -> None:
+    decision = recommend(client)["decision_id"]
+    head = store.head().position
+    items = send(
+        client,
+        event("add_to_cart", decision, 1),
+        event("click", decision, "B07", object_id_field="asin"),
+        event("click", "of-the-search-engine", "B07", object_id_field="asin"),
+    )
+    assert {item["status"] for item in items} == {"ignored"}
+    assert "understood: click, accept" in items[0]["detail"]
+    assert store.head().position == head
+
+
+def test_an_impression_is_delivery_and_a_dismissal_null(client: TestClient, store: Store) -> None:
+    asked = send(client, query("q-7", "cat food", client_id="browser"))[0]["decision_id"]
+    stored = store.decision(asked)
+    assert stored is not None
+    assert not stored.delivered
+    arm = stored.body.arms[0]
+    assert send(client, event("impression", "q-7", arm))[0]["status"] == "recorded"
+    assert until(lambda: (store.decision(asked) or stored).delivered)
+    assert send(client, event("view", "q-7"))[0]["status"] == "repeated"
+    assert send(client, event("dismiss", "q-7"))[0]["status"] == "recorded"
+    assert [one.accepted for one in feedback_events(store)] == [None]
+
+
+def test_our_own_export_comes_back_unchanged(client: TestClient, store: Store) -> None:
+    slate = recommend(client)
+    client.post(
+        "/v1/feedback",
+        json={"decision_id": slate["decision_id"], "accepted": arms_of(slate)[2]},
+    )
+    recommend(client, query="dog names")
+    records = [json.loads(line) for line in ubi_lines(store)]
+    head = store.head().position
+    assert {item["status"] for item in send(client, *records)} <= {"repeated", "ignored"}
+    assert store.head().position == head
+
+
+def test_another_owner_knows_no_decision(engine: Engine, store: Store) -> None:
+    ring = KeyRing(store)
+    keys = [ring.create(name=name, scope="write")[1] for name in ("one", "two")]
+    with TestClient(create_app(engine, Settings(keys="on"), keys=ring), base_url=LOCAL) as client:
+        heads = [{"Authorization": f"Bearer {key}"} for key in keys]
+        client.headers.update(heads[0])
+        slate = recommend(client, request_id="q-1")
+        arm = arms_of(slate)[0]
+        client.headers.update(heads[1])
+        for name in ("q-1", slate["decision_id"]):
+            assert send(client, event("click", name, arm))[0]["code"] == 404
+        assert send(client, query("q-1", "cat food"))[0]["status"] == "recorded"  # its own
+
+
+@pytest.mark.parametrize("body", ["[]", "{}", "[1]", '"x"'])
+def test_what_is_no_batch(client: TestClient, body: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    response = client.post("/v1/ubi/events", content=body, headers=headers)
+    assert response.status_code == 422
+    many = [{"query_id": "q"}] * (MOST_RECORDS + 1)
+    assert client.post("/v1/ubi/events", json=many).status_code == 422
