@@ -6,7 +6,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     "Start": ("tutorial", "service", "javascript", "page"),
     "From a log to a pool": ("ingest", "growing", "privacy", "encoders", "training"),
     "Run the service": (
-        *("configure", "access", "users", "suggestions"),
+        *("configure", "access", "users", "suggestions", "segments"),
         *("deploy", "operate", "exchange", "repair", "security"),
     ),
     "How it learns": ("learning", "ranking", "event-log"),

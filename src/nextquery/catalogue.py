@@ -14,6 +14,9 @@ from nextquery.errors import InvalidInput
 from nextquery.exclusions import MIN_HITS, Exclusions
 from nextquery.logs.rules.one_query import Cleaned, QueryCleaner
 from nextquery.patterns import Pattern, check_pattern, hidden_wildcards, shown_wildcards
+from nextquery.pins import Pins
+from nextquery.segmented import Segmented
+from nextquery.segments import key_of, segment_of, text_of
 from nextquery.vectors import unit_rows
 
 _COMMON = 1_000  # arms in `most_common`
@@ -33,11 +36,12 @@ class Place(NamedTuple):
     """A query as it was typed, with its arm (if any) and its vector."""
 
     query: str
-    text: str  #: the cleaned text: the key of its arm, or of the arm it may become
+    text: str  #: the key of its arm, or of the arm it may become: segment and cleaned text
     shown: str  #: the spelling shown to users
     arm: int | None
     vector: NDArray[np.float32]
     may_become_arm: bool = False
+    segment: str = ""
 
 
 class Catalogue:
@@ -60,30 +64,35 @@ class Catalogue:
         self.pool = pool
         self.encoder = pool.encoder if encoder is None else encoder
         self.version = 0
-        self.excluded = Exclusions(pool, min_letters=min_letters, min_hits=min_hits)
+        self.segmented = Segmented(pool)
+        self.excluded = Exclusions(
+            pool, min_letters=min_letters, min_hits=min_hits, segmented=self.segmented
+        )
+        self.pins = Pins()
         self._shown: dict[int, str] = {}
         self._own_ids: dict[str, int | None] = {}
         self._rows = pool.rows_in_all  # when the cache above was new
         self.clean = lru_cache(_CLEANED)(self._clean)
         self.encode = lru_cache(_ENCODED)(self._encode)
 
-    def find(self, query: str) -> int | None:
+    def find(self, query: str, segment: str = "") -> int | None:
         """Return the arm of a query, or None; also of a query in another form (see `forms`).
 
         >>> catalogue = Catalogue(ArmPool.from_vectors(["black hole"], [[1, 0]]))
         >>> catalogue.find("black holes"), catalogue.find_exactly("black holes")
         (0, None)
         """
-        arm = self.find_exactly(query)
-        return arm_in_other_form(self.pool, self.clean(query).text) if arm is None else arm
+        arm = self.find_exactly(query, segment)
+        key = key_of(segment, self.clean(query).text)
+        return arm_in_other_form(self.pool, key) if arm is None else arm
 
-    def find_exactly(self, query: str) -> int | None:
+    def find_exactly(self, query: str, segment: str = "") -> int | None:
         """Return the arm of a query by its own text, or None: what operators act on."""
-        return arm_of(self.pool, query, lambda text: self.clean(text).text)
+        return arm_of(self.pool, query, lambda text: self.clean(text).text, segment)
 
-    def place(self, query: str) -> Place:
-        """Look a query up: as an arm, or else as a text with the encoder's vector."""
-        arm = self.find(query)
+    def place(self, query: str, segment: str = "") -> Place:
+        """Look a query up: as an arm of its segment, or else with the encoder's vector."""
+        arm = self.find(query, segment)
         if arm is not None:
             return self.place_of(arm)._replace(query=query, shown=query)
         cleaned = self.clean(query)
@@ -92,12 +101,14 @@ class Catalogue:
         else:
             vector = self.encode(cleaned.text)
         usable = cleaned.dropped is None and cleaned.private is None and bool(vector.any())
-        usable = usable and bool(cleaned.text)
-        may_become_arm = usable and not self._is_barred(query, cleaned.text)
-        return Place(query, cleaned.text, cleaned.shown, None, vector, may_become_arm)
+        key = key_of(segment, cleaned.text) if cleaned.text else ""
+        may_become_arm = usable and bool(key) and not self._is_barred(key_of(segment, query), key)
+        return Place(query, key, cleaned.shown, None, vector, may_become_arm, segment)
 
-    def own_id(self, text: str) -> int | None:
+    def own_id(self, text: str, segment: str = "") -> int | None:
         """Return what a remembered query is now: its arm, -1 if it is none, None if it is hidden.
+
+        `text` is its key. In another segment it is hidden.
 
         >>> catalogue = Catalogue(ArmPool.from_vectors(["cats"], [[1, 0]]))
         >>> catalogue.own_id("cats"), catalogue.own_id("my cat"), catalogue.block("my cat")
@@ -105,6 +116,8 @@ class Catalogue:
         >>> catalogue.own_id("my cat") is None
         True
         """
+        if segment_of(text) != segment:
+            return None
         if self._rows != self.pool.rows_in_all or len(self._own_ids) > _OWN:
             self._changed()
         known = self._own_ids  # replaced by changes, so that nothing older gets into it
@@ -124,8 +137,8 @@ class Catalogue:
         self._own_ids, self._rows = {}, self.pool.rows_in_all
 
     def _is_barred(self, query: str, text: str) -> bool:
-        """Whether a query that is no arm may not become one: it, or another form of it, is
-        excluded, or was an arm and was removed."""
+        """Whether a query (its key, as typed and cleaned) that is no arm may not become one: it,
+        or another form of it, is excluded, or was an arm and was removed."""
         forms = other_forms(self.pool, text)
         known = self.pool.texts.known([query, text, *forms])
         return self.excluded.bars(text, forms) or bool(known)
@@ -144,13 +157,15 @@ class Catalogue:
 
     def place_of(self, arm: int) -> Place:
         """Return the place of an arm."""
-        text = self.pool.texts[arm]
-        return Place(text, text, text, arm, self.pool.row(arm))
+        key = self.pool.texts[arm]
+        text, segment = text_of(key), segment_of(key)
+        return Place(text, key, text, arm, self.pool.row(arm), segment=segment)
 
     def key(self, query: str) -> str:
         """Return the text under which a query is blocked: its arm's text, or its cleaned text."""
-        arm = self.find_exactly(query)
-        text = self.clean(query).text if arm is None else self.pool.texts[arm]
+        found = (self.find_exactly(query, segment) for segment in self.segmented.names)
+        arm = next((arm for arm in found if arm is not None), None)
+        text = self.clean(query).text if arm is None else text_of(self.pool.texts[arm])
         if not text:
             raise InvalidInput(
                 f"nothing is left of {query[:80]!r} after cleaning, so it cannot become an arm "
@@ -163,8 +178,9 @@ class Catalogue:
         return self._shown.get(arm) or self.pool.shown(arm)
 
     def add(self, text: str, vector: NDArray[np.float32], shown: str = "") -> int:
-        """Add an arm and return its id."""
+        """Add an arm by its key and return its id."""
         arm = int(self.pool.add([text], vector[None])[0])
+        self.segmented.added(arm, text)
         if shown:
             self._shown[arm] = shown
         self.excluded.added(arm, text)
@@ -227,6 +243,37 @@ class Catalogue:
         self.version += 1
         return pattern.text
 
+    def pin(self, query: str, after: str | None = None, segment: str = "") -> None:
+        """Always show an arm at the top after a query, or after every query of its segment."""
+        arm = self.find(query, segment)
+        if arm is None:
+            raise InvalidInput(
+                f"{query[:80]!r} is not an arm, so it cannot be pinned. Add it first."
+            )
+        key = "" if after is None else self.place(after, segment).text
+        self.pins.pin(self.pool.texts[arm], key)
+
+    def unpin(self, query: str, after: str | None = None, segment: str = "") -> None:
+        """Remove a pin."""
+        key = "" if after is None else self.place(after, segment).text
+        self.pins.unpin(self.place(query, segment).text, key)
+
+    def pinned(self, place: Place) -> list[int]:
+        """Return the arms that are pinned after a query; a block wins over a pin.
+
+        >>> catalogue = Catalogue(ArmPool.from_vectors(["tea", "pots"], [[1, 0], [0, 1]]))
+        >>> catalogue.pin("pots", after="tea"), catalogue.pinned(catalogue.place("tea"))
+        (None, [1])
+        >>> catalogue.block("pots"), catalogue.pinned(catalogue.place("tea"))
+        ('pots', [])
+        """
+        if not len(self.pins):
+            return []
+        found = map(self.pool.index_of, self.pins.after(place.text, place.segment))
+        arms = np.array([arm for arm in found if arm is not None and arm != place.arm], np.int64)
+        shown: list[int] = arms[~np.isin(arms, self.hidden_arms())].tolist()
+        return shown
+
     @cached_property
     def most_common(self) -> NDArray[np.int64]:
         """The arms of the most sessions of the log, at most 1,000; computed once.
@@ -238,6 +285,17 @@ class Catalogue:
             return np.arange(min(self.pool.rows_in_all, _COMMON), dtype=np.int64)
         order: NDArray[np.int64] = np.argsort(-origin.session_counts, kind="stable")[:_COMMON]
         return order
+
+    def common_in(self, segment: str) -> NDArray[np.int64]:
+        """Return `most_common` of one segment."""
+        if not self.segmented:
+            return self.most_common if not segment else np.empty(0, np.int64)
+        arms, origin = self.segmented.arms(segment), self.pool.origin
+        if origin is None:
+            return arms[:_COMMON]
+        known = arms[arms < len(origin.session_counts)]
+        counts = np.asarray(origin.session_counts)[known]
+        return known[np.argsort(-counts, kind="stable")[:_COMMON]]
 
     def hidden_arms(self) -> Ids:
         """Return the arms that are not shown. Thread-safe: the array is never changed in place."""

@@ -69,14 +69,16 @@ class Client(Calls):
         request_id: str | None = None,
         at_least: float | None = None,
         hits: int | None = None,
+        segment: str | None = None,
     ) -> Slate:
         """Recommend up to `m` next queries; `user_signature` is that of `sign_user`.
 
         Nothing less probable than `at_least` is recommended; by default the service's setting.
-        `hits` is how many results the query had: with too few it never becomes an arm.
+        `hits` is how many results the query had: with too few it never becomes an arm. Nothing of
+        another `segment` is recommended.
         """
         body = self._recommend(query, session_id, m, user_id, user_signature, request_id, at_least)
-        body |= given(hits=hits)
+        body |= given(hits=hits, segment=segment)
         return self._slate(self._ask("POST", "/v1/recommend", body))
 
     def feedback(
@@ -104,6 +106,7 @@ class Client(Calls):
         user_signature: str | None = None,
         returns: bool = True,
         at_least: float = 0.0,
+        segment: str | None = None,
     ) -> list[Next]:
         """Return the likeliest next queries, for prefetching. Nothing is recorded.
 
@@ -111,6 +114,7 @@ class Client(Calls):
         `at_least` are not.
         """
         body = self._forecast(query, session_id, m, user_id, user_signature, returns, at_least)
+        body |= given(segment=segment)
         answer = self._ask("POST", "/v1/forecast", body)
         return [known(Next, entry) for entry in answer["forecast"]]
 
@@ -182,10 +186,11 @@ class AsyncClient(Calls):
         request_id: str | None = None,
         at_least: float | None = None,
         hits: int | None = None,
+        segment: str | None = None,
     ) -> Slate:
         """Recommend up to `m` next queries."""
         body = self._recommend(query, session_id, m, user_id, user_signature, request_id, at_least)
-        body |= given(hits=hits)
+        body |= given(hits=hits, segment=segment)
         return self._slate(await self._ask("POST", "/v1/recommend", body))
 
     async def feedback(
@@ -213,6 +218,7 @@ class AsyncClient(Calls):
         user_signature: str | None = None,
         returns: bool = True,
         at_least: float = 0.0,
+        segment: str | None = None,
     ) -> list[Next]:
         """Return the likeliest next queries, for prefetching. Nothing is recorded.
 
@@ -220,6 +226,7 @@ class AsyncClient(Calls):
         `at_least` are not.
         """
         body = self._forecast(query, session_id, m, user_id, user_signature, returns, at_least)
+        body |= given(segment=segment)
         return [known(Next, e) for e in (await self._ask("POST", "/v1/forecast", body))["forecast"]]
 
     async def stats(self) -> dict[str, Any]:

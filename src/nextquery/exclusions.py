@@ -9,6 +9,8 @@ from nextquery.arms.ids import NO_IDS
 from nextquery.arms.kernels import Ids
 from nextquery.arms.texts import containing, letters, with_few_letters
 from nextquery.patterns import Pattern
+from nextquery.segmented import Segmented
+from nextquery.segments import key_of, text_of
 
 MIN_HITS = 1  # a query that finds nothing is no recommendation
 
@@ -24,6 +26,7 @@ class Exclusions:
     pool : the arms.
     min_letters : letters and digits that a query must have; 0 for no minimum.
     min_hits : results that a query must have had according to the log, if it knows; 0: none.
+    segmented : the segments of the arms: what is excluded is excluded in all of them.
 
     >>> excluded = Exclusions(ArmPool.from_vectors(["cat food", "cats"], [[1, 0], [0, 1]]))
     >>> excluded.block("cats"), excluded.block_pattern(Pattern.of("foo*")), excluded.arms.tolist()
@@ -32,8 +35,16 @@ class Exclusions:
     (None, False, True)
     """
 
-    def __init__(self, pool: ArmPool, *, min_letters: int = 0, min_hits: int = MIN_HITS) -> None:
+    def __init__(
+        self,
+        pool: ArmPool,
+        *,
+        min_letters: int = 0,
+        min_hits: int = MIN_HITS,
+        segmented: Segmented | None = None,
+    ) -> None:
         self._pool, self.min_letters, self.min_hits = pool, min_letters, min_hits
+        self._segmented = Segmented(pool) if segmented is None else segmented
         hits = NO_IDS if pool.origin is None else np.asarray(pool.origin.hits)
         none_found = np.flatnonzero((hits >= 0) & (hits < min_hits))
         short = with_few_letters(pool.texts, min_letters) if min_letters else []
@@ -41,25 +52,27 @@ class Exclusions:
         self.texts: set[str] = set()
         self.patterns: dict[str, Pattern] = {}
         self._of_pattern: dict[str, Ids] = {}
-        self._of_texts: dict[str, int] = {}
+        self._of_texts: dict[str, list[int]] = {}
         self.arms: Ids = self._poor  #: in order of id; replaced, never changed in place
 
     def __contains__(self, text: str) -> bool:
-        """Whether a cleaned text is blocked, matches a blocked pattern, or is too short."""
+        """Whether a cleaned text or key is blocked, matches a blocked pattern, or is too short."""
+        text = text_of(text)
         if text in self.texts or (self.min_letters and letters(text) < self.min_letters):
             return True
         return any(one.matches(text) for one in self.patterns.values())
 
     def bars(self, text: str, forms: Iterable[str]) -> bool:
         """Whether a cleaned text may not become an arm: it, or another form of it, is excluded."""
-        return text in self or (bool(self.texts) and not self.texts.isdisjoint(forms))
+        return text in self or (bool(self.texts) and not self.texts.isdisjoint(map(text_of, forms)))
 
     def block(self, text: str) -> None:
-        """Exclude a text."""
+        """Exclude a text, in every segment."""
         self.texts.add(text)
-        arm = self._pool.index_of(text)
-        if arm is not None:
-            self._of_texts[text] = arm
+        keys = (key_of(segment, text) for segment in self._segmented.names)
+        self._of_texts[text] = [
+            arm for key in keys if (arm := self._pool.index_of(key)) is not None
+        ]
         self._collect()
 
     def unblock(self, text: str) -> None:
@@ -86,10 +99,11 @@ class Exclusions:
         """Return the live arms that a pattern in force matches."""
         return self._pool.alive(self._of_pattern.get(pattern, NO_IDS))
 
-    def added(self, arm: int, text: str) -> None:
+    def added(self, arm: int, key: str) -> None:
         """An arm was added to the pool."""
+        text = text_of(key)
         if text in self.texts:
-            self._of_texts[text] = arm
+            self._of_texts[text] = [*self._of_texts.get(text, ()), arm]
         if self.min_letters and letters(text) < self.min_letters:
             self._poor = np.append(self._poor, arm)
         for name, pattern in self.patterns.items():
@@ -99,9 +113,10 @@ class Exclusions:
 
     def _matching(self, pattern: Pattern) -> Ids:
         texts = self._pool.texts
-        found = [arm for arm in containing(texts, pattern.piece) if pattern.matches(texts[arm])]
+        some = containing(texts, pattern.piece)
+        found = [arm for arm in some if pattern.matches(text_of(texts[arm]))]
         return np.array(found, np.int64)
 
     def _collect(self) -> None:
-        blocked = np.array(sorted(self._of_texts.values()), np.int64)
+        blocked = np.array([arm for arms in self._of_texts.values() for arm in arms], np.int64)
         self.arms = np.unique(np.concatenate([self._poor, blocked, *self._of_pattern.values()]))

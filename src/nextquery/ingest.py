@@ -36,6 +36,7 @@ from nextquery.logs.remembered.join import Remember
 from nextquery.logs.remembered.keys import Keys
 from nextquery.logs.remembered.ledger import Ledger
 from nextquery.personal import Personal
+from nextquery.segments import key_of
 from nextquery.working import work_on
 
 __all__ = ["Ingested", "ingest"]
@@ -102,7 +103,8 @@ def ingest(
     made_from = fingerprint(log, options)
     if personal is not None:
         made_from = personal.mark(made_from)
-    keys = Keys(secret) if secret else None
+    # A ledger does not know segments, so a pool with segments has none and cannot be updated.
+    keys = Keys(secret) if secret and options.segment is None else None
     if keys is not None:
         made_from = keys.of("fingerprint", made_from).hex()
     with work_on(target) as work:
@@ -194,6 +196,8 @@ def prepared(
         {**done.report.to_dict(), "ingests": [ingested(done.rows, sums)]},
         hits=done.hits,
         people=done.people,
+        segments=done.segments,
+        segment_names=done.segment_names,
         named_with=personal.named_with() if personal is not None and done.people else {},
         ledger=None if keys is None or done.ledger is None else done.ledger.to_bytes(keys),
     )
@@ -264,13 +268,15 @@ def _pool(
         session_counts=np.asarray(origin.session_counts)[kept],
         user_counts=np.asarray(origin.user_counts)[kept],
         hits=np.asarray(origin.hits)[kept] if len(origin.hits) else origin.hits,
+        segments=np.asarray(origin.segments)[kept] if len(origin.segments) else origin.segments,
         sessions=sessions,
         held_out=int((stay >= origin.sessions.size - origin.held_out).sum()),
         for_replays=int((stay >= origin.sessions.size - (origin.for_replays or 0)).sum()),
         report=report,
     )
     table = Texts()
-    table.append(checked([texts[i] for i in kept.tolist()]))
+    named = [key_of(origin.segment(arm), texts[i]) for arm, i in enumerate(kept.tolist())]
+    table.append(checked(named))
     if keys is not None:
         origin = replace(origin, ledger=_only_waiting(origin, keys, table))
     return ArmPool(table, vectors, origin=origin, encoder=encoder)

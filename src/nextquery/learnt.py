@@ -61,8 +61,10 @@ def examples(
     """Yield what a policy learns when what is known of a slate goes from `old` to `new`.
 
     `failures` is `Policy.failures` of the slate's candidates; without it, a policy learns from the
-    slate alone.
+    slate alone. Pinned entries teach nothing, and a click on one nothing about the others.
     """
+    if any(choice.pinned for choice in slate):
+        old, new = _besides_pins(slate, old), _besides_pins(slate, new)
     before, after = old.failures or failures, new.failures or failures
     if failures and old.full and new.full and _same(old.success, new.success) and before == after:
         return
@@ -125,6 +127,16 @@ class Learnt:
         """Replace what a slate taught; see `examples`."""
         for example in examples(slate, failures, old, new):
             example.learn(self.policy, at)
+
+
+def _besides_pins(slate: Sequence[Choice], known: Answered) -> Answered:
+    """Return what is known of the entries that a policy chose."""
+    pins = {choice.arm for choice in slate if choice.pinned}
+    paired = list(zip(slate, known.rewards, strict=False))
+    clicked = any(choice.pinned and reward for choice, reward in paired)
+    if clicked or (known.success is not None and known.success.arm in pins):
+        return Answered([])
+    return known._replace(rewards=[None if one.pinned else reward for one, reward in paired])
 
 
 def _same(one: Choice | None, other: Choice | None) -> bool:

@@ -13,9 +13,11 @@ import numpy as np
 from nextquery.arms.ids import among
 from nextquery.arms.kernels import Ids
 from nextquery.catalogue import Catalogue, Place
+from nextquery.folding import Folding, best_first
 from nextquery.learnt import Learnt
 from nextquery.memory import NOW, Key, Memory, Moment, with_memory, without
 from nextquery.policies.base import Choice, Context, Policy
+from nextquery.segments import text_of
 from nextquery.select.base import Candidates, Selector
 from nextquery.select.schedule import Schedule
 from nextquery.selecting import Selecting
@@ -65,6 +67,8 @@ class Loop(Selecting):
     exploration : share of entries drawn uniformly from the candidates.
     repeat : whether a session may be shown the same arm more than once.
     returns : whether a session may be recommended its own earlier queries.
+    fold_similar : whether a slate or a forecast shows only one of several queries that say the
+        same in another form; see `nextquery.folding`.
     recommend_at_least : recommend nothing less probable than this, by the calibrated probability
         that a forecast has; 0: anything.
     schedule, reselect : how the candidate set of a session grows; see `Selecting`.
@@ -81,6 +85,7 @@ class Loop(Selecting):
         exploration: float = 0.0,
         repeat: bool = False,
         returns: bool = False,
+        fold_similar: bool = False,
         recommend_at_least: float = 0.0,
         schedule: Schedule | None = None,
         reselect: bool | None = None,
@@ -92,12 +97,24 @@ class Loop(Selecting):
         self.learnt, self.memory = learnt, memory
         self.exploration, self.returns = exploration, returns
         self.recommend_at_least = recommend_at_least
+        self.folding = Folding(catalogue) if fold_similar else None
         # Select more when everything selected was already shown, unless a schedule sets the size.
         self.looks_further = schedule is None
 
     def use(self, learnt: Learnt) -> None:
         """Recommend with another `learnt` from now on."""
         self.learnt, self.memory.live, self.memory.people = learnt, learnt.live, learnt.people
+
+    @property
+    def fold_similar(self) -> bool:
+        """Whether a slate shows only one of several queries that say the same."""
+        return self.folding is not None
+
+    def folded(self, candidates: Candidates) -> Candidates:
+        """Return candidates that know which of them say the same, if that matters."""
+        if self.folding is None or not len(candidates):
+            return candidates
+        return replace(candidates, alike=self.folding.of(candidates))
 
     @property
     def policy(self) -> Policy:
@@ -136,7 +153,15 @@ class Loop(Selecting):
             away = away[away >= 0]  # own queries are not in the pool
             further = self.select_further(place, visit, away, normalise=selected.normalised)
             candidates = self._with_memory(step, further)
-        return candidates, context
+        return self._in_segment(candidates, place.segment), context
+
+    def _in_segment(self, candidates: Candidates, segment: str) -> Candidates:
+        """Drop what another segment asked: nothing should be there, whatever sessions it knows."""
+        segmented = self.catalogue.segmented
+        if not (segmented or segment):
+            return candidates
+        here = segmented.inside(candidates.arms, segment)
+        return candidates if here.all() else candidates.take(here)
 
     def rank(
         self,
@@ -167,6 +192,11 @@ class Loop(Selecting):
             )
             for one in asked
         ]
+        pins = [self.catalogue.pinned(one.place)[: one.m] for one in asked]
+        found = [
+            (without(candidates, pinned) if pinned else candidates, context)
+            for (candidates, context), pinned in zip(found, pins, strict=True)
+        ]
         worthy = [
             candidates.take(self.learnt.probabilities(candidates, context) >= one.at_least)
             if one.at_least > 0
@@ -174,16 +204,28 @@ class Loop(Selecting):
             for one, (candidates, context) in zip(asked, found, strict=True)
         ]
         slates = self.policy.rank_many(
-            worthy,
+            list(map(self.folded, worthy)),
             [context for _, context in found],
-            [one.m for one in asked],
+            [max(1, one.m - len(pinned)) for one, pinned in zip(asked, pins, strict=True)],
             [one.rng for one in asked],
             exploration=self.exploration,
         )
         # Their own draws: what is learnt must not depend on the length of the slate.
         return [
-            Slate(choices, *both, self.policy.failures(*both, one.rng.spawn(1)[0]))
-            for one, choices, both in zip(asked, slates, found, strict=True)
+            Slate(
+                [*self.pinned(one.place, pinned), *choices][: one.m],
+                *both,
+                self.policy.failures(*both, one.rng.spawn(1)[0]),
+            )
+            for one, choices, both, pinned in zip(asked, slates, found, pins, strict=True)
+        ]
+
+    def pinned(self, place: Place, arms: Sequence[int]) -> list[Choice]:
+        """Return the entries of pinned arms; nobody drew them, so their propensity is 1."""
+        scores = self.pool.score(arms, place.vector).tolist() if len(arms) else []
+        return [
+            Choice(arm, np.empty(0), score, 1.0, pinned=True)
+            for arm, score in zip(arms, scores, strict=True)
         ]
 
     def forecast(
@@ -203,16 +245,22 @@ class Loop(Selecting):
         `at_least` are not.
         """
         candidates, context = self.candidates(place, visit, selected, returns=returns, at=at)
+        most = m if self.folding is None else len(candidates)
+        found = self.learnt.likeliest(candidates, context, most)
+        if self.folding is not None:
+            arms = np.array([arm for arm, _ in found], np.int64)
+            shown = best_first(self.folding.of_arms(arms, candidates.own_texts))
+            found = [one for one, kept in zip(found, shown.tolist(), strict=True) if kept][:m]
         likely = [
             Likely(arm, self.text_of(arm, candidates), probability)
-            for arm, probability in self.learnt.likeliest(candidates, context, m)
+            for arm, probability in found
             if probability >= at_least
         ]
         return likely, max(0.0, 1.0 - sum(entry.probability for entry in likely))
 
     def text_of(self, arm: int, candidates: Candidates) -> str:
         """Return the text of a candidate as shown to its user."""
-        return self.catalogue.shown(arm) if arm >= 0 else candidates.own_texts[arm]
+        return self.catalogue.shown(arm) if arm >= 0 else text_of(candidates.own_texts[arm])
 
     def success(
         self, arm: int | None, slate: Sequence[Choice], candidates: Candidates, context: Context
@@ -264,12 +312,14 @@ class Loop(Selecting):
             # Candidates from a cache may have no vectors.
             return replace(visible, vectors=self.pool.rows(visible.arms))
         key = self.own_key(place)
+        segment, segmented = place.segment, self.catalogue.segmented
         own = self.memory.own(
             visit.person,
             key,
             previous=visit.previous,
             at=step.at,
-            own_id=self.catalogue.own_id,
+            own_id=lambda text: self.catalogue.own_id(text, segment),
+            inside=(lambda arms: segmented.inside(arms, segment)) if segmented or segment else None,
         )
         earlier += [arm for arm in own.this_session if arm not in earlier]
         if step.returns:  # earlier queries may come again, even if they were shown

@@ -19,6 +19,7 @@ from nextquery.loop import Loop
 from nextquery.memory import Memory, SessionMemory
 from nextquery.outcomes import Learning
 from nextquery.policies.base import Policy
+from nextquery.segments import check_segment
 from nextquery.select.base import Selector
 from nextquery.select.schedule import Schedule
 from nextquery.session import Session
@@ -47,6 +48,8 @@ class Recommender(Loop):
     repeat : whether a session may be recommended a query that it was shown before.
     returns : whether a session may be recommended its own earlier queries. Forecasts always
         contain them.
+    fold_similar : whether a slate or a forecast shows only one of several queries that say the
+        same in another form; see `nextquery.folding`.
     recommend_at_least : recommend nothing less probable than this, in [0, 1], by the calibrated
         probability that a forecast has. Slates may be shorter then, or empty. 0: no limit.
     min_letters : letters and digits that a recommendation must have; 0 for no minimum.
@@ -77,6 +80,7 @@ class Recommender(Loop):
         reselect: bool | None = None,
         repeat: bool = False,
         returns: bool = False,
+        fold_similar: bool = False,
         recommend_at_least: float = 0.0,
         min_letters: int = 0,
         min_hits: int = MIN_HITS,
@@ -120,6 +124,7 @@ class Recommender(Loop):
             exploration=number(exploration, "exploration", low=0, high=1),
             repeat=repeat,
             returns=returns,
+            fold_similar=fold_similar,
             recommend_at_least=number(recommend_at_least, "recommend_at_least", low=0, high=1),
             schedule=schedule,
             reselect=reselect,
@@ -145,26 +150,32 @@ class Recommender(Loop):
         return self.catalogue.encoder
 
     def start(
-        self, query: str, session_id: str | None = None, *, person: str | None = None
+        self,
+        query: str,
+        session_id: str | None = None,
+        *,
+        person: str | None = None,
+        segment: str = "",
     ) -> Session:
         """Start a session with its first query. Without `session_id`, an id is assigned.
 
         `person` names whose session it is: their own past queries join the candidates, and what
         they ask is remembered for them alone. In a pool made with `ingest(personal=…)` people have
-        the names that `nextquery.Personal.hash` returns.
+        the names that `nextquery.Personal.hash` returns. `segment` names the part of the log that
+        the session is in: it is recommended nothing of another one (see `nextquery.segments`).
         """
-        place = self.place(query)
+        place = self.place(query, segment)
         for name, given in (("session_id", session_id), ("person", person)):
             if given is not None and not (isinstance(given, str) and given):
                 raise InvalidInput(f"{name} must be a non-empty string; received {given!r}.")
         self.sessions_started += 1
         return Session(self, session_id or f"s{self.sessions_started}", place, person)
 
-    def place(self, query: str) -> Place:
-        """Look a query up: as an arm, or else as a text with the encoder's vector."""
+    def place(self, query: str, segment: str = "") -> Place:
+        """Look a query up: as an arm of its segment, or else with the encoder's vector."""
         if not isinstance(query, str) or not query.strip():
             raise InvalidInput(f"a query must be a non-empty string; received {query!r}.")
-        place = self.catalogue.place(query)
+        place = self.catalogue.place(query, check_segment(segment))
         if place.arm is None and self.encoder is None:
             raise InvalidInput(
                 f"{query[:80]!r} is not an arm of the pool, and this recommender has no encoder "
@@ -174,9 +185,9 @@ class Recommender(Loop):
             return place._replace(arm=self.catalogue.add(place.text, place.vector, place.shown))
         return place
 
-    def add(self, query: str) -> int:
-        """Make a query an arm, if it is not one already. Returns its id."""
-        place = self.place(query)
+    def add(self, query: str, segment: str = "") -> int:
+        """Make a query an arm of a segment, if it is not one already. Returns its id."""
+        place = self.place(query, segment)
         if place.arm is not None:
             return place.arm
         if not place.vector.any():
@@ -185,15 +196,15 @@ class Recommender(Loop):
             )
         return self.catalogue.add(place.text, place.vector, place.shown)
 
-    def remove(self, query: str) -> None:
-        """Remove an arm permanently."""
-        arm = self.catalogue.find_exactly(query)
+    def remove(self, query: str, segment: str = "") -> None:
+        """Remove an arm of a segment permanently."""
+        arm = self.catalogue.find_exactly(query, check_segment(segment))
         if arm is None:
             raise InvalidInput(f"{query[:80]!r} is not an arm, so there is nothing to remove.")
         self.catalogue.remove(arm)
 
     def block(self, query: str) -> None:
-        """Never recommend this query again, in any session."""
+        """Never recommend this query again, in any session of any segment."""
         self.catalogue.block(query)
 
     def unblock(self, query: str) -> None:
@@ -215,6 +226,24 @@ class Recommender(Loop):
     def unblock_pattern(self, pattern: str) -> None:
         """Allow again what a blocked pattern matches."""
         self.catalogue.unblock_pattern(pattern)
+
+    def pin(self, query: str, after: str | None = None, *, segment: str = "") -> None:
+        """Always show an arm at the top after a query, or without `after` after every query.
+
+        A pin has propensity 1 and teaches nothing. A block wins over it.
+
+        >>> from nextquery import ArmPool, LinUCB, MaxUtility
+        >>> pool = ArmPool.from_vectors(["tea", "milk", "pots"], [[1, 0], [1, 1], [0, 1]])
+        >>> rec = Recommender(pool, MaxUtility(k=2), LinUCB(model="disjoint"))
+        >>> rec.pin("pots", after="tea")
+        >>> [choice.text for choice in rec.start("tea").recommend(m=2)]
+        ['pots', 'milk']
+        """
+        self.catalogue.pin(query, after, segment)
+
+    def unpin(self, query: str, after: str | None = None, *, segment: str = "") -> None:
+        """Remove a pin."""
+        self.catalogue.unpin(query, after, segment)
 
     def warm_start(
         self,

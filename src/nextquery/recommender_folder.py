@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KIND, VERSION = "nextquery recommender", 1
 _OPTIONS = (
     *("exploration", "seed", "reselect", "repeat", "returns", "recommend_at_least", "add_arms"),
-    *("min_letters", "min_hits"),
+    *("min_letters", "min_hits", "fold_similar"),
 )
 
 
@@ -49,6 +49,7 @@ def write(rec: "Recommender", path: str | os.PathLike[str]) -> None:
         "learning": vars(rec.learning),
         "blocked": sorted(rec.catalogue.excluded.texts),
         "patterns": list(rec.catalogue.excluded.patterns),
+        "pins": [list(pin) for pin in rec.catalogue.pins],
         "shown": rec.catalogue.spellings(),
         "sessions_started": rec.sessions_started,
         "memory": {"names": list(rec.memory.names), "half_life": rec.memory.half_life},
@@ -90,6 +91,8 @@ def read(
         rec.catalogue.block_text(text)
     for pattern in meta.get("patterns", ()):
         rec.catalogue.block_pattern(pattern)
+    for after, text in meta.get("pins", ()):
+        rec.catalogue.pins.pin(text, after)
     rec.catalogue.show({int(arm): text for arm, text in meta.get("shown", {}).items()})
     if "calibration.npz" in folder:
         rec.learnt.calibration = folder.arrays("calibration.npz")

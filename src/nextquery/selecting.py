@@ -86,8 +86,8 @@ class Selecting:
     ) -> list[Candidates]:
         """Select arms for every place in one scan; none for a query without a vector.
 
-        Sets of different sizes, with a schedule, need one scan each. For `normalise` and `vectors`
-        see `Selector.select_many`.
+        Sets of different sizes, with a schedule, need one scan each, and so do segments. For
+        `normalise` and `vectors` see `Selector.select_many`.
 
         Parameters
         ----------
@@ -98,11 +98,14 @@ class Selecting:
         arms = self.pool if pool is None else pool
         no_vectors = np.empty((0, arms.dim if vectors else 0), np.float32)
         selected = [Candidates(NO_IDS, no_vectors, np.empty(0), np.empty(0))] * len(places)
-        by_size: dict[int | None, list[int]] = {}
+        groups: dict[tuple[str, int | None], list[int]] = {}
         for number, (place, visit) in enumerate(zip(places, visits, strict=True)):
             if place.vector.any():
-                by_size.setdefault(self.size(visit), []).append(number)
-        for size, numbers in by_size.items():
+                groups.setdefault((place.segment, self.size(visit)), []).append(number)
+        for (segment, size), numbers in groups.items():
+            arms_here = self.catalogue.segmented.of(segment, arms)
+            if arms_here is None:
+                continue
             hidden = [self._not_selected(places[number], visits[number]) for number in numbers]
             if unknown is not None:
                 both = zip(hidden, numbers, strict=True)
@@ -110,8 +113,8 @@ class Selecting:
             vectors_now = np.stack([places[number].vector for number in numbers])
             histories = [visits[number].history for number in numbers]
             results = self.selector.select_many(
-                arms,
-                self.selector.anchors(arms, vectors_now, histories),
+                arms_here,
+                self.selector.anchors(arms_here, vectors_now, histories),
                 hidden,
                 self._draws_of([visits[number] for number in numbers]),
                 k=None if self.schedule is None else size,
@@ -131,7 +134,9 @@ class Selecting:
     ) -> Candidates:
         """Select more arms, since everything that was selected is hidden."""
         rng = self.draws(visit.session, visit.trial + 1, _FURTHER) if self.selector.draws else None
-        return self.selector.select(self.pool, place.vector, hidden, rng, normalise=normalise)
+        arms = self.catalogue.segmented.of(place.segment)
+        assert arms is not None  # something was selected from it
+        return self.selector.select(arms, place.vector, hidden, rng, normalise=normalise)
 
     def kept(self, place: Place, visit: Visit, selected: Candidates) -> tuple[int, ...]:
         """Return the arms that stay in C; none if each query gets candidates of its own."""

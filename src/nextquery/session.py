@@ -77,6 +77,11 @@ class Session:
         return self._anchor.query
 
     @property
+    def segment(self) -> str:
+        """The segment that the session is in."""
+        return self._anchor.segment
+
+    @property
     def trial(self) -> int:
         """The number of recommendations so far."""
         return self.visit.trial
@@ -115,7 +120,7 @@ class Session:
             number(at_least, "at_least", low=0, high=1)
         rec, visit = self.recommender, self.visit
         if self._version not in (-1, rec.catalogue.version):  # its arm may be new or gone
-            self._anchor = rec.place(self._anchor.query)
+            self._anchor = rec.place(self._anchor.query, self.segment)
         rng, now = rec.draws(self.id, visit.trial + 1), rec.clock()
         selected, at = self._selected(), Moment(now)
         slate = rec.rank(self._anchor, visit, selected, m or 1, rng, at, at_least=at_least)
@@ -141,7 +146,7 @@ class Session:
 
     def ask(self, query: str) -> None:
         """Report that the user ran another query, without feedback on the slate."""
-        self._move(self.recommender.place(query))
+        self._move(self.recommender.place(query, self.segment))
 
     def forecast(self, m: int = 5, *, returns: bool = True, at_least: float = 0.0) -> list[Likely]:
         """Return the m likeliest next queries, for prefetching. Nothing is recorded.
@@ -186,7 +191,7 @@ class Session:
         None: a query typed then teaches too.
         """
         rec = self.recommender
-        place = None if issued is None else rec.place(issued)
+        place = None if issued is None else rec.place(issued, self.segment)
         entries = _entries(choice)
         shown = self._open(entries)
         if len(entries) < len(shown.arms):
@@ -218,7 +223,8 @@ class Session:
         )
         self._set_outcome(shown, outcome)
         alive = choice.arm >= 0 and len(rec.pool.alive([choice.arm])) > 0
-        place = rec.catalogue.place_of(choice.arm) if alive else rec.catalogue.place(choice.text)
+        known = rec.catalogue
+        place = known.place_of(choice.arm) if alive else known.place(choice.text, self.segment)
         self._move(place._replace(query=choice.text))
 
     def _set_outcome(self, shown: _Shown, outcome: Outcome) -> None:

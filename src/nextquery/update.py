@@ -91,6 +91,11 @@ def update(
             f"{target} has no {'log' if origin is None else 'encoder'}, so no log can be added. "
             "Make a pool of the whole log: nextquery ingest LOG --out POOL."
         )
+    if origin.report.get("options", {}).get("segment") is not None:
+        raise InvalidInput(
+            f"{target} was made with --segment, and such a pool cannot be updated. Ingest the "
+            "whole log into a new pool: nextquery ingest LOG --segment NAME --out POOL."
+        )
     options = _options(origin, dict(given or {}))
     _check_personal(origin, personal)
     remember = _remember(target, old, origin, secret)

@@ -44,12 +44,18 @@ class Blocks:
     def cut(self, width: int, *, coded: int | None = None) -> Iterator[Block]:
         """Yield all rows in blocks of at most `width`, in the fastest order to read memory.
 
-        `coded` is the width of blocks that have a coded copy, if it is not the same.
+        `coded` is the width of blocks that have a coded copy, if it is not the same. Blocks without
+        a live row are left out.
         """
         for start, segment, codes in zip(self.starts, self.segments, self.codes, strict=False):
             step = width if codes is None or coded is None else coded
-            for offset in range(0, len(segment), step):
-                place = slice(offset, min(offset + step, len(segment)))
+            offsets = np.arange(0, len(segment), step)
+            ends = np.minimum(offsets + step, len(segment))
+            removed = np.searchsorted(self.removed, ends + start)
+            removed -= np.searchsorted(self.removed, offsets + start)
+            live = removed < ends - offsets
+            for offset, end in zip(offsets[live].tolist(), ends[live].tolist(), strict=True):
+                place = slice(offset, end)
                 first = int(start) + offset
                 last = int(start) + place.stop
                 yield Block(first, last, segment[place], codes, place)

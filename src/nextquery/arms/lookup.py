@@ -4,30 +4,36 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nextquery.logs.rules.forms import forms
+from nextquery.segments import key_of, segment_of, text_of
 
 if TYPE_CHECKING:
     from nextquery.arms.pool import ArmPool
 
 
-def arm_of(pool: "ArmPool", query: str, clean: Callable[[str], str]) -> int | None:
-    """Return the arm of a query by its text, its cleaned text, or the text it is shown as."""
-    arm = pool.index_of(query)
+def arm_of(
+    pool: "ArmPool", query: str, clean: Callable[[str], str], segment: str = ""
+) -> int | None:
+    """Return the arm of a query in a segment: by its text, its cleaned text, or as it is shown."""
+    arm = pool.index_of(key_of(segment, query))
     if arm is None:
-        arm = pool.index_of(clean(query))
+        arm = pool.index_of(key_of(segment, clean(query)))
     if arm is None and pool.origin is not None:
-        arm = pool.origin.arm_of_readable(query)
+        arm = pool.origin.arm_of_readable(query, segment)
         if arm is not None and not len(pool.alive([arm])):
             arm = None
     return arm
 
 
 def other_forms(pool: "ArmPool", text: str) -> tuple[str, ...]:
-    """Return the other forms of a cleaned text; none if the arms are not English words."""
-    return forms(text) if pool.origin is None or pool.origin.may_be_english else ()
+    """Return the keys of other forms of a key; none if the arms are not English words."""
+    if pool.origin is not None and not pool.origin.may_be_english:
+        return ()
+    segment = segment_of(text)
+    return tuple(key_of(segment, form) for form in forms(text_of(text)))
 
 
 def arm_in_other_form(pool: "ArmPool", text: str) -> int | None:
-    """Return the arm that has another form of a cleaned text, if there is one.
+    """Return the arm that has another form of a key, in the same segment, if there is one.
 
     Of several it is the one of the most sessions, then that with the lowest id.
 

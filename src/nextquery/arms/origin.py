@@ -19,12 +19,15 @@ from nextquery.folders import Folder, Part
 from nextquery.logs.options import CLEANING
 from nextquery.logs.rules.latex import RAW_BYTES, readable
 from nextquery.logs.rules.one_query import Cleaned, QueryCleaner
+from nextquery.segments import key_of
 from nextquery.sessions import NOBODY, Sessions
 
 _COUNTS = ("session_counts", "user_counts")
 _SESSIONS = ("session_arms", "session_offsets", "session_times", "query_times", "session_people")
+NO_SEGMENTS = np.empty(0, np.int32)
 _ALWAYS = 3  # older pools have only the first ones; empty ones are not written
-_PEOPLE, _HITS, _LEDGER = "log_people.npy", "log_hits.npy", "log_ledger.bin"
+_PEOPLE, _HITS, _SEGMENTS = "log_people.npy", "log_hits.npy", "log_segments.npy"
+_LEDGER = "log_ledger.bin"
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,9 @@ class Origin:
     hits: NDArray[np.int64] = field(default_factory=lambda: NOBODY)
     people: Sequence[str] = ()  #: keyed hashes of the users, by their number in `sessions`
     named_with: Mapping[str, str] = field(default_factory=dict)  #: `Personal.named_with`
+    #: number of each arm's segment in `segment_names`; empty: none has one
+    segments: NDArray[np.int32] = field(default_factory=lambda: NO_SEGMENTS)
+    segment_names: Sequence[str] = ()
     ledger: bytes | Path | None = field(default=None, repr=False)  #: a sealed `Ledger`, or its file
 
     @property
@@ -64,9 +70,13 @@ class Origin:
         """Return the spelling of an arm to show: without LaTeX."""
         return readable(self.shown[arm]) if self.is_text else self.shown[arm]
 
-    def arm_of_readable(self, text: str) -> int | None:
+    def segment(self, arm: int) -> str:
+        """Return the segment of an arm of the log."""
+        return self.segment_names[self.segments[arm]] if len(self.segments) else ""
+
+    def arm_of_readable(self, text: str, segment: str = "") -> int | None:
         """Return the arm that is shown as this text, if its spelling in the log had LaTeX."""
-        return self._by_readable.get(text.casefold())
+        return self._by_readable.get(key_of(segment, text.casefold()))
 
     @cached_property
     def _by_readable(self) -> dict[str, int]:
@@ -82,7 +92,7 @@ class Origin:
         for arm in arms[np.argsort(-self.session_counts[arms], kind="stable")].tolist():
             spelling, shown = self.shown[arm], self.readable(arm)
             if shown != spelling:
-                found.setdefault(shown.casefold(), arm)
+                found.setdefault(key_of(self.segment(arm), shown.casefold()), arm)
         return found
 
     def clean(self, query: str) -> Cleaned:
@@ -102,13 +112,17 @@ class Origin:
 
     def meta(self) -> dict[str, Any]:
         """Return the log's manifest entry."""
-        known = {
+        known: dict[str, Any] = {
             "k_anonymous": self.k_anonymous,
             "report": dict(self.report),
             "held_out": self.held_out,
             "for_replays": self.for_replays,
         }
-        return {**known, "named_with": dict(self.named_with)} if self.named_with else known
+        if self.named_with:
+            known["named_with"] = dict(self.named_with)
+        if len(self.segments):
+            known["segment_names"] = list(self.segment_names)
+        return known
 
     def parts(self) -> dict[str, Part]:
         """Return the parts of the log to save in a folder."""
@@ -121,6 +135,8 @@ class Origin:
             sessions[_PEOPLE] = np.array([list(bytes.fromhex(name)) for name in self.people], "u1")
         if len(self.hits):
             counts[_HITS] = self.hits
+        if len(self.segments):
+            counts[_SEGMENTS] = self.segments
         if self.ledger is not None:
             sessions[_LEDGER] = self.ledger
         return {**TextColumn.of(self.shown).parts("log_shown"), **counts, **sessions}
@@ -140,6 +156,8 @@ class Origin:
             people = [row.tobytes().hex() for row in folder.array(_PEOPLE)]
         if _HITS in folder:
             counts["hits"] = folder.array(_HITS)
+        if _SEGMENTS in folder:
+            counts["segments"] = folder.array(_SEGMENTS)
         if _LEDGER in folder:
             counts["ledger"] = folder.file(_LEDGER)
         shown = TextColumn.open(folder, "log_shown")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from nextquery import folders
 from nextquery.arms import gpu, storage
@@ -21,6 +21,7 @@ from nextquery.arms.search import Band, Found, Nearest
 from nextquery.arms.texts import Texts, matched
 from nextquery.encode.base import Encoder
 from nextquery.errors import InvalidInput
+from nextquery.segments import key_of, text_of
 from nextquery.vectors import unit_rows
 
 KIND, VERSION = "nextquery pool", 1
@@ -143,10 +144,10 @@ class ArmPool:
         """
         if self.origin is not None and 0 <= arm < len(self.origin.shown):
             return self.origin.readable(arm)
-        return self._texts[arm]
+        return text_of(self._texts[arm])
 
-    def find(self, query: str) -> int | None:
-        """Return the arm of a query; None if there is none.
+    def find(self, query: str, segment: str = "") -> int | None:
+        """Return the arm of a query in a segment; None if there is none.
 
         It is matched as typed, after cleaning, as it is shown, or in the singular or plural.
         """
@@ -154,8 +155,9 @@ class ArmPool:
         def clean(text: str) -> str:
             return text if self.origin is None else self.origin.clean(text).text
 
-        arm = arm_of(self, query, clean)
-        return arm_in_other_form(self, clean(query)) if arm is None else arm
+        arm = arm_of(self, query, clean, segment)
+        key = key_of(segment, clean(query))
+        return arm_in_other_form(self, key) if arm is None else arm
 
     def verify(self) -> None:
         """Read every byte of the folder this pool was opened from; raises `errors.Damaged`."""
@@ -213,6 +215,22 @@ class ArmPool:
     def remove(self, ids: Iterable[int]) -> None:
         """Remove arms from all later results; their ids are not reused."""
         self._removed = np.union1d(self._removed, self._ids(ids, "ids"))
+
+    def only(self, live: NDArray[np.bool_]) -> Self:
+        """Return an independent copy in which only the marked of the live arms are.
+
+        `live` has a mark for each of the first ids; later ones are not marked.
+
+        >>> pool = ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [1, 1], [0, 1]])
+        >>> pool.only(np.array([False, True])).removed.tolist()
+        [0, 2]
+        """
+        twin = self.copy()
+        gone = np.ones(twin.rows_in_all, np.bool_)
+        gone[: len(live)] = ~live[: len(gone)]
+        gone[twin._removed] = True
+        twin._removed = np.flatnonzero(gone)
+        return twin
 
     def alive(self, ids: Iterable[int]) -> Ids:
         """Return the ids that are not removed, in their order."""

@@ -120,7 +120,8 @@ class _Chunk:
     def scan(self, searches: list[Search]) -> tuple[list[list[Found]], Sums | None]:
         """Return the results of each search, and the sums."""
         sums = None if self.epsilon is None else _Summing(self, self.epsilon)
-        coded = max(_IN_TILES, -(-self.blocks.count // _PARTS)) if self.tiles else self.width
+        live = self.blocks.count - len(self.blocks.removed)
+        coded = max(_IN_TILES, -(-live // _PARTS)) if self.tiles else self.width
         cut = list(self.blocks.cut(self.width, coded=coded))
         waiting = iter(cut)
         lock = threading.Lock()

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nextquery.errors import InvalidInput
 from nextquery.folders import Folder, Part
+from nextquery.segments import SEPARATOR, text_of
 from nextquery.vectors import unit_rows
 
 _BYTES = 1 << 24  # of texts looked at together
@@ -121,16 +122,18 @@ def with_few_letters(texts: "Texts", least: int) -> list[int]:
     [1, 2, 3, 4]
     """
     column, ascii_letters = texts.stored, np.zeros(256, bool)
+    apart = with_any(column, SEPARATOR.encode())  # these have a segment, whose letters do not count
     ascii_letters[[byte for byte in range(128) if chr(byte).isalnum()]] = True
     data, offsets = np.asarray(column.data), column.offsets
     counted = np.append(0, np.cumsum(ascii_letters[data]))[offsets]
     beyond = np.append(0, np.cumsum(data > 127))[offsets]
     few, other = np.diff(counted) < least, np.diff(beyond) > 0
+    few[apart], other[apart] = True, True
     rows = [*np.flatnonzero(few & other).tolist(), *range(len(column), len(texts))]
     return sorted(
         [
             *np.flatnonzero(few & ~other).tolist(),
-            *(row for row in rows if letters(texts[row]) < least),
+            *(row for row in rows if letters(text_of(texts[row])) < least),
         ]
     )
 

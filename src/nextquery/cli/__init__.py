@@ -13,10 +13,12 @@ import typer
 from rich.markup import escape
 
 from nextquery.cli.algorithms import algorithms
+from nextquery.cli.audit import audit
 from nextquery.cli.backup import backup, restore
 from nextquery.cli.block import block
 from nextquery.cli.compare import compare
 from nextquery.cli.config import config
+from nextquery.cli.curate import curate
 from nextquery.cli.demo import demo
 from nextquery.cli.doctor import doctor
 from nextquery.cli.export import export
@@ -58,7 +60,7 @@ app = typer.Typer(
 )
 experiments = (replay, report, reproduce, compare)
 commands = (demo, ingest, stats, verify, recommend, train, *experiments, serve, export)
-of_a_store = (block, rebuild, leave_out, take_over, backup, restore, doctor)
+of_a_store = (block, curate, audit, rebuild, leave_out, take_over, backup, restore, doctor)
 for command in (*commands, algorithms, *of_a_store):
     app.command()(command)
 for group in (keys, config):

@@ -57,8 +57,8 @@ def block(
     from nextquery.service.model.prepare import check_pool
     from nextquery.service.model.snapshots import newest_state
 
-    texts = [*queries, *_lines(file)]
-    patterns = [*pattern, *_lines(pattern_file)]
+    texts = [*queries, *lines(file)]
+    patterns = [*pattern, *lines(pattern_file)]
     if not list_them and not texts and not patterns:
         raise InvalidInput(
             "received nothing to block. Pass queries, --pattern, --file or --pattern-file; or "
@@ -112,7 +112,8 @@ def _changes(
     ]
 
 
-def _lines(file: Path | None) -> list[str]:
+def lines(file: Path | None) -> list[str]:
+    """Return the lines of a file that are not blank; none without a file."""
     from nextquery.errors import InvalidInput
 
     if file is None:

@@ -60,6 +60,7 @@ def ingest(
     time: o.Time = None,
     query: o.Query = None,
     hits: o.Hits = None,
+    segment: o.Segment = None,
     gap: o.Gap = 30.0,
     profile: o.Profile = "text",
     skip: o.Skip = [],  # noqa: B006  (typer only reads it)
@@ -100,6 +101,7 @@ def ingest(
         "time": time,
         "query": query,
         "hits": hits,
+        "segment": segment,
         "gap_minutes": gap,
         "profile": profile,
         "skip": tuple(skip),

@@ -51,7 +51,7 @@ def leave_out(
     from nextquery.service.log.store import Store
     from nextquery.service.log.teaching.leave_out import LeaveOut, TakeBackIn
 
-    since_s, until_s = _moment(since, "--from"), _moment(until, "--until")
+    since_s, until_s = moment(since, "--from"), moment(until, "--until")
     opened, user_hash = Store.open(settings.store, create=False), None
     if user is not None:
         user_hash = Hashes.of(opened, settings.user_hash_secret.get_secret_value()).user(user)
@@ -99,7 +99,8 @@ def _iso(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def _moment(text: str | None, option: str) -> float | None:
+def moment(text: str | None, option: str) -> float | None:
+    """Return the Unix time of a moment as people write it, in UTC if it does not say."""
     from nextquery.errors import InvalidInput
 
     if text is None:

@@ -26,6 +26,13 @@ Hits = Annotated[
     str | None,
     typer.Option(help="Name of the column with the number of results; detected by default."),
 ]
+Segment = Annotated[
+    str | None,
+    typer.Option(
+        help="Name of the column with the segment of each row, such as its language or tenant: no "
+        "segment ever sees a query of another. By default there are none."
+    ),
+]
 Gap = Annotated[float, typer.Option(help="Minutes of inactivity that end a session.")]
 Profile = Annotated[str, typer.Option(help=f"Cleaning rules: {' or '.join(PROFILES)}.")]
 Skip = Annotated[

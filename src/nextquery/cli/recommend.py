@@ -25,6 +25,7 @@ def recommend(
     utility: Annotated[
         str, typer.Option(help="Utility: log-probability, facility-location or log-det.")
     ] = "log-probability",
+    segment: Annotated[str, typer.Option(help="Recommend queries of this segment.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Recommend the next queries for QUERY, best first.
@@ -38,9 +39,9 @@ def recommend(
     pool = nq.ArmPool.open(pool_folder)
     selector = nq.MaxUtility(k, epsilon, utility, reading, shortlist=max(1000, k))
     rec = nq.Recommender(pool, selector, nq.LinUCB(model="disjoint"))
-    session = rec.start(query)
+    session = rec.start(query, segment=segment)
     loaded = time.perf_counter()
-    followed = _followers(pool, pool.find(query))
+    followed = _followers(pool, pool.find(query, segment))
     for _, arm in followed:
         rec.policy.update(nq.Choice(arm, np.empty(0), 0.0, 1.0), 1.0)
     slate = session.recommend(m)

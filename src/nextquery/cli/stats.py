@@ -13,6 +13,7 @@ def stats(
     time: o.Time = None,
     query: o.Query = None,
     hits: o.Hits = None,
+    segment: o.Segment = None,
     gap: o.Gap = 30.0,
     profile: o.Profile = "text",
     skip: o.Skip = [],  # noqa: B006
@@ -39,6 +40,7 @@ def stats(
             time=time,
             query=query,
             hits=hits,
+            segment=segment,
             gap_minutes=gap,
             profile=profile,
             skip=tuple(skip),

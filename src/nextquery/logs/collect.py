@@ -35,9 +35,9 @@ _NO_ROWS = Rows()
 class Prepared:
     """A cleaned log without private text: arms, and sessions of arms.
 
-    Arms are ordered by first appearance in time, then by text. Sessions are ordered by the time of
-    their first query, which is NaN if the log has no times. Session and user ids are not kept;
-    `people` has keyed hashes of the users, if they were asked for.
+    Arms are ordered by segment, then by first appearance in time, then by text. Sessions are
+    ordered by the time of their first query, which is NaN if the log has no times. Session and user
+    ids are not kept; `people` has keyed hashes of the users, if they were asked for.
     """
 
     texts: Sequence[str]  #: the cleaned text, the key of an arm
@@ -50,16 +50,19 @@ class Prepared:
     #: newest count of results, -1 if unknown; empty if all are
     hits: NDArray[np.int64] = field(default_factory=lambda: NO_HITS)
     people: Sequence[str] = ()  #: by number of the person in `sessions`
+    #: number of each arm's segment in `segment_names`; empty: none has one
+    segments: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    segment_names: Sequence[str] = ()
     rows: Rows = _NO_ROWS
     ledger: "Ledger | None" = None  #: if it was asked for
 
 
 def arms(engine: Engine, *, timed: bool) -> dict[str, NDArray[Any]]:
-    """The arms, ordered by first appearance, then by text; the table ``ids`` has their numbers."""
+    """The arms, ordered by segment, first appearance and text; ``ids`` has their numbers."""
     first = "first_at" if timed else "first_pos"
     engine.run(
-        "CREATE TABLE ids AS SELECT tid, text, sessions, users, "
-        f"row_number() OVER (ORDER BY {first}, text) - 1 AS arm "
+        "CREATE TABLE ids AS SELECT tid, text, segment, sessions, users, "
+        f"row_number() OVER (ORDER BY segment, {first}, text) - 1 AS arm "
         "FROM arms JOIN texts USING (tid) WHERE why IS NULL"
     )
     engine.run(
@@ -68,7 +71,7 @@ def arms(engine: Engine, *, timed: bool) -> dict[str, NDArray[Any]]:
         "WHERE NOT private GROUP BY tid, shown) GROUP BY tid"
     )
     return engine.columns(
-        "SELECT text, shown, sessions, users, coalesce(hits, -1) AS hits FROM ids "
+        "SELECT text, shown, segment, sessions, users, coalesce(hits, -1) AS hits FROM ids "
         "JOIN looks USING (tid) LEFT JOIN found USING (tid) ORDER BY arm"
     )
 

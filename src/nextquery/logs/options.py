@@ -14,7 +14,7 @@ from nextquery.logs.rules.letters import ANY, ENGLISH
 from nextquery.logs.rules.private_patterns import PATTERNS
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "ubi", "ir_datasets")
-ROLES = ("session", "user", "time", "query", "hits")
+ROLES = ("session", "user", "time", "query", "hits", "segment")
 CLEANING = ("profile", "skip", "max_chars", "language")  # a pool cleans typed queries by them
 
 
@@ -28,6 +28,8 @@ class LogOptions:
     ----------
     session, user, time, query, hits : column names; None finds them by common names. `hits` is how
         many results a query had; a cell that is no whole number means that it is not known.
+    segment : the column of the segment of each row, such as its language or tenant; None: there are
+        no segments, also if a column is called so. An empty cell is the segment "".
     gap_minutes : inactivity that ends a session, for rows with a user but no session id; above 0.
     profile : ``text`` (the paper's rules) or ``sql``.
     skip : names of cleaning rules and privacy patterns to switch off.
@@ -53,6 +55,7 @@ class LogOptions:
     time: str | None = None
     query: str | None = None
     hits: str | None = None
+    segment: str | None = None
     gap_minutes: float = 30.0
     profile: str = "text"
     skip: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ import numpy as np
 
 from nextquery import datasets
 from nextquery.errors import InvalidInput
-from nextquery.logs import collect, foreign, privacy, sessions
+from nextquery.logs import collect, foreign, privacy, segments, sessions
 from nextquery.logs.collect import PersonHash, Prepared, Rows
 from nextquery.logs.database import Engine, Progress, opened
 from nextquery.logs.options import LogOptions
@@ -117,6 +117,7 @@ class _Facts:
     report: Report
     by_user: bool
     timed: bool
+    segments: list[str]  # names, by number
     rows: Rows
 
 
@@ -140,10 +141,12 @@ def _sessions(
     by_user = bool(engine.value("SELECT count(person) FROM log WHERE bad IS NULL"))
     timed = bool(engine.value("SELECT count(secs) FROM log WHERE bad IS NULL"))
     engine.stage("clean")
-    _clean(engine, options, private=private, remember=remember)
+    names = segments.number(engine, options.segment)
+    segmented = len(names) > 1
+    _clean(engine, options, private=private, segmented=segmented, remember=remember)
     engine.stage("sessions")
     original = engine.value("SELECT count(*) FROM log WHERE bad IS NULL")
-    sessions.place(engine, options, by_user=by_user)
+    sessions.place(engine, options, by_user=by_user, segmented=segmented)
     rows_before = None if remember is None else remember.rows_before
     by_language = foreign.drop(engine, options, rows_before=rows_before)
     removed = sessions.keep(engine, options)
@@ -160,7 +163,7 @@ def _sessions(
         log=datasets.name_of(log),
         columns=sorted(frozenset().union(*(source.roles for source in sources))),
     )
-    return _Facts(report, by_user, timed, rows)
+    return _Facts(report, by_user, timed, names, rows)
 
 
 def _read(engine: Engine, log: Log, options: LogOptions) -> list[malformed.Source]:
@@ -176,9 +179,17 @@ def _read(engine: Engine, log: Log, options: LogOptions) -> list[malformed.Sourc
 
 
 def _clean(
-    engine: Engine, options: LogOptions, *, private: bool, remember: Remember | None = None
+    engine: Engine,
+    options: LogOptions,
+    *,
+    private: bool,
+    segmented: bool,
+    remember: Remember | None = None,
 ) -> None:
-    """Make ``texts(tid, text)`` and ``spellings(raw, n, shown, text, dropped, …, tid)``."""
+    """Make ``texts(tid, text, segment)`` and ``spellings(raw, n, shown, text, dropped, …, tid)``.
+
+    With segments, a spelling has a row for each that it occurs in, and so does a text.
+    """
     engine.run(
         "CREATE TABLE distinct_raw AS SELECT raw, count(*) AS n FROM log "
         "WHERE bad IS NULL GROUP BY raw"
@@ -195,14 +206,23 @@ def _clean(
         privacy.mark(engine, options)
     if remember is not None:
         add_hidden(engine, remember)
+    spelt = "(SELECT *, 0 AS segment FROM spellings)"
+    if segmented:
+        engine.run(
+            "CREATE TABLE spelt AS SELECT s.* REPLACE (l.n AS n), l.segment FROM spellings s JOIN "
+            "(SELECT raw, segment::INTEGER AS segment, count(*) AS n FROM log WHERE bad IS NULL "
+            "GROUP BY ALL) l USING (raw)"
+        )
+        spelt = "spelt"
     engine.run(
-        "CREATE TABLE texts AS SELECT row_number() OVER () AS tid, text FROM "
-        "(SELECT DISTINCT text FROM spellings WHERE dropped IS NULL)"
+        "CREATE TABLE texts AS SELECT row_number() OVER () AS tid, text, segment FROM "
+        f"(SELECT DISTINCT text, segment FROM {spelt} WHERE dropped IS NULL)"
     )
     engine.run(
-        "CREATE TABLE known AS SELECT s.*, t.tid FROM spellings s LEFT JOIN texts t "
-        "ON t.text = s.text AND s.dropped IS NULL"
+        f"CREATE TABLE known AS SELECT s.*, t.tid FROM {spelt} s LEFT JOIN texts t "
+        "ON t.text = s.text AND t.segment = s.segment AND s.dropped IS NULL"
     )
+    engine.run("DROP TABLE IF EXISTS spelt")
     engine.run("DROP TABLE spellings")
     engine.run("ALTER TABLE known RENAME TO spellings")
 
@@ -239,6 +259,7 @@ def _protect(
         sessions=int(steps["first"].sum()),
     )
     report = replace(facts.report, privacy=costs)
+    names_of_segments, codes = segments.only_used(facts.segments, arms["segment"])
     starts = np.flatnonzero(steps["first"])
     times = steps["start"][starts] if facts.timed else np.full(len(starts), np.nan)
     names: list[str] = []
@@ -261,6 +282,8 @@ def _protect(
         report=report,
         hits=arms["hits"].astype(np.int64) if (arms["hits"] >= 0).any() else collect.NO_HITS,
         people=names,
+        segments=codes,
+        segment_names=names_of_segments,
         rows=facts.rows,
         ledger=None if remember is None else ledger(engine, remember, person_hash),
     )

@@ -20,17 +20,21 @@ def clear_placeholder_users(engine: Engine) -> None:
     engine.run(f"UPDATE log SET person = NULL WHERE lower(person) IN ({names})")
 
 
-def place(engine: Engine, options: LogOptions, *, by_user: bool) -> None:
+def place(engine: Engine, options: LogOptions, *, by_user: bool, segmented: bool) -> None:
     """Assign a session and a user to every usable row, as numbers.
 
     A session id is unique per user only, since some logs number each user's sessions from 1. Rows
     without an id are split into sessions wherever more than `gap_minutes` pass between two rows of
     the same user. Rows that cleaning will drop still count as activity. Rows without a user are
-    split as if they came from one user, but that user does not count towards `min_users`.
+    split as if they came from one user, but that user does not count towards `min_users`. A session
+    is in one segment: with the same id in another, it is another one.
     """
+    part = "segment, " if segmented else ""
+    spelt = "s.raw = l.raw" + " AND s.segment = l.segment::INTEGER" * segmented
+    visit = "v.session = l.session" + " AND v.segment = l.segment" * segmented
     engine.run(
-        "CREATE TABLE visits AS SELECT session, person, min(rowid) AS visit FROM log "
-        "WHERE bad IS NULL AND session IS NOT NULL GROUP BY session, person"
+        f"CREATE TABLE visits AS SELECT {part}session, person, min(rowid) AS visit FROM log "
+        f"WHERE bad IS NULL AND session IS NOT NULL GROUP BY {part}session, person"
     )
     engine.run(
         "CREATE TABLE people AS SELECT person, min(rowid) AS who FROM log "
@@ -40,31 +44,35 @@ def place(engine: Engine, options: LogOptions, *, by_user: bool) -> None:
     people = "JOIN people p ON p.person IS NOT DISTINCT FROM l.person" if by_user else ""
     engine.run(
         f"CREATE TABLE placed AS SELECT l.rowid AS pos, v.visit, {who} AS who, l.secs, "
-        f"s.rowid AS sid, s.tid, s.private FROM log l JOIN spellings s ON s.raw = l.raw {people} "
-        "LEFT JOIN visits v ON v.session = l.session AND v.person IS NOT DISTINCT FROM l.person "
+        f"s.rowid AS sid, s.tid, s.private FROM log l JOIN spellings s ON {spelt} {people} "
+        f"LEFT JOIN visits v ON {visit} AND v.person IS NOT DISTINCT FROM l.person "
         "WHERE l.bad IS NULL"
     )
     # The newest count holds: what a shop sells, and so what a query finds, changes.
     engine.run(
         "CREATE TABLE found AS SELECT s.tid, last(l.hits ORDER BY l.secs, l.rowid) AS hits "
-        "FROM log l JOIN spellings s ON s.raw = l.raw "
+        f"FROM log l JOIN spellings s ON {spelt} "
         "WHERE l.bad IS NULL AND l.hits IS NOT NULL AND s.tid IS NOT NULL GROUP BY s.tid"
     )
     for table in ("visits", "log"):
         engine.run(f"DROP TABLE {table}")
     if engine.value("SELECT count(*) FROM placed WHERE visit IS NULL"):
-        _split_by_gap(engine, options.gap_minutes * 60)
+        _split_by_gap(engine, options.gap_minutes * 60, segmented=segmented)
 
 
-def _split_by_gap(engine: Engine, gap_seconds: float) -> None:
-    per_user = "OVER (PARTITION BY who ORDER BY secs, pos"
+def _split_by_gap(engine: Engine, gap_seconds: float, *, segmented: bool) -> None:
+    part, rows = "who", "placed"
+    if segmented:
+        part = "who, segment"
+        rows = "(SELECT placed.*, segment FROM placed JOIN spellings ON spellings.rowid = sid)"
+    per_user = f"OVER (PARTITION BY {part} ORDER BY secs, pos"
     gaps = (
         f"SELECT *, coalesce(secs - lag(secs) {per_user}) > {gap_seconds!r}, false)::INTEGER "
-        "AS new FROM placed WHERE visit IS NULL"
+        f"AS new FROM {rows} WHERE visit IS NULL"
     )
     numbered = f"SELECT *, sum(new) {per_user} ROWS UNBOUNDED PRECEDING) AS nth FROM ({gaps})"
     engine.run(
-        "CREATE TABLE cut AS SELECT pos, min(pos) OVER (PARTITION BY who, nth) AS visit, "
+        f"CREATE TABLE cut AS SELECT pos, min(pos) OVER (PARTITION BY {part}, nth) AS visit, "
         f"who, secs, sid, tid, private FROM ({numbered})"
     )
     engine.run("DELETE FROM placed WHERE visit IS NULL")

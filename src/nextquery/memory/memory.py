@@ -11,7 +11,7 @@ from nextquery.arms.pool import ArmPool
 from nextquery.memory.live import LiveMemory
 from nextquery.memory.mentions import Mentions
 from nextquery.memory.own import MOST_OWN, Key, People
-from nextquery.memory.own_recall import NOTHING, Own, OwnId, OwnLog, recall_own
+from nextquery.memory.own_recall import NOTHING, Inside, Own, OwnId, OwnLog, recall_own
 from nextquery.memory.past import SessionMemory
 from nextquery.memory.recalled import Recalled
 from nextquery.sessions import AnySessions, Floats, Ids, Sessions
@@ -133,6 +133,7 @@ class Memory:
         previous: Key | None = None,
         at: Moment = NOW,
         own_id: OwnId,
+        inside: Inside | None = None,
     ) -> Own:
         """Recall a person's own queries; see `recall_own`."""
         if person is None:
@@ -150,6 +151,7 @@ class Memory:
             before=end,
             now=at.time or math.inf,
             own_id=own_id,
+            inside=inside,
         )
 
     def own_totals(self) -> tuple[int, int]:

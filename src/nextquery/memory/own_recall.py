@@ -19,6 +19,8 @@ _HOUR = 3600.0
 _HIDDEN = int(np.iinfo(np.int64).min)  # the id of a query that is blocked or was removed
 OwnId = Callable[[str], int | None]
 """Returns the arm of a text that is one by now, -1 if it is not an arm, None if it is hidden."""
+Inside = Callable[[Ids], NDArray[np.bool_]]
+"""Returns which arms are in the segment of the step."""
 
 
 class Own(NamedTuple):
@@ -178,6 +180,7 @@ def recall_own(
     before: int,
     now: float,
     own_id: OwnId,
+    inside: Inside | None = None,
 ) -> Own:
     """Return a person's own queries, without the current one, best first and at most 100.
 
@@ -189,6 +192,7 @@ def recall_own(
     before : only queries of the log before this position by the clock.
     now : Unix time, for the recency 1/(1 + log(1 + hours)).
     own_id : what a text that was not an arm is now.
+    inside : which arms are in the segment of the step; None: all are.
     """
     known, sessions = log.known(person, current, before)
     private: dict[int, Key] = {}
@@ -201,6 +205,8 @@ def recall_own(
         sessions += past.sessions
     if isinstance(current, int):
         known = known.where(known.ids != current)
+    if inside is not None:
+        known = known.where(inside(known.ids))
     if not len(known.ids):
         return NOTHING
     # Their memory is the 500 best of both; the 100 best are among them, so that cut is not needed.

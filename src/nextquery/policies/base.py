@@ -121,7 +121,8 @@ class Policy(Observes, About, ABC):
             whole_number(length, "m", at_least=1)
         mix = number(exploration, "exploration", low=0, high=1)
         features = [self._features(*one) for one in zip(candidates, contexts, strict=True)]
-        scores = self._leading_scores(candidates, features, m)
+        most = [length + _repeated(one) for length, one in zip(m, candidates, strict=True)]
+        scores = self._leading_scores(candidates, features, most)
         draws = [self._rng] * len(candidates) if rngs is None else rngs
         return [
             self._slate(*one, mix)
@@ -156,6 +157,8 @@ class Policy(Observes, About, ABC):
             arm, propensity = int(candidates.arms[at]), float(mixed[place])
             slate.append(Choice(arm, x, float(score), propensity, self.estimated))
             left = left[left != at]
+            if candidates.alike is not None:  # what says the same is not drawn any more
+                left = left[(candidates.alike[left] != candidates.alike[at]).all(axis=1)]
         return slate
 
     def as_choice(self, candidates: Candidates, context: Context, arm: int | None) -> Choice | None:
@@ -324,3 +327,10 @@ class Policy(Observes, About, ABC):
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `_state` returned."""
         return
+
+
+def _repeated(candidates: Candidates) -> int:
+    """Return how many candidates may be left out of a slate because another says the same."""
+    if candidates.alike is None:
+        return 0
+    return sum(len(candidates) - len(set(row.tolist())) for row in candidates.alike.T)

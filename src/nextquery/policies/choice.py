@@ -45,7 +45,8 @@ class Choice:
     """A recommendation, with everything needed to learn from its reward later.
 
     `propensity` is the probability with which this arm was chosen (in a slate: given the entries
-    above it); `propensity_estimated` is true if it comes from posterior draws.
+    above it); `propensity_estimated` is true if it comes from posterior draws. A `pinned` one was
+    chosen by no policy: its propensity is 1, and it teaches nothing.
 
     >>> import json
     >>> choice = Choice(arm=3, features=np.array([0.5, 1.0]), score=0.7, propensity=0.98)
@@ -61,6 +62,7 @@ class Choice:
     propensity_estimated: bool = False
     id: str = ""
     text: str = ""
+    pinned: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON preserves exactly."""

@@ -11,6 +11,7 @@ from nextquery.replay.results import write_rows
 from nextquery.replay.seeds import generator
 from nextquery.replay.sessions import Ids, draw_anchors
 from nextquery.replay.work import Work
+from nextquery.segments import text_of
 from nextquery.sessions import Sessions
 
 THRESHOLDS = (0.25, 0.4, 0.5, 0.6)
@@ -65,7 +66,7 @@ def _examples(work: Work, seed: int) -> Iterator[dict[str, Any]]:
     for number, session in enumerate(queries, start=1):
         for position, arm in enumerate(session.tolist(), start=1):
             x, y = plane[row]
-            query = work.pool.texts[arm]
+            query = text_of(work.pool.texts[arm])
             yield {"session": number, "position": position, "x": x, "y": y, "query": query}
             row += 1
 

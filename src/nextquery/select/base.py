@@ -41,6 +41,8 @@ class Candidates:
     `recalled` the arms that it added to the selected ones.
     `own_texts` are the texts of a person's own queries that are not arms: their ids are negative.
     `own_asked` is when this person last asked each of their own queries, in Unix time.
+    `alike` has two numbers for each: a slate shows one of those with an equal number (see
+    `nextquery.folding`); None: it may show all of them.
 
     >>> import nextquery as nq
     >>> pool = nq.ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [2, 1], [0, 1]])
@@ -61,6 +63,7 @@ class Candidates:
     own_asked: Mapping[int, float] = field(default_factory=dict)
     normalised: bool = True
     recalled: Set[int] = frozenset()
+    alike: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         for name, kind in (("arms", np.int64), ("similarities", float), ("preferences", float)):
@@ -94,6 +97,7 @@ class Candidates:
             self.own_asked,
             self.normalised,
             self.recalled,
+            None if self.alike is None else self.alike[at],
         )
 
 

@@ -3,6 +3,7 @@
 from contextlib import suppress
 
 from nextquery.errors import NextqueryError
+from nextquery.segments import segment_of, text_of
 from nextquery.service.answer.engine import Engine
 
 
@@ -15,4 +16,5 @@ def warm_up(engine: Engine) -> None:
     texts = engine.catalogue.pool.texts
     if texts:
         with suppress(NextqueryError):
-            engine.forecast(session_id="warm-up", query=texts[0], m=1)
+            query, segment = text_of(texts[0]), segment_of(texts[0])
+            engine.forecast(session_id="warm-up", query=query, m=1, segment=segment)

@@ -25,11 +25,11 @@ def test_a_slow_map_does_not_hold_up_a_recommendation(
     engine = start(sqlite)
     place, answered, placing = engine.catalogue.place, threading.Event(), threading.Event()
 
-    def slow(query: str) -> Place:
+    def slow(query: str, segment: str = "") -> Place:
         if query == "slow":
             placing.set()
             answered.wait(20)  # on one thread for all, the recommendation comes too late
-        return place(query)
+        return place(query, segment)
 
     monkeypatch.setattr(engine.catalogue, "place", slow)
     drawn = engine.submit_map(session_id="s", query="cats food", trail=["slow", "cats care"])

@@ -32,6 +32,7 @@ from nextquery.service.log.operators.changes import (
     Switched,
     Unblocked,
 )
+from nextquery.service.log.operators.curation import Pinned, Unpinned
 
 KINDS: dict[str, type[Any]] = {
     "model": ModelEvent,
@@ -49,6 +50,8 @@ KINDS: dict[str, type[Any]] = {
     "pattern_allowed": PatternAllowed,
     "switched": Switched,
     "left_out": LeftOut,
+    "pinned": Pinned,
+    "unpinned": Unpinned,
     "void": Void,
 }
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

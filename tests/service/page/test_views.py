@@ -73,6 +73,27 @@ def test_operate_blocks_switches_and_exports(service: ServiceProcess, open_page:
     expect(page.locator("#done")).to_have_text("Unblocked.")
 
 
+def test_operate_pins_a_query_and_tells_who_did_it(
+    service: ServiceProcess, open_page: Open
+) -> None:
+    page = open_page(service.page)
+    page.locator("[data-view=operate]").click()
+    page.locator("#pin").fill("rabbit food by post")
+    page.locator("#pin-after").fill("rabbit food")
+    page.locator("#pin").press("Enter")
+    expect(page.locator("#pins")).to_contain_text("rabbit food by post after rabbit food")
+    page.locator("#show-changes").click()
+    expect(page.locator("#changes")).to_contain_text("pinned")
+    expect(page.locator("#changes")).to_contain_text("token")
+    page.locator("[data-view=explore]").click()
+    page.locator("#box").fill("rabbit food")
+    page.locator("#box").press("Enter")
+    expect(page.locator(".card .title").first).to_have_text("rabbit food by post")
+    page.locator("[data-view=operate]").click()
+    page.get_by_role("button", name="Unpin").first.click()
+    expect(page.locator("#done")).to_have_text("No longer pinned.")
+
+
 def test_keys_wrong_small_and_right(locked: tuple[str, str], open_page: Open) -> None:
     (url, small), admin = locked[0].split(), locked[1]
     page = open_page(f"{url}/#operate", strict=False)

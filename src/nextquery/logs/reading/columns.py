@@ -30,6 +30,7 @@ COMMON: Mapping[str, tuple[str, ...]] = {
         "hits", "nb_hits", "num_hits", "hit_count", "total_hits", "result_count", "results_count",
         "num_results", "n_results", "nb_results", "number_of_results", "total_results",
     ),
+    "segment": (),  # only if it is named: it decides who sees what
 }  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""Read files into one table of rows: ``log(file, session, person, secs, raw, qid, hits, bad)``.
+"""Read files into one table of rows: ``log(file, session, person, secs, raw, qid, hits,
+bad, segment)``.
 
 Every line becomes a row, so a rowid gives the line number. ``bad`` is the reason why a row cannot
 be used. ('blank' lines and UBI 'event' records are not queries, but not malformed either.) DuckDB
@@ -24,7 +25,7 @@ def create(engine: Engine) -> None:
     """Create the table that every reader fills."""
     engine.run(
         "CREATE TABLE log (file INTEGER, session VARCHAR, person VARCHAR, secs DOUBLE, "
-        "raw VARCHAR, qid VARCHAR, hits BIGINT, bad VARCHAR)"
+        "raw VARCHAR, qid VARCHAR, hits BIGINT, bad VARCHAR, segment VARCHAR)"
     )
 
 
@@ -178,13 +179,14 @@ def _insert(table: str, number: int, cells: Mapping[str, str], fault: str) -> st
     rows = (
         f"SELECT nullif(trim({cell('session')}), '') AS session, "
         f"nullif(trim({cell('user')}), '') AS person, trim({cell('time')}) AS clock, "
-        f"{cell('query')} AS raw, try_cast({cell('hits')} AS BIGINT) AS hits, {fault} AS fault "
+        f"{cell('query')} AS raw, try_cast({cell('hits')} AS BIGINT) AS hits, "
+        f"{cell('segment')} AS segment, {fault} AS fault "
         f"FROM {table}"
     )
     timed = f"SELECT *, {at} AS secs FROM ({rows})"
     return (
         f"INSERT INTO log SELECT {number}, session, person, secs, coalesce(raw, ''), NULL, hits, "
-        f"CASE WHEN fault IS NOT NULL THEN fault {no_time} END FROM ({timed})"
+        f"CASE WHEN fault IS NOT NULL THEN fault {no_time} END, segment FROM ({timed})"
     )
 
 

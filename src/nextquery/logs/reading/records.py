@@ -75,6 +75,7 @@ def _columns(batch: list[Any]) -> dict[str, NDArray[Any]]:
         "qid": none,
         "hits": none,
         "bad": np.array(["time" if math.isnan(t) else None for t in at], dtype=object),
+        "segment": none,
     }
 
 

@@ -10,7 +10,7 @@ split into sessions by client and inactivity.
 from collections.abc import Sequence
 
 from nextquery.logs.database import Engine
-from nextquery.logs.options import ROLES, LogOptions
+from nextquery.logs.options import LogOptions
 from nextquery.logs.quoting import text
 from nextquery.logs.reading import lines
 from nextquery.logs.reading.files import LogFile
@@ -53,15 +53,27 @@ def insert(engine: Engine, file: LogFile, number: int, options: LogOptions) -> f
         f"coalesce(nullif(trim({cells['user']}), ''), nullif(trim({extract('user_id')}), '')) "
         f"AS person, trim({cells['time']}) AS clock, {cells['query']} AS raw, "
         f"{_hits(options.hits)} AS hits, {extract('query_id')} AS qid, "
-        f"{extract('action_name')} AS action, {FAULT} AS fault FROM {lines.table(file)}"
+        f"{extract('action_name')} AS action, {_segment(options.segment)} AS segment, "
+        f"{FAULT} AS fault FROM {lines.table(file)}"
     )
     engine.run(
         f"INSERT INTO log SELECT {number}, session, person, secs, coalesce(raw, ''), qid, hits, "
         "CASE WHEN fault IS NOT NULL THEN fault "
-        "WHEN action IS NOT NULL OR raw IS NULL THEN 'event' WHEN secs IS NULL THEN 'time' END "
+        "WHEN action IS NOT NULL OR raw IS NULL THEN 'event' WHEN secs IS NULL THEN 'time' END, "
+        "segment "
         f"FROM (SELECT *, {seconds('clock')} AS secs FROM ({rows}))"
     )
-    return frozenset(ROLES if _has_hits(engine, number) else usual)
+    roles = set(usual) | ({"hits"} if _has_hits(engine, number) else set())
+    return frozenset(roles | ({"segment"} if options.segment is not None else set()))
+
+
+def _segment(key: str | None) -> str:
+    """SQL expression: the segment of a query; a key with dots may also be a path."""
+    if key is None:
+        return "NULL"
+    path = text("$." + ".".join('"' + part.replace('"', '\\"') + '"' for part in key.split(".")))
+    nested = f"CASE WHEN json_valid(line) THEN json_extract_string({_RECORD}, {path}) END"
+    return f"coalesce({extract(key)}, {nested})"
 
 
 def _hits(column: str | None) -> str:

@@ -146,7 +146,7 @@ def _insert(engine: Engine, before: Ledger, keys: Keys) -> None:
     engine.insert("old_rows", columns)
     engine.run(
         "INSERT INTO log SELECT -1, s.name, u.name, CASE WHEN NOT isnan(r.secs) THEN r.secs END, "
-        "w.name, NULL, nullif(r.hits, -1), NULL FROM old_rows r "
+        "w.name, NULL, nullif(r.hits, -1), NULL, NULL FROM old_rows r "
         "LEFT JOIN old_sessions s ON s.id = r.session LEFT JOIN old_users u ON u.id = r.person "
         "JOIN old_spellings w ON w.id = r.spelling ORDER BY r.pos"
     )

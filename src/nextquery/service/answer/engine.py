@@ -6,10 +6,12 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from functools import partial
 
 from nextquery import tracing
 from nextquery.arms import ArmPool
 from nextquery.errors import InvalidInput, StoreUnavailable
+from nextquery.segments import check_segment
 from nextquery.service.answer.batching import Batcher
 from nextquery.service.answer.expensive.lane import Lane
 from nextquery.service.answer.expensive.trail import place_trail
@@ -117,6 +119,7 @@ class Engine(Operations, Reports):
         at_least: float | None = None,
         explain: bool = False,
         hits: int | None = None,
+        segment: str = "",
     ) -> "Future[Decision]":
         """Ask for a slate; the future holds it once it is durable.
 
@@ -126,7 +129,8 @@ class Engine(Operations, Reports):
         slate may use this person's own past, and only they may continue the session. Nothing less
         probable than `at_least` is in it; the default is `recommend_at_least`. With `explain` it
         has the paper's preferences too. `hits` is how many results the query had, if you know: with
-        fewer than `min_hits` it never becomes an arm.
+        fewer than `min_hits` it never becomes an arm. The session is in this `segment`: the same id
+        in another one is another session.
         """
         request = RecommendRequest(
             check_id(session_id, "session_id"),
@@ -138,11 +142,18 @@ class Engine(Operations, Reports):
             at_least=check_at_least(at_least, self.options.recommend_at_least),
             explain=explain,
             hits=check_hits(hits),
+            segment=check_segment(segment),
         )
         if request_id is not None:
             request.request_key = request_key(owner, check_id(request_id, "request_id"))
             request.request_hash = request_hash(
-                session_id, query, request.m, request.user_hash, request.person, at_least
+                session_id,
+                query,
+                request.m,
+                request.user_hash,
+                request.person,
+                at_least,
+                request.segment,
             )
         request.fallback = self._waiting > self.options.max_inflight
         self._submit(request)
@@ -202,6 +213,7 @@ class Engine(Operations, Reports):
         trusted: bool = False,
         returns: bool = True,
         at_least: float = 0.0,
+        segment: str = "",
     ) -> "Future[Forecast]":
         """Ask for the most probable next queries; nothing is recorded.
 
@@ -212,7 +224,16 @@ class Engine(Operations, Reports):
         session_id = check_id(session_id, "session_id")
         person = self._person(user_id, owner, trusted=trusted)
         least = check_at_least(at_least, 0.0)
-        request = ForecastRequest(session_id, check_query(query), m, owner, person, returns, least)
+        request = ForecastRequest(
+            session_id,
+            check_query(query),
+            m,
+            owner,
+            person,
+            returns,
+            least,
+            check_segment(segment),
+        )
         self._submit(request)
         return request.future
 
@@ -227,6 +248,7 @@ class Engine(Operations, Reports):
         user_id: str | None = None,
         owner: str = "",
         trusted: bool = False,
+        segment: str = "",
     ) -> "Future[MapData]":
         """Ask for the data of a session's map (`session_map.draw`); nothing is recorded.
 
@@ -235,11 +257,13 @@ class Engine(Operations, Reports):
         """
         person = self._person(user_id, owner, trusted=trusted)
         session_id = check_id(session_id, "session_id")
-        request = MapRequest(session_id, check_query(query), owner=owner, person=person)
+        asked, segment = check_query(query), check_segment(segment)
+        request = MapRequest(session_id, asked, owner=owner, person=person, segment=segment)
         earlier = check_trail(trail)
         request.keep()
         if earlier:
-            place_trail(self.lane, self.catalogue.place, earlier, request, then=self._submit)
+            place = partial(self.catalogue.place, segment=segment)
+            place_trail(self.lane, place, earlier, request, then=self._submit)
         else:
             self._submit(request)
         return request.future

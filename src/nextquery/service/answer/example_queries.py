@@ -3,19 +3,24 @@
 import numpy as np
 
 from nextquery.catalogue import Catalogue
+from nextquery.folding import Folding, best_first
 
 _KNOWN = 200  # most common arms to choose from
 _LONGEST = 60  # characters in an example
 
 
-def example_queries(catalogue: Catalogue, count: int) -> list[str]:
-    """Return up to `count` queries: the most common, then always the one farthest from the others.
+def example_queries(
+    catalogue: Catalogue, count: int, segment: str = "", folding: Folding | None = None
+) -> list[str]:
+    """Return up to `count` queries of a segment: the most common, then those far from the others.
 
     Excluded, removed and long queries are left out, and so are arms added after the pool was made.
     """
     pool = catalogue.pool
-    common = pool.alive(catalogue.most_common)
+    common = pool.alive(catalogue.common_in(segment))
     common = common[~np.isin(common, catalogue.hidden_arms())]
+    if folding is not None:
+        common = common[best_first(folding.of_arms(common))]
     short = [arm for arm in common.tolist() if len(catalogue.shown(arm)) <= _LONGEST][:_KNOWN]
     if not short:
         return []

@@ -1,10 +1,13 @@
 """What operators do with the engine: blocks, patterns, the kill switch, arms under review."""
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from nextquery.errors import InvalidInput
 from nextquery.patterns import MOST_PATTERNS
+from nextquery.segments import check_segment, key_of
 from nextquery.service.answer.inputs import check_query
+from nextquery.service.answer.operators.curation import listed_pins, to_curate, to_pin, to_unpin
 from nextquery.service.log.controls import Control
 from nextquery.service.log.events import ArmHeld
 from nextquery.service.log.hashes import Hashes
@@ -77,39 +80,65 @@ class Operations:
             excluded = self.catalogue.excluded
             return [(text, len(excluded.arms_of(text))) for text in sorted(excluded.patterns)]
 
+    def curate(self, queries: Sequence[str], by: By, *, segment: str = "") -> int:
+        """Make arms of queries that may be suggested although nobody asked; return how many."""
+        self.learner.catch_up()
+        return self._change(to_curate(self.catalogue, self.hashes, queries, segment, by))
+
+    def pin(
+        self, query: str, after: str | None = None, by: By | None = None, *, segment: str = ""
+    ) -> int:
+        """Always show a query at the top after another, or after every one; return the position."""
+        self.learner.catch_up()
+        return self._change(to_pin(self.catalogue, query, after, segment, by))
+
+    def unpin(
+        self, query: str, after: str | None = None, by: By | None = None, *, segment: str = ""
+    ) -> int:
+        """Remove a pin; return the position of the event."""
+        self.learner.catch_up()
+        return self._change(to_unpin(self.catalogue, query, after, segment, by))
+
+    def pins(self) -> list[dict[str, str | None]]:
+        """Return the pins in force."""
+        self.learner.catch_up()
+        with self.learner.lock:
+            return listed_pins(self.catalogue)
+
     def switch(self, on: bool, by: By | None = None) -> int:
         """Set the kill switch (off: every slate is empty); return the position of the event."""
         return self._change(Control(Switched(bool(on), by)))
 
-    def remove(self, query: str, by: By | None = None) -> int:
-        """Remove an arm for good: its query never becomes an arm again."""
+    def remove(self, query: str, by: By | None = None, *, segment: str = "") -> int:
+        """Remove an arm of a segment for good: its query never becomes an arm of it again."""
         self.learner.catch_up()
-        arm = self.catalogue.find_exactly(check_query(query))
+        arm = self.catalogue.find_exactly(check_query(query), check_segment(segment))
         if arm is None:
             raise InvalidInput(
                 f"{query[:80]!r} is not an arm, so there is nothing to remove. To keep a query "
                 "from being shown, block it; to refuse one that is held for review, reject it."
             )
         text_key = self.hashes.text(self.catalogue.pool.texts[arm])
-        return self._change(RemoveArm(arm, text_key, self.catalogue.shown(arm), by))
+        shown = key_of(check_segment(segment), self.catalogue.shown(arm))
+        return self._change(RemoveArm(arm, text_key, shown, by))
 
-    def approve(self, query: str, by: By | None = None) -> int:
-        """Make an arm of a query that is held for review."""
-        held = self._held(query)
+    def approve(self, query: str, by: By | None = None, *, segment: str = "") -> int:
+        """Make an arm of a query that is held for review in a segment."""
+        held = self._held(query, segment)
         return self._change(ApproveArm(self.hashes.text(held.text), held, by))
 
-    def reject(self, query: str, by: By | None = None) -> int:
-        """Refuse a query that is held for review: it never becomes an arm."""
-        held = self._held(query)
+    def reject(self, query: str, by: By | None = None, *, segment: str = "") -> int:
+        """Refuse a query that is held for review: it never becomes an arm of its segment."""
+        held = self._held(query, segment)
         return self._change(RejectArm(self.hashes.text(held.text), held.text, by))
 
     def arm_texts(self, limit: int) -> tuple[list[ArmText], int]:
         """Return held, new, rejected and removed arms (see `listed_arm_texts`)."""
         return listed_arm_texts(self.store, limit)
 
-    def _held(self, query: str) -> ArmHeld:
+    def _held(self, query: str, segment: str) -> ArmHeld:
         self.learner.catch_up()
-        text = self.catalogue.key(check_query(query))
+        text = self.catalogue.place(check_query(query), check_segment(segment)).text
         with self.learner.lock:
             held = self.learner.state.held.get(text)
         if held is None:

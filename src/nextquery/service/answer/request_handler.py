@@ -9,6 +9,7 @@ import numpy as np
 from nextquery import tracing
 from nextquery.catalogue import Place
 from nextquery.errors import Conflict, NextqueryError, StoreUnavailable
+from nextquery.segments import key_of, text_of
 from nextquery.select import Candidates
 from nextquery.service.answer.requests import (
     FeedbackRequest,
@@ -107,7 +108,8 @@ class RequestHandler:
 
     def _place(self, request: Placed) -> Place:
         hits = request.hits if isinstance(request, RecommendRequest) else None
-        return self._with_hits(self.answerer.catalogue.place(request.query), hits)
+        place = self.answerer.catalogue.place(request.query, request.segment)
+        return self._with_hits(place, hits)
 
     def _with_hits(self, place: Place, hits: int | None) -> Place:
         """Return the place of a query, which becomes no arm if it had too few results."""
@@ -200,7 +202,12 @@ class RequestHandler:
             alive = catalogue.pool.alive([arm for arm in stored.body.arms if arm >= 0])
             left = set(np.setdiff1d(alive, catalogue.hidden_arms()).tolist())
             own = [entry for entry in stored.body.slate if entry.arm < 0]
-            left |= {entry.arm for entry in own if catalogue.own_id(entry.text) is not None}
+            segment = stored.body.segment
+            left |= {
+                entry.arm
+                for entry in own
+                if catalogue.own_id(key_of(segment, entry.text), segment) is not None
+            }
         slate = [entry for entry in stored.body.slate if on and entry.arm in left]
         request.future.set_result(Decision.of(decision_id, stored.body, slate, repeated=True))
 
@@ -208,17 +215,19 @@ class RequestHandler:
         """Record feedback with the query that was typed instead."""
         stored = self._stored(request.decision_id, request.owner)
         answerer = self.answerer
-        place = self._with_hits(answerer.catalogue.place(request.issued), request.hits)
+        segment, catalogue = stored.body.segment, answerer.catalogue
+        place = self._with_hits(catalogue.place(request.issued, segment), request.hits)
         person = stored.person if stored.person == request.person else None
         # A person's own entry is known by its text: its id may have changed since it was shown.
         own = [entry for entry in stored.body.slate if entry.arm < 0 and person is not None]
         with answerer.lock:
             arm = answerer.loop.typed_arm(place, person)
+            keys = [(entry.arm, key_of(segment, entry.text)) for entry in own]
             same = [
-                entry.arm
-                for entry in own
-                if entry.text == place.text
-                or (place.arm is not None and answerer.catalogue.own_id(entry.text) == place.arm)
+                own_arm
+                for own_arm, key in keys
+                if key == place.text
+                or (place.arm is not None and catalogue.own_id(key, segment) == place.arm)
             ]
         arm = next(iter(same), arm)
         features, failures, teaches = self._as_candidate(arm, stored, person)
@@ -270,7 +279,8 @@ class RequestHandler:
             return None
         key = self._hashes.text(place.text)
         # Shown as cleaned: a spelling of one person alone could carry what the others never typed.
-        return Sighting(key, user_hash, place.text, place.text, vector_text(place.vector))
+        shown = text_of(place.text)
+        return Sighting(key, user_hash, place.text, shown, vector_text(place.vector))
 
 
 def _fail(batch: list[Request], error: Exception) -> None:
@@ -280,11 +290,14 @@ def _fail(batch: list[Request], error: Exception) -> None:
 
 
 def _visit(request: Placed, last: StoredDecision | None) -> Visit:
-    """Return the state of the session after its last decision, unless that was another person's.
+    """Return the state of the session after its last decision, unless it was another session.
 
-    Who reuses a person's session id starts anew: what was asked and shown there is not theirs.
+    Who reuses a person's session id starts anew: what was asked and shown there is not theirs. So
+    does a request with the same id in another segment.
     """
-    others = last is not None and last.person not in (None, request.person)
+    others = last is not None and (
+        last.person not in (None, request.person) or last.body.segment != request.segment
+    )
     return visit_of(request.session_id, None if others else last, request.person)
 
 

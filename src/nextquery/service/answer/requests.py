@@ -43,6 +43,7 @@ class RecommendRequest(Waiting[Decision]):
     person: str | None = None  #: keyed hash of who asks, only if the user id can be trusted
     hits: int | None = None  #: how many results the query had, if it is known
     tries: int = 0
+    segment: str = ""
     decision_id: str = field(default_factory=lambda: uuid4().hex)
 
 
@@ -57,6 +58,7 @@ class ForecastRequest(Waiting[Forecast]):
     person: str | None = None
     returns: bool = True
     at_least: float = 0.0
+    segment: str = ""
 
 
 @dataclass(eq=False)
@@ -68,6 +70,7 @@ class MapRequest(Waiting[MapData]):
     trail: list[Place] = field(default_factory=list)
     owner: str = ""
     person: str | None = None
+    segment: str = ""
 
 
 @dataclass(eq=False)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nextquery.catalogue import Place
+from nextquery.folding import best_first
 from nextquery.loop import Loop, Slate, ToRank
 from nextquery.memory import Moment, without
 from nextquery.policies import Choice, Context, MostSimilar
@@ -20,6 +21,7 @@ from nextquery.service.answer.visits import visit_before
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.event_parts import (
     MEMORY,
+    PINNED,
     SELECTION,
     OwnAsked,
     SlateEntry,
@@ -113,6 +115,7 @@ class Answerer:
             at_least=request.at_least,
             own=self._own(place, visit),
             kept=self.loop.kept(place, visit, selected),
+            segment=place.segment,
         )
 
     def _ranked(self, asked: Sequence[ToAnswer]) -> list[Slate | None]:
@@ -138,7 +141,11 @@ class Answerer:
         request, place, visit, selected = asked
         if slate is not None:
             try:
-                entries = self._described(slate, selected, explain=request.explain)
+                by_policy = [choice for choice in slate.choices if not choice.pinned]
+                pins = [choice.arm for choice in slate.choices if choice.pinned]
+                ranked = slate._replace(choices=by_policy)
+                entries = self._described(ranked, selected, explain=request.explain)
+                entries = (*self._pinned(pins, place), *entries)
                 self._offer(request.decision_id, slate)
                 return replace(
                     body,
@@ -155,7 +162,10 @@ class Answerer:
         left = without(selected, np.concatenate([arms, *gone]))
         if request.at_least > 0:  # similarity alone has no probability
             left = left.take(np.arange(0))
-        similar = MostSimilar(top=1).rank(left, Context(place.vector), request.m)
+        pinned = self._pinned(self.catalogue.pinned(place)[: request.m], place)
+        left = without(left, [entry.arm for entry in pinned])
+        most = max(1, request.m - len(pinned))
+        similar = MostSimilar(top=1).rank(self.loop.folded(left), Context(place.vector), most)
         alike = dict(zip(left.arms.tolist(), left.similarities.tolist(), strict=True))
         entries = tuple(
             self._entry(
@@ -167,6 +177,7 @@ class Answerer:
             )
             for choice in similar
         )
+        entries = (*pinned, *entries)[: request.m]
         return replace(body, slate=entries, policy=FALLBACK, fallback=True, candidates=len(left))
 
     def _now(self) -> Moment:
@@ -216,6 +227,23 @@ class Answerer:
         chances = learnt.probabilities(candidates, slate.context)  # of all, since they share 1
         chance = dict(zip(arms, chances.tolist(), strict=True))
         return tuple(replace(entry, probability=chance[entry.arm]) for entry in entries)
+
+    def _pinned(self, arms: Sequence[int], place: Place) -> tuple[SlateEntry, ...]:
+        """Return the entries of pinned arms, without features: they teach nothing."""
+        return tuple(
+            SlateEntry(
+                arm=choice.arm,
+                text=self.catalogue.shown(choice.arm),
+                score=choice.score,
+                propensity=choice.propensity,
+                propensity_estimated=False,
+                similarity=choice.score,
+                uncertainty=None,
+                features=(),
+                source=PINNED,
+            )
+            for choice in self.loop.pinned(place, arms)
+        )
 
     def _entry(
         self,
@@ -276,6 +304,10 @@ class Answerer:
             if not self.learner.state.on:
                 candidates = candidates.take(np.arange(0))
             scores = self.loop.learnt.expected(candidates, context)
+            if self.loop.folding is not None:
+                order = np.lexsort((candidates.arms, -scores))
+                order = order[best_first(self.loop.folding.of(candidates)[order])]
+                candidates, scores = candidates.take(order), scores[order]
             return Considered(candidates, selected, scores, self.learner.position)
 
     def offers(self, decision_id: str) -> bool:
@@ -294,7 +326,7 @@ class Answerer:
         with self.lock:
             slate = self._offered.get(decision.id)
         if slate is None:
-            place = self.catalogue.place(decision.body.query)
+            place = self.catalogue.place(decision.body.query, decision.body.segment)
             visit = visit_before(decision)._replace(person=person)
             selected = self.select([place], [visit])[0]
         with self.lock:

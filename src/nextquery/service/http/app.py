@@ -40,7 +40,9 @@ from nextquery.service.http.openapi import openapi_document
 from nextquery.service.http.request_log import RequestLog
 from nextquery.service.http.routes import (
     arms,
+    audit,
     control,
+    curation,
     documentation,
     explore,
     feedback,
@@ -61,7 +63,7 @@ from nextquery.service.settings.settings import Settings
 
 _ROUTES = (
     *(recommend, feedback, forecast, ubi, explore, learning),
-    *(operate, control, patterns, arms, health, page, documentation),
+    *(operate, control, patterns, curation, arms, audit, health, page, documentation),
 )
 _POSTS = {
     route.path

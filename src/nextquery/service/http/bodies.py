@@ -7,7 +7,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 
 from nextquery.errors import InvalidInput
 from nextquery.patterns import LONGEST_PATTERN, check_pattern
+from nextquery.segments import LONGEST_SEGMENT, check_segment
 from nextquery.service.answer.inputs import check_id, check_query
+from nextquery.service.answer.operators.curation import MOST_CURATED
 from nextquery.service.log.limits import LONGEST_ID, LONGEST_QUERY, MOST_RECOMMENDATIONS
 
 
@@ -34,8 +36,14 @@ Count = Annotated[int, Field(strict=True, ge=1, le=MOST_RECOMMENDATIONS)]
 Probability = Annotated[float, Field(strict=True, ge=0, le=1)]
 ArmId = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
 Hits = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
-Kind = Literal["own", "return", "sessions", "similar"]
-Source = Literal["selection", "memory"]
+Segment = Annotated[str, Field(max_length=LONGEST_SEGMENT), _checked(lambda v, _: check_segment(v))]
+SEGMENT = Field(
+    "",
+    description="The part of the log that the session is in, such as a language or a tenant. No "
+    "query of another segment is ever in the answer. Empty: the rows without a segment.",
+)
+Kind = Literal["own", "return", "sessions", "similar", "pinned"]
+Source = Literal["selection", "memory", "pinned"]
 PARTIAL = Field(description="Whether some arms were unavailable (only with on_missing=partial).")
 NOT_SEARCHED = Field(description="Number of arms that were unavailable.")
 
@@ -87,6 +95,7 @@ class RecommendBody(AsksForSome, AboutUser):
         "arm.",
     )
     explain: bool = Field(False, strict=True, description="Whether to explain each recommendation.")
+    segment: Segment = SEGMENT
 
 
 class Why(BaseModel):
@@ -94,7 +103,8 @@ class Why(BaseModel):
 
     kind: Kind = Field(
         description="own: this person asked it before; return: this session did; sessions: earlier "
-        "sessions asked it next to the current query; similar: none of these."
+        "sessions asked it next to the current query; similar: none of these; pinned: an operator "
+        "chose it."
     )
     because: str = Field(description="The same as a sentence; days are in UTC.")
     probability: float | None = Field(
@@ -123,7 +133,7 @@ class Entry(BaseModel):
     propensity_estimated: bool
     source: Source = Field(
         description="What made it a candidate: the selection of similar queries, or the memory of "
-        "past sessions and of this person."
+        "past sessions and of this person. A pinned entry was no candidate: an operator chose it."
     )
     why: Why | None = Field(None, description="Only with `explain`.")
 
@@ -197,6 +207,7 @@ class ForecastBody(AsksForSome, AboutUser):
     returns: bool = Field(
         True, strict=True, description="Whether the session's own earlier queries are among them."
     )
+    segment: Segment = SEGMENT
 
 
 class Likely(BaseModel):
@@ -226,11 +237,20 @@ class ForecastAnswer(BaseModel):
 
 
 class BlockBody(BaseModel):
-    """A query to block, unblock, approve, reject or remove."""
+    """A query to block or unblock, in every segment."""
 
     model_config = example(query="a query to hide")
 
     query: Text
+
+
+class ArmBody(BaseModel):
+    """A query to approve, reject or remove, in one segment."""
+
+    model_config = example(query="a query to refuse")
+
+    query: Text
+    segment: Segment = SEGMENT
 
 
 class PatternBody(BaseModel):
@@ -246,6 +266,33 @@ class PatternBody(BaseModel):
         description="Matches a query with these words next to each other, anywhere in it; * stands "
         "for any characters of a word, ? for one."
     )
+
+
+class CuratedBody(BaseModel):
+    """Queries that may be suggested although nobody asked them."""
+
+    model_config = example(queries=["gift cards", "opening hours"])
+
+    queries: list[Text] = Field(min_length=1, max_length=MOST_CURATED)
+    segment: Segment = SEGMENT
+
+
+class CuratedAnswer(BaseModel):
+    """How many of them are new; the others could be suggested before."""
+
+    model_config = example(added=2)
+
+    added: int
+
+
+class PinBody(BaseModel):
+    """A query to show at the top."""
+
+    model_config = example(query="gift cards", after="presents")
+
+    query: Text = Field(description="It must be one that can be suggested; import it first if not.")
+    after: Text | None = Field(None, description="After this query; null: after every query.")
+    segment: Segment = SEGMENT
 
 
 class SwitchBody(BaseModel):

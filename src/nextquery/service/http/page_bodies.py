@@ -1,12 +1,16 @@
 """The JSON of the routes that only the page uses, with examples."""
 
+from typing import Any
+
 from pydantic import BaseModel, Field
 
 from nextquery.service.http.bodies import (
     NOT_SEARCHED,
     PARTIAL,
+    SEGMENT,
     AboutUser,
     Id,
+    Segment,
     Source,
     Text,
     example,
@@ -26,7 +30,7 @@ class ExamplesAnswer(BaseModel):
     )
 
     examples: list[str]
-    arms: int = Field(description="Number of queries in the pool.")
+    arms: int = Field(description="Number of queries in the pool, of this segment.")
     arms_are: str = Field(description="What they are, in words.")
 
 
@@ -43,6 +47,7 @@ class MapBody(AboutUser):
         description="Earlier queries to place on the map, oldest first; together at most "
         f"{LONGEST_TRAIL} characters.",
     )
+    segment: Segment = SEGMENT
 
 
 class Step(BaseModel):
@@ -164,6 +169,7 @@ class ArmChange(BaseModel):
     """A query that became an arm, is held for review, or may never be an arm (again)."""
 
     text: str
+    segment: str = Field("", description="The segment that it belongs to; empty for none.")
     state: str = Field(description="added, held (waits for review), rejected or removed.")
     arm_id: int | None = Field(description="Null if it never was an arm.")
     owner: str = Field(description="The owner of the key whose request made it qualify.")
@@ -188,3 +194,49 @@ class ArmsAnswer(BaseModel):
 
     arms: list[ArmChange]
     held: int = Field(description="Number of queries that wait for review.")
+
+
+class Pin(BaseModel):
+    """A pin: what is shown at the top after which query (null: every one), in which segment."""
+
+    query: str
+    after: str | None
+    segment: str
+
+
+class PinsAnswer(BaseModel):
+    """The pins in force."""
+
+    model_config = example(pins=[{"query": "gift cards", "after": "presents", "segment": ""}])
+
+    pins: list[Pin]
+
+
+class AuditChange(BaseModel):
+    """What an operator changed."""
+
+    time: str
+    position: int | None = Field(description="Its place in the log; null for a change of a key.")
+    change: str = Field(description="The kind of the event, or key_created or key_ends.")
+    details: dict[str, Any]
+    by: dict[str, str] | None = Field(
+        description="Who: via (key, token or command line), name and owner; null if not recorded."
+    )
+
+
+class AuditAnswer(BaseModel):
+    """The newest changes, newest first."""
+
+    model_config = example(
+        changes=[
+            {
+                "time": "2026-11-19T08:00:00.000Z",
+                "position": 1842,
+                "change": "pattern_blocked",
+                "details": {"pattern": "*casino*"},
+                "by": {"via": "key", "name": "ops", "owner": "shop"},
+            }
+        ]
+    )
+
+    changes: list[AuditChange]

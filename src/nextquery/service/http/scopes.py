@@ -19,6 +19,10 @@ NEEDED = {
     "/v1/unblock": ADMIN,
     "/v1/patterns": ADMIN,
     "/v1/patterns/remove": ADMIN,
+    "/v1/curated": ADMIN,
+    "/v1/pins": ADMIN,
+    "/v1/pins/remove": ADMIN,
+    "/v1/audit": ADMIN,
     "/v1/switch": ADMIN,
     "/v1/arms": ADMIN,  # it shows queries that are held for review
     "/v1/arms/approve": ADMIN,

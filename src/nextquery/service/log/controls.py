@@ -10,6 +10,7 @@ from nextquery.service.log.operators.changes import (
     Switched,
     Unblocked,
 )
+from nextquery.service.log.operators.curation import Pinned, Unpinned
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 
 
@@ -17,7 +18,7 @@ from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 class Control:
     """A change that every later answer respects."""
 
-    body: Blocked | Unblocked | PatternBlocked | PatternAllowed | Switched
+    body: Blocked | Unblocked | PatternBlocked | PatternAllowed | Switched | Pinned | Unpinned
 
     def needs(self) -> Needs:
         """Nothing."""

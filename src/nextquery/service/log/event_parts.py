@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-SELECTION, MEMORY = SOURCES = ("selection", "memory")
+SELECTION, MEMORY, PINNED = SOURCES = ("selection", "memory", "pinned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,8 @@ class SlateEntry:
     `arm` is negative for a query that only this person asked; `text` is then theirs.
 
     `score` is what the policy ranked by and `uncertainty` the width of its estimate (None for a
-    policy without a model). `source` is what made the arm a candidate, one of `SOURCES`.
+    policy without a model). `source` is what made the arm a candidate, one of `SOURCES`;
+    a pinned one was no candidate, and has propensity 1.
     `preference` is the paper's, of a selected arm, if it was asked for. `propensity` is the
     probability of this entry, given the entries above it. `asked_at` is when this person last asked
     it (None: never, or the person is not known).

@@ -28,6 +28,7 @@ from nextquery.service.log.operators.changes import (
     Switched,
     Unblocked,
 )
+from nextquery.service.log.operators.curation import Pinned, Unpinned
 
 ModelSettings = dict[str, str | int | float | None]
 
@@ -71,6 +72,7 @@ class DecisionEvent:
     failures: str = ""  #: base64 of `Policy.failures` of its candidates
     own: OwnAsked | None = None
     kept: tuple[int, ...] = ()  #: the session's candidate set, if it is kept for its next query
+    segment: str = ""  #: what the session is in
 
     @property
     def arms(self) -> list[int]:
@@ -183,6 +185,8 @@ Body = (
     | PatternAllowed
     | Switched
     | LeftOut
+    | Pinned
+    | Unpinned
     | Void
 )
 REPAIR = "Restore a backup, or run nextquery rebuild POOL --store URL --repair."

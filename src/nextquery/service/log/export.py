@@ -12,6 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 import sqlalchemy as sa
 
+from nextquery.service.log.event_parts import PINNED
 from nextquery.service.log.events import FeedbackEvent, from_json
 from nextquery.service.log.schema import events
 from nextquery.service.log.store import Store, StoredDecision
@@ -46,6 +47,7 @@ def ubi_records(exported: Exported) -> Iterator[dict[str, object]]:
         "policy": body.policy,
         "model_version": body.model_version,
         "fallback": body.fallback,
+        **({"segment": body.segment} if body.segment else {}),
     }
     who = {"client_id": decision.user_hash or ""}
     yield {
@@ -76,6 +78,7 @@ def ubi_records(exported: Exported) -> Iterator[dict[str, object]]:
                 "score": entry.score,
                 "propensity": entry.propensity,
                 "propensity_estimated": entry.propensity_estimated,
+                **({"source": PINNED} if entry.source == PINNED else {}),
                 **why,
             },
         }

@@ -29,6 +29,7 @@ _COLUMNS = {
     "score": "DOUBLE",
     "propensity": "DOUBLE",
     "propensity_estimated": "BOOLEAN",
+    "source": "VARCHAR",
     "accepted": "BOOLEAN",
     "clicked": "TIMESTAMPTZ",
 }
@@ -93,6 +94,7 @@ def entry_rows(exported: Exported) -> Iterator[dict[str, object]]:
             "score": entry.score,
             "propensity": entry.propensity,
             "propensity_estimated": entry.propensity_estimated,
+            "source": entry.came_from,
             "accepted": accepted,
             "clicked": _moment(exported.clicked)
             if accepted and exported.clicked is not None

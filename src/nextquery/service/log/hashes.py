@@ -39,12 +39,14 @@ def request_hash(
     user: str | None,
     person: str | None = None,
     at_least: float | None = None,
+    segment: str = "",
 ) -> str:
     """Hash the content of a request, to tell a repetition from another request with its id.
 
     Who is trusted to be a person is part of it: the answer may hold what only they may see.
     """
-    optional = [value for value in (person, at_least) if value is not None]
+    optional: list[object] = [value for value in (person, at_least) if value is not None]
+    optional += [["segment", segment]] if segment else []
     content = json.dumps([session_id, query, m, user, *optional])
     return hashlib.sha256(content.encode()).hexdigest()
 

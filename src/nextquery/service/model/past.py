@@ -1,8 +1,10 @@
 """Earlier events that a later one refers to."""
 
 import base64
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from nextquery.service.log.event_parts import PINNED
 from nextquery.service.log.events import DecisionEvent, ModelEvent
 
 
@@ -19,6 +21,7 @@ class Decided(NamedTuple):
     teaches: bool
     failures: bytes
     personal: bool  #: whether it was made for a person with a past of their own
+    pinned: Sequence[bool] = ()  #: which entries were
 
     @classmethod
     def of(cls, body: DecisionEvent, time: float, position: int) -> "Decided":
@@ -27,7 +30,8 @@ class Decided(NamedTuple):
         made_by = (body.policy, body.model, body.fallback)
         failures = base64.b64decode(body.failures)
         personal = body.own is not None
-        return cls(body.arms, features, *made_by, time, position, body.teaches, failures, personal)
+        made = cls(body.arms, features, *made_by, time, position, body.teaches, failures, personal)
+        return made._replace(pinned=[entry.source == PINNED for entry in body.slate])
 
 
 class Past(Protocol):

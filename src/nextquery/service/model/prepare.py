@@ -139,6 +139,7 @@ def loop_of(catalogue: Catalogue, options: EngineOptions, learnt: Learnt) -> Loo
         exploration=options.exploration,
         repeat=options.repeat,
         returns=options.returns,
+        fold_similar=options.fold_similar,
         recommend_at_least=options.recommend_at_least,
         schedule=options.new_schedule(),
         reselect=options.reselect,

@@ -22,6 +22,8 @@ from nextquery.service.log.operators.changes import (
     PatternBlocked,
     Unblocked,
 )
+from nextquery.service.log.operators.curation import Pinned, Unpinned
+from nextquery.service.log.store import Store
 from nextquery.service.model.event_checks import unusable
 from nextquery.service.model.state import State
 
@@ -47,6 +49,7 @@ class ServedCatalogue(Catalogue):
             self.block_text(text)
         for pattern in state.patterns:
             self.block_pattern(pattern)
+        self.pins = state.pins.copy()
         self.version += 1
 
     def check(self, event: Event) -> None:
@@ -98,6 +101,10 @@ class ServedCatalogue(Catalogue):
                 self.block_pattern(pattern)
             case PatternAllowed(pattern):
                 self.unblock_pattern(pattern)
+            case Pinned(text, after):
+                self.pins.pin(text, after)
+            case Unpinned(text, after):
+                self.pins.unpin(text, after)
             case Void() as void:
                 self._use_up(void.arms)
 
@@ -128,6 +135,18 @@ class ServedCatalogue(Catalogue):
         unit = np.zeros(self.pool.dim, np.float32)
         unit[0] = 1.0
         return unit
+
+
+def followed(pool: ArmPool, store: Store) -> ServedCatalogue:
+    """Return the arms at the end of a log, with what is blocked and pinned."""
+    from nextquery.service.model.learner import Learner  # it imports this module
+    from nextquery.service.model.snapshots import newest_state
+
+    catalogue = ServedCatalogue(pool)
+    learner = Learner(store, newest_state(store), catalogue=catalogue)
+    catalogue.restore(learner.state)
+    learner.catch_up()
+    return catalogue
 
 
 def fingerprint(pool: ArmPool) -> str:

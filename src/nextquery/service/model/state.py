@@ -11,6 +11,7 @@ from nextquery.learnt import Answered, Example, Learnt, Replaced, examples
 from nextquery.memory import LiveMemory, People
 from nextquery.outcomes import Rewards
 from nextquery.params import as_text_array, from_text_array
+from nextquery.pins import Pins
 from nextquery.policies import Choice, RandomPolicy
 from nextquery.service.log.event_parts import NextQuery
 from nextquery.service.log.events import (
@@ -35,6 +36,7 @@ from nextquery.service.log.operators.changes import (
     Switched,
     Unblocked,
 )
+from nextquery.service.log.operators.curation import Pinned, Unpinned
 from nextquery.service.model.arrays import Arrays, from_text, packed, under, unpacked, within
 from nextquery.service.model.model_events import (
     TAUGHT,
@@ -75,6 +77,7 @@ class State:
         self.removed: set[int] = set()
         self.blocked: set[str] = set()
         self.patterns: set[str] = set()
+        self.pins = Pins()
         self.on = True
 
     def foresee(self, events: Iterable[Event]) -> None:
@@ -120,6 +123,10 @@ class State:
                 self.patterns.add(pattern)
             case PatternAllowed(pattern):
                 self.patterns.discard(pattern)
+            case Pinned(text, after):
+                self.pins.pin(text, after)
+            case Unpinned(text, after):
+                self.pins.unpin(text, after)
             case Switched(on):
                 self.on = on
             case body:
@@ -164,7 +171,8 @@ class State:
         found: list[Example] = []
         feedback = body if isinstance(body, FeedbackEvent) else None
         if decision.model in self.lineage and not decision.fallback:
-            slate = list(map(self._choice, decision.arms, decision.features))
+            entries = (decision.arms, decision.features, decision.pinned)
+            slate = list(map(self._choice, *entries))
             old = _answered(body.old, None if feedback is None else feedback.unfull, decision)
             new = _answered(body.new, None if feedback is None else feedback.full, decision)
             found += examples(slate, decision.failures, old, new)
@@ -177,10 +185,11 @@ class State:
                     found.append(Replaced(self._choice(typed.arm, typed.features), before, after))
         return found
 
-    def _choice(self, arm: int, features: Sequence[float]) -> Choice:
+    def _choice(self, arm: int, features: Sequence[float], pinned: bool = False) -> Choice:
         """Return an entry to learn from; features that came later count as 0."""
         added = [0.0] * (self.learnt.policy.dimension - len(features))
-        return Choice(arm, np.array([*features, *added], np.float64), 0.0, 1.0)
+        row = np.array([*features, *added], np.float64)
+        return Choice(arm, row, 0.0, 1.0, pinned=pinned)
 
     def _decision(self, body: DecisionEvent, event: Event) -> None:
         if self.teaches(event.position, body):
@@ -227,6 +236,7 @@ class State:
             "removed": sorted(self.removed),
             "blocked": sorted(self.blocked),
             **({"patterns": sorted(self.patterns)} if self.patterns else {}),
+            **({"pins": [list(pin) for pin in self.pins]} if len(self.pins) else {}),
             "on": self.on,
         }
         return {
@@ -244,7 +254,7 @@ class State:
         twin.__dict__.update(self.__dict__)
         twin.lineage, twin.left_out = list(self.lineage), dict(self.left_out)
         twin.added, twin.removed, twin.blocked = [*self.added], {*self.removed}, {*self.blocked}
-        twin.patterns = {*self.patterns}
+        twin.patterns, twin.pins = {*self.patterns}, self.pins.copy()
         twin.held = dict(self.held)
         twin.learnt = Learnt(
             deepcopy(self.learnt.policy),
@@ -266,6 +276,8 @@ class State:
         fields = from_text_array(arrays["said"])
         self.position, self.model, self.on = fields["position"], fields["model"], fields["on"]
         self.blocked, self.patterns = set(fields["blocked"]), set(fields.get("patterns", ()))
+        for after, text in fields.get("pins", ()):
+            self.pins.pin(text, after)
         self.added = [ArmAdded(*values) for values in fields["added"]]
         self.held = {values[0]: ArmHeld(*values) for values in fields.get("held", [])}
         self.removed = set(fields["removed"])

@@ -11,6 +11,7 @@ from nextquery.arms import ArmPool
 from nextquery.catalogue import Catalogue
 from nextquery.errors import InvalidInput
 from nextquery.policies import Policy
+from nextquery.segments import segment_of, text_of
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.event_parts import vector_text
 from nextquery.service.log.events import ArmAdded, ArmHeld, Body, ModelEvent
@@ -20,6 +21,7 @@ from nextquery.service.log.operators.changes import (
     Blocked,
     PatternBlocked,
 )
+from nextquery.service.log.operators.curation import Pinned
 from nextquery.service.log.schema import arm_texts
 from nextquery.service.log.store import Store
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction
@@ -57,6 +59,7 @@ class _Arms:
     removed: list[ArmRemoved] = field(default_factory=list)
     blocked: list[Blocked] = field(default_factory=list)
     patterns: list[PatternBlocked] = field(default_factory=list)
+    pins: list[Pinned] = field(default_factory=list)
     held: list[ArmHeld] = field(default_factory=list)
     rejected: list[ArmRejected] = field(default_factory=list)
     texts: dict[str, tuple[str, int | None]] = field(default_factory=dict)  # state and arm
@@ -87,7 +90,7 @@ class _Begin:
             raise InvalidInput("the new store has events already. Pass a new, empty store.")
         transaction.model = transaction.append(self.model)
         arms, bodies = self.arms, list[Body]()
-        for more in (arms.added, arms.removed, arms.blocked, arms.patterns):
+        for more in (arms.added, arms.removed, arms.blocked, arms.patterns, arms.pins):
             bodies += more
         bodies += [*arms.held, *arms.rejected]
         for body in bodies:
@@ -167,7 +170,7 @@ def _arms(pool: ArmPool, old: State, catalogue: ServedCatalogue, rejected: Itera
     for text in (texts[arm] for arm in sorted(old.removed)):
         arms.remove(text, pool.index_of(text))
         if pool.index_of(text) is None:
-            blocked.add(text)
+            blocked.add(text_of(text))
     for text in rejected:
         if pool.index_of(text) is None:
             arms.rejected.append(ArmRejected(text))
@@ -175,18 +178,19 @@ def _arms(pool: ArmPool, old: State, catalogue: ServedCatalogue, rejected: Itera
         else:
             arms.remove(text, pool.index_of(text))
     for arm in old.added:
-        place = fresh.place(arm.text)
+        place = fresh.place(text_of(arm.text), segment_of(arm.text))
         if place.may_become_arm and catalogue.pool.index_of(arm.text) == arm.arm:
             arm_id = pool.rows_in_all + len(arms.added)
             arms.added.append(ArmAdded(arm_id, place.text, arm.shown, vector_text(place.vector)))
             arms.texts[place.text] = ("added", arm_id)
     for held in old.held.values():
-        place = fresh.place(held.text)
+        place = fresh.place(text_of(held.text), segment_of(held.text))
         if place.may_become_arm:
             arms.held.append(ArmHeld(place.text, held.shown, vector_text(place.vector)))
             arms.texts[place.text] = ("held", None)
     arms.blocked.extend(map(Blocked, sorted(blocked)))
     arms.patterns.extend(map(PatternBlocked, sorted(old.patterns)))
+    arms.pins.extend(Pinned(text, after) for after, text in old.pins)
     return arms
 
 
@@ -223,6 +227,6 @@ def _same_encoder(pool: ArmPool, old_pool: ArmPool) -> bool:
     if pool.encoder is None or old_pool.encoder is None or pool.dim != old_pool.dim:
         return False
     ids = np.linspace(0, old_pool.rows_in_all - 1, _SAMPLED).astype(np.int64)
-    texts = [old_pool.texts[int(arm)] for arm in ids]
+    texts = [text_of(old_pool.texts[int(arm)]) for arm in ids]
     new, old = pool.encoder.encode(texts), old_pool.encoder.encode(texts)
     return bool(np.allclose(new, old, rtol=0, atol=1e-5))

@@ -19,10 +19,10 @@ export function fillArms(host, { arms, held }, act) {
   host.replaceChildren(arms.length ? wide(title, NOTE, table(["Query", "State", "Owner", "Since"], rows, { numbers: false })) : wide(title, `${NOTE} None yet.`));
 }
 
-function cells({ time, text, state, owner }, act) {
-  const decide = (OFFERED[state] ?? []).map((verb) => button(verb, text, act));
+function cells({ time, text, segment, state, owner }, act) {
+  const decide = (OFFERED[state] ?? []).map((verb) => button(verb, { query: text, segment }, act));
   return [
-    el("td", { class: "text" }, el("div", { class: "decide" }, words(text), ...decide)),
+    el("td", { class: "text" }, el("div", { class: "decide" }, words(text), ...(segment ? [el("small", { class: "soft", text: ` in ${segment}` })] : []), ...decide)),
     el("td", {}, el("span", { class: `state ${state}`, text: state })),
     el("td", { class: "when" }, words(owner || "–")),
     el("td", { class: "when", text: new Date(time).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" }), title: time }),
@@ -30,7 +30,8 @@ function cells({ time, text, state, owner }, act) {
 }
 
 /** What cannot be undone is asked for twice. */
-function button(verb, query, act) {
+function button(verb, arm, act) {
+  const { query } = arm;
   const made = el("button", { type: "button", class: "quiet", text: NAMES[verb], "aria-label": `${NAMES[verb]} ${query}` });
   made.addEventListener("click", () => {
     if (verb !== "approve" && !made.dataset.asked) {
@@ -39,7 +40,7 @@ function button(verb, query, act) {
       made.setAttribute("aria-label", `${NAMES[verb]} ${query} for good?`);
       return;
     }
-    act(() => post(`/v1/arms/${verb}`, { query }), DONE[verb]);
+    act(() => post(`/v1/arms/${verb}`, arm), DONE[verb]);
   });
   return made;
 }

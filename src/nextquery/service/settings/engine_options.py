@@ -127,6 +127,11 @@ class EngineOptions:
         "requests, if they say (hits); 0 for no minimum.",
         ge=0,
     )
+    fold_similar: bool = _option(
+        False,
+        "Whether an answer shows only the best of several queries that say the same: plurals, "
+        "words in another order, with or without spaces.",
+    )
     new_arms_per_hour: int = _option(
         60, "Most new arms that the requests of one key owner may make in an hour.", ge=0
     )

@@ -180,6 +180,7 @@ class Settings(BaseSettings):
     min_users: int = _engine("min_users")
     min_letters: int = _engine("min_letters")
     min_hits: int = _engine("min_hits")
+    fold_similar: bool = _engine("fold_similar")
     new_arms_per_hour: int = _engine("new_arms_per_hour")
     review_new_arms: bool = _engine("review_new_arms")
     user_hash_secret: SecretStr = _engine("user_hash_secret")

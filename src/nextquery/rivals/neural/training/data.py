@@ -12,6 +12,7 @@ from nextquery.encode.train.data import Split
 from nextquery.encode.train.facts import data_hash
 from nextquery.errors import InvalidInput
 from nextquery.ingest import held_out_of, not_held_out
+from nextquery.segments import text_of
 from nextquery.sessions import Ids, Sessions
 
 
@@ -90,7 +91,7 @@ class TrainingData(NamedTuple):
         number = np.zeros(int(arms.max(initial=0)) + 1, np.int64)
         number[arms] = np.arange(len(arms))
         return cls(
-            [pool.texts[arm] for arm in arms.tolist()],
+            [text_of(pool.texts[arm]) for arm in arms.tolist()],
             arms,
             np.asarray(pool.vectors[arms], np.float32),
             training._replace(arms=number[training.arms]),

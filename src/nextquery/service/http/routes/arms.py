@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response
 
+from nextquery.segments import segment_of, text_of
 from nextquery.service.http import bodies, page_bodies
 from nextquery.service.http.error_responses import documented_errors
 from nextquery.service.http.routes.control import position_of
@@ -35,28 +36,35 @@ async def arms(
 @router.post(
     "/v1/arms/approve", response_model=bodies.PositionAnswer, responses=documented_errors(409)
 )
-async def approve(body: bodies.BlockBody, request: Request) -> Response:
+async def approve(body: bodies.ArmBody, request: Request) -> Response:
     """Make an arm of a query that is held for review."""
-    return await position_of(request, lambda engine, by: engine.approve(body.query, by))
+    return await position_of(
+        request, lambda engine, by: engine.approve(body.query, by, segment=body.segment)
+    )
 
 
 @router.post(
     "/v1/arms/reject", response_model=bodies.PositionAnswer, responses=documented_errors(409)
 )
-async def reject(body: bodies.BlockBody, request: Request) -> Response:
+async def reject(body: bodies.ArmBody, request: Request) -> Response:
     """Refuse a query that is held for review. It never becomes an arm."""
-    return await position_of(request, lambda engine, by: engine.reject(body.query, by))
+    return await position_of(
+        request, lambda engine, by: engine.reject(body.query, by, segment=body.segment)
+    )
 
 
 @router.post("/v1/arms/remove", response_model=bodies.PositionAnswer, responses=documented_errors())
-async def remove(body: bodies.BlockBody, request: Request) -> Response:
+async def remove(body: bodies.ArmBody, request: Request) -> Response:
     """Remove an arm, new or original, for good. Its query never becomes an arm again."""
-    return await position_of(request, lambda engine, by: engine.remove(body.query, by))
+    return await position_of(
+        request, lambda engine, by: engine.remove(body.query, by, segment=body.segment)
+    )
 
 
 def _as_json(text: ArmText) -> dict[str, object]:
     return {
-        "text": text.shown,
+        "text": text_of(text.shown),
+        "segment": segment_of(text.shown),
         "state": text.state,
         "arm_id": text.arm,
         "owner": text.owner,

@@ -32,8 +32,13 @@ async def switch(body: bodies.SwitchBody, request: Request) -> Response:
     return await position_of(request, lambda engine, by: engine.switch(body.on, by))
 
 
+def maker_of(request: Request) -> By:
+    """Return who makes a change, for the log."""
+    state = request.state
+    return By("key", state.key_name, state.owner) if state.key else By("token")
+
+
 async def position_of(request: Request, change: Callable[[Engine, By], int]) -> Response:
     """Make a change and answer with its position in the log, which names who made it."""
-    here, state = served(request), request.state
-    by = By("key", state.key_name, state.owner) if state.key else By("token")
+    here, by = served(request), maker_of(request)
     return JSONResponse({"position": await here.calls(lambda: change(here.engine, by))})

@@ -7,6 +7,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from nextquery.datasets import arms_are
+from nextquery.segments import LONGEST_SEGMENT, check_segment
 from nextquery.service.answer.example_queries import example_queries
 from nextquery.service.answer.expensive.session_map import draw
 from nextquery.service.http import page_bodies
@@ -31,13 +32,17 @@ _ROUNDS: Responses = {200: {"content": {_LINES: {"example": _ROW}}}}
 async def examples(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=50, description="How many.")] = 6,
+    segment: Annotated[str, Query(max_length=LONGEST_SEGMENT, description="Of this segment.")] = "",
 ) -> Response:
-    """Return common queries of the pool, each about something else."""
-    catalogue = served(request).engine.catalogue
-    found = await run_in_threadpool(example_queries, catalogue, limit)
-    pool = catalogue.pool
+    """Return common queries of a segment, each about something else."""
+    engine = served(request).engine
+    catalogue, name = engine.catalogue, check_segment(segment)
+    folding = engine.answerer.loop.folding
+    found = await run_in_threadpool(example_queries, catalogue, limit, name, folding)
+    pool, here = catalogue.pool, catalogue.segmented.of(name)
     words = arms_are(None) if pool.origin is None else pool.origin.arms_are
-    return JSONResponse({"examples": found, "arms": len(pool), "arms_are": words})
+    arms = 0 if here is None else len(here)
+    return JSONResponse({"examples": found, "arms": arms, "arms_are": words})
 
 
 @router.post("/v1/map", response_model=page_bodies.MapAnswer, responses=documented_errors())
@@ -52,6 +57,7 @@ async def map_of(body: page_bodies.MapBody, request: Request) -> Response:
             user_id=body.user_id,
             owner=request.state.owner,
             trusted=here.trusts(request, body),
+            segment=body.segment,
         )
     )
     catalogue = here.engine.catalogue

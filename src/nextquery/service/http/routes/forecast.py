@@ -24,6 +24,7 @@ async def forecast(body: bodies.ForecastBody, request: Request) -> Response:
         trusted=trusted,
         returns=body.returns,
         at_least=body.at_least,
+        segment=body.segment,
     )
     answer = await here.answer(future)
     here.count_offered("forecast", len(answer.likely), trusted=trusted)

@@ -4,14 +4,14 @@ from fastapi import APIRouter, Request
 from starlette.background import BackgroundTask
 from starlette.responses import JSONResponse, Response
 
-from nextquery.memory import reason_of, similar
+from nextquery.memory import Reason, reason_of, similar
 from nextquery.policies.names import has_memory
 from nextquery.service.answer.results import Decision
 from nextquery.service.http import bodies
 from nextquery.service.http.error_responses import documented_errors
 from nextquery.service.http.routes.direct import DirectRoute
 from nextquery.service.http.served import served
-from nextquery.service.log.event_parts import SlateEntry
+from nextquery.service.log.event_parts import PINNED, SlateEntry
 
 router = APIRouter(route_class=DirectRoute)
 
@@ -34,6 +34,7 @@ async def recommend(body: bodies.RecommendBody, request: Request) -> Response:
         at_least=body.at_least,
         explain=body.explain,
         hits=body.hits,
+        segment=body.segment,
     )
     decision = await here.answer(future)
     now = here.engine.clock.now()
@@ -71,7 +72,9 @@ def _as_json(entry: SlateEntry) -> dict[str, object]:
 
 def _why(entry: SlateEntry, decision: Decision, now: float) -> dict[str, object]:
     reason = similar(entry.similarity)
-    if has_memory(decision.policy):
+    if entry.source == PINNED:
+        reason = Reason(PINNED, "chosen by the people who run this search")
+    elif has_memory(decision.policy):
         reason = reason_of(entry.features, now=now, asked_at=entry.asked_at)
     width = entry.uncertainty  # 1 for a model that has learnt nothing
     why = {

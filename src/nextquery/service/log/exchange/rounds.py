@@ -7,7 +7,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from nextquery.outcomes import Rewards
-from nextquery.service.log.event_parts import SlateEntry
+from nextquery.service.log.event_parts import PINNED, SlateEntry
 from nextquery.service.log.events import FeedbackEvent, from_json
 from nextquery.service.log.export import pages
 from nextquery.service.log.schema import decisions, events
@@ -28,7 +28,8 @@ def rounds(store: Store) -> Iterator[list[Round]]:
 
     If the next query is known, clicked or typed, every entry was answered; otherwise those that
     the learning rule takes as seen. What only one person asked is left out, and so is an entry
-    without a propensity: neither can be offered to others, or weighed.
+    without a propensity: neither can be offered to others, or weighed. Pins were drawn by nobody:
+    they are left out, and so are slates whose pin was clicked.
     """
     for page in pages(store):
         found = [exported.decision for exported in page]
@@ -37,6 +38,7 @@ def rounds(store: Store) -> Iterator[list[Round]]:
         yield [
             Round(decision, ordinal, entry, reward)
             for decision in found
+            if not _clicked_a_pin(decision)
             for ordinal, (entry, reward) in enumerate(
                 zip(
                     decision.body.slate,
@@ -47,7 +49,13 @@ def rounds(store: Store) -> Iterator[list[Round]]:
                 )
             )
             if reward is not None and entry.arm >= 0 and 0.0 < entry.propensity <= 1.0
+            if entry.source != PINNED
         ]
+
+
+def _clicked_a_pin(decision: StoredDecision) -> bool:
+    pins = {entry.arm for entry in decision.body.slate if entry.source == PINNED}
+    return decision.accepted in pins
 
 
 def answers(rewards: Rewards, length: int, *, full: bool) -> Rewards:

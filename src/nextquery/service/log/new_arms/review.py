@@ -16,8 +16,9 @@ from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 class ArmText(NamedTuple):
     """A text that became an arm, is held for review, or may never be an arm (again).
 
-    `state` is added, held, rejected or removed; `arm` is None if it never was an arm. `owner` is
-    who typed it when enough people had, `time` the last change.
+    `shown` is its spelling as a key, with its segment. `state` is added, held, rejected or removed;
+    `arm` is None if it never was an arm. `owner` is who typed it when enough people had, `time` the
+    last change.
     """
 
     shown: str

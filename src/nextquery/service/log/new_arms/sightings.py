@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from nextquery.segments import key_of, segment_of
 from nextquery.service.log.events import ArmAdded, ArmHeld
 from nextquery.service.log.new_arms.parts import parts
 from nextquery.service.log.schema import arm_texts, sightings
@@ -116,7 +117,7 @@ def record_sighting(
         transaction.append(ArmAdded(arm, sighting.text, sighting.shown, sighting.vector))
     row = sa.insert(arm_texts).values(
         text_key=text_key,
-        shown=sighting.shown,
+        shown=key_of(segment_of(sighting.text), sighting.shown),
         state="held" if arm is None else "added",
         arm=arm,
         owner=owner,

@@ -1,0 +1,99 @@
+"""What operators curate: queries that may be suggested although nobody asked them, and pins."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import sqlalchemy as sa
+
+from nextquery.errors import Conflict
+from nextquery.segments import key_of, segment_of, text_of
+from nextquery.service.log.operators.changes import By
+from nextquery.service.log.schema import arm_texts
+
+if TYPE_CHECKING:
+    from nextquery.service.log.transaction import Needs, Transaction
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A text is shown at the top after a query (its key), or with "" after every query."""
+
+    kind: ClassVar[str] = "pinned"
+    text: str
+    after: str = ""
+    by: By | None = None
+
+
+@dataclass(frozen=True)
+class Unpinned:
+    """A pin was removed."""
+
+    kind: ClassVar[str] = "unpinned"
+    text: str
+    after: str = ""
+    by: By | None = None
+
+
+class Curated(NamedTuple):
+    """A query to make an arm: the key of its text in the store, and the fields of `ArmAdded`."""
+
+    text_key: str
+    text: str
+    shown: str
+    vector: str
+
+
+@dataclass(frozen=True)
+class Curate:
+    """Make arms of queries that operators chose; those that are arms already stay as they are."""
+
+    queries: Sequence[Curated]
+    by: By
+
+    def needs(self) -> "Needs":
+        """Nothing."""
+        from nextquery.service.log.transaction import NOTHING
+
+        return NOTHING
+
+    def write(self, transaction: "Transaction") -> int:
+        """Append the new arms, raise the barrier to them, and return how many there are."""
+        from nextquery.service.log.events import ArmAdded
+
+        states = [_state(transaction, query.text_key) for query in self.queries]
+        for query, state in zip(self.queries, states, strict=True):
+            if state in ("rejected", "removed"):
+                raise Conflict(
+                    f"{text_of(query.text)[:80]!r} was {state} for good, so it cannot be curated. "
+                    "Leave it out of the list. Nothing was written."
+                )
+        added = 0
+        for query, state in zip(self.queries, states, strict=True):
+            if state == "added":
+                continue
+            arm = transaction.take_arm_id()
+            transaction.append(ArmAdded(arm, query.text, query.shown, query.vector, self.by))
+            _keep(transaction, query, arm, known=state is not None)
+            added += 1
+        if added:
+            transaction.raise_barrier()
+        return added
+
+
+def _state(transaction: "Transaction", text_key: str) -> str | None:
+    found = sa.select(arm_texts.c.state).where(arm_texts.c.text_key == text_key)
+    return transaction.connection.execute(found).scalar_one_or_none()
+
+
+def _keep(transaction: "Transaction", query: Curated, arm: int, *, known: bool) -> None:
+    """Remember in `arm_texts` that the text is an arm, so that it never becomes another one."""
+    transaction.texts.settle(query.text_key)
+    values = {"state": "added", "arm": arm, "time": transaction.time}
+    if known:
+        held = sa.update(arm_texts).where(arm_texts.c.text_key == query.text_key)
+        transaction.connection.execute(held.values(**values))
+        return
+    shown = key_of(segment_of(query.text), query.shown)
+    row = {"text_key": query.text_key, "shown": shown, "owner": "", **values}
+    transaction.connection.execute(sa.insert(arm_texts).values(**row))
