@@ -180,3 +180,20 @@ def test_what_is_no_batch(client: TestClient, body: str) -> None:
     assert response.status_code == 422
     many = [{"query_id": "q"}] * (MOST_RECORDS + 1)
     assert client.post("/v1/ubi/events", json=many).status_code == 422
+
+
+def test_a_long_batch_of_many_sessions(client: TestClient, store: Store) -> None:
+    records = [
+        record
+        for number in range(30)
+        for record in (
+            query(f"a-{number}", "cat food", session_id=f"s-{number}"),
+            query(f"b-{number}", "dog names", session_id=f"s-{number}"),
+        )
+    ]
+    assert {item["status"] for item in send(client, *records)} == {"recorded"}
+    sessions: dict[str, list[str]] = {}
+    for decision in store.decisions():
+        sessions.setdefault(decision.session_id, []).append(decision.body.query)
+        assert not decision.body.fallback
+    assert list(sessions.values()) == [["cat food", "dog names"]] * 30

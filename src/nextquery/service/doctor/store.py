@@ -17,6 +17,7 @@ from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.clock import AHEAD_S
 from nextquery.service.log.database.connect import connect, file_of, without_password
 from nextquery.service.log.database.errors import database_errors
+from nextquery.service.log.database.marker import Marker, store_id
 from nextquery.service.log.database.upgrade import is_current
 from nextquery.service.log.schema import events, snapshots
 from nextquery.service.log.store import Store
@@ -60,7 +61,10 @@ def check_store(settings: Settings, pool: ArmPool | None) -> Iterator[Finding]:
     """The database, its version, its log, its snapshots, and whether the pool fits."""
     path = file_of(settings.store)
     name = without_password(settings.store)
+    marker = None if path is None else Marker(path)
     if path is not None and not path.exists():
+        if marker is not None and marker.store is not None:
+            raise marker.missing()
         yield ok("store", f"{name} does not exist yet; nextquery serve creates it")
         return
     if path is not None:
@@ -75,8 +79,10 @@ def check_store(settings: Settings, pool: ArmPool | None) -> Iterator[Finding]:
             "Back it up, then start nextquery serve, which brings them up to date.",
         )
         return
-    store = Store.open(settings.store, create=False)
+    store = Store(connect(settings.store))  # not `open`, which takes away the rights of others
     try:
+        if marker is not None:
+            marker.check(store_id(store.head().secret))
         yield ok("store", f"{name}, {store.head().position:,} events")
         yield from _log(store)
         yield from _clock(store)

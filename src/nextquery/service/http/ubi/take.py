@@ -24,6 +24,7 @@ TAKEN = ("click", "accept")
 DISMISSED = ("dismiss", "reject", "ignore")
 SHOWN = ("impression", "view")
 _CODES = {UnknownDecision: 404, Conflict: 409, InvalidInput: 422}
+_TOGETHER = 16  # records in hand at once, so that a batch does not push others to fallbacks
 _UNAVAILABLE = (StorageError, ClusterUnavailable)
 
 
@@ -50,9 +51,12 @@ class Taker:
             lanes.setdefault(sessions[query_id], []).append(number)
         items: dict[int, UbiItem] = {}
 
+        room = asyncio.Semaphore(_TOGETHER)
+
         async def in_order(numbers: list[int]) -> None:
             for number in numbers:
-                items[number] = await self._one(records[number])
+                async with room:
+                    items[number] = await self._one(records[number])
 
         await asyncio.gather(*map(in_order, lanes.values()))
         return [items[number] for number in range(len(records))]
