@@ -64,6 +64,7 @@ def compare(
     session: o.Session = None,
     user: o.User = None,
     time: o.Time = None,
+    time_format: o.TimeFormat = None,
     query: o.Query = None,
     encoder: Annotated[str, typer.Option(help="As in ingest. A pool keeps its own.")] = "auto",
     hold_out: Annotated[
@@ -107,6 +108,7 @@ def compare(
     with Stages() as stages:
         hidden = options.sessions + options.tuning_sessions if hold_out is None else hold_out
         columns = {"session": session, "user": user, "time": time, "query": query}
+        columns["time_format"] = time_format
         pool = ArmPool.open(pool_of(log, to, encoder, hidden, {}, stages, columns))
         past = replay.sessions_of(pool)
         if sessions is None:

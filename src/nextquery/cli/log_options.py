@@ -21,6 +21,12 @@ Session = Annotated[
 ]
 User = Annotated[str | None, typer.Option(help="Name of the user id column; detected by default.")]
 Time = Annotated[str | None, typer.Option(help="Name of the time column; detected by default.")]
+TimeFormat = Annotated[
+    str | None,
+    typer.Option(
+        help="How times are written, such as '%d.%m.%Y %H:%M:%S'; by default ISO 8601 or unix time."
+    ),
+]
 Query = Annotated[str | None, typer.Option(help="Name of the query column; detected by default.")]
 Hits = Annotated[
     str | None,

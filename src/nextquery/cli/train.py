@@ -29,7 +29,18 @@ _RUNNING = tuple(field.name for field in fields(Running))
 _ENCODER_ONLY = tuple(set(TrainOptions.__dataclass_fields__) - {*_RUNNING, "method"})
 _RIVAL_ONLY = ("until", "encoder", "clicks")
 CLEANING_OPTIONS = (
-    *("session", "user", "time", "query", "gap", "profile", "skip", "min_queries", "max_queries"),
+    *(
+        "session",
+        "user",
+        "time",
+        "time_format",
+        "query",
+        "gap",
+        "profile",
+        "skip",
+        "min_queries",
+        "max_queries",
+    ),
     *("max_chars", "language", "min_users", "blocklist", "format", "memory_limit", "threads"),
 )
 
@@ -129,6 +140,7 @@ def train(
     session: o.Session = None,
     user: o.User = None,
     time: o.Time = None,
+    time_format: o.TimeFormat = None,
     query: o.Query = None,
     gap: o.Gap = 30.0,
     profile: o.Profile = "text",
