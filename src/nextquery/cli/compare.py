@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nextquery.cli import complete
 from nextquery.cli import log_options as o
 from nextquery.cli.log_options import AsJson
 from nextquery.cli.output import Stages, err, out, print_json, table
@@ -43,8 +44,9 @@ def compare(
     policy: Annotated[
         list[str],
         typer.Option(
+            autocompletion=complete.policies,
             help="What to compare, by name, as in replay; all by default. The served default is "
-            "always there. Repeatable."
+            "always there. Repeatable.",
         ),
     ] = [],  # noqa: B006  (typer only reads it)
     model: Annotated[

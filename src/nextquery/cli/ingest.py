@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nextquery.cli import complete
 from nextquery.cli import log_options as o
 from nextquery.cli.cluster import Cluster, encoding_on, stdout_to_stderr
 from nextquery.cli.output import Stages, err, print_json, print_report, size
@@ -32,8 +33,9 @@ def ingest(
     encoder: Annotated[
         str,
         typer.Option(
+            autocompletion=complete.encoders,
             help="auto, static, projected, tuned, lsa, word-vectors, sentence, or the folder of a "
-            "saved encoder."
+            "saved encoder.",
         ),
     ] = "auto",
     hold_out: Annotated[

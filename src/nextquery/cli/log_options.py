@@ -40,7 +40,12 @@ Segment = Annotated[
     ),
 ]
 Gap = Annotated[float, typer.Option(help="Minutes of inactivity that end a session.")]
-Profile = Annotated[str, typer.Option(help=f"Cleaning rules: {' or '.join(PROFILES)}.")]
+Profile = Annotated[
+    str,
+    typer.Option(
+        autocompletion=lambda: list(PROFILES), help=f"Cleaning rules: {' or '.join(PROFILES)}."
+    ),
+]
 Skip = Annotated[
     list[str],
     typer.Option(help="Name of a cleaning rule or privacy pattern to switch off; repeatable."),
@@ -70,7 +75,10 @@ Blocklist = Annotated[
 ]
 Format = Annotated[
     str | None,
-    typer.Option(help=f"Format of the files: {', '.join(FORMATS)}; detected by default."),
+    typer.Option(
+        autocompletion=lambda: list(FORMATS),
+        help=f"Format of the files: {', '.join(FORMATS)}; detected by default.",
+    ),
 ]
 MemoryLimit = Annotated[
     str, typer.Option(help="Memory that DuckDB may use before it spills to disk.")

@@ -52,9 +52,10 @@ def train(
     method: Annotated[
         str,
         typer.Option(
+            autocompletion=lambda: [*METHODS, *RIVAL_METHODS],
             help=f"An encoder: {', '.join(METHODS)}. A recommender, from a log or a pool: "
             f"{', '.join(RIVAL_METHODS)}; its parameters follow the name, like "
-            "gru4rec@hidden=64,epochs=20."
+            "gru4rec@hidden=64,epochs=20.",
         ),
     ] = _D.method,
     until: Annotated[
