@@ -44,6 +44,20 @@ def draw_worlds(rows: Sequence[dict[str, str]], path: Path) -> None:
     plt.close(figure)
 
 
+def panels(rows: Sequence[dict[str, str]]) -> list[tuple[str, list[dict[str, str]]]]:
+    """Return the title and the results, best first, of each set of candidates."""
+    best = sorted(rows, key=lambda row: float(row["per_round_regret"]))
+    sets = dict.fromkeys((row["selection"], int(row["k"])) for row in rows)
+    return [
+        (
+            f"{k:,} candidates by {selection}" if selection != "random"
+            else f"{k:,} arms drawn from the whole pool",
+            [row for row in best if (row["selection"], int(row["k"])) == (selection, k)],
+        )
+        for selection, k in sets
+    ]  # fmt: skip
+
+
 def draw_anchored(path: Path) -> None:
     """Per-round regret of each policy with its interval; max-utility LinUCB stands out."""
     import matplotlib
@@ -52,22 +66,21 @@ def draw_anchored(path: Path) -> None:
     from matplotlib import pyplot as plt
 
     rows = read_rows(ANCHORED)
-    sizes = sorted({int(row["k"]) for row in rows}, reverse=True)
-    counts = [sum(int(row["k"]) == k for row in rows) for k in sizes]
+    shown = panels(rows)
+    counts = [len(own) for _, own in shown]
     figure, axes = plt.subplots(
-        len(sizes), 1, figsize=(8, 0.27 * sum(counts) + 1.8), layout="constrained",
+        len(shown), 1, figsize=(8, 0.27 * sum(counts) + 1.8), layout="constrained",
         squeeze=False, gridspec_kw={"height_ratios": counts}, sharex=True,
     )  # fmt: skip
-    for axis, k in zip(axes[:, 0], sizes, strict=True):
-        own = [row for row in rows if int(row["k"]) == k]
-        own.sort(key=lambda row: -float(row["per_round_regret"]))
+    for axis, (title, own) in zip(axes[:, 0], shown, strict=True):
+        own = own[::-1]  # the best on top
         colours = [ORANGE if "lin-ucb" in r["policy"] else GREY if r["policy"] == "random"
                    else BLUE for r in own]  # fmt: skip
         _dots(axis, own, "per_round_regret", [r["policy"] for r in own], colours)
         floor = float(own[0]["floor"])
         axis.axvline(floor, color=GREY, lw=0.8, ls=":")
         axis.set_title(
-            f"max-utility, k = {k}, {own[0]['anchors']} anchors (dotted: no policy is below)",
+            f"{title}, {own[0]['anchors']} anchors (dotted: no policy is below)",
             fontsize=9, loc="left",
         )  # fmt: skip
     axes[-1, 0].set_xlabel(f"per-round regret at t = {rows[0]['round']}", fontsize=9)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.many_armed import OUT, rows_of
-from benchmarks.many_armed_figures import ANCHORED, draw_anchored, draw_worlds
+from benchmarks.many_armed_figures import ANCHORED, draw_anchored, draw_worlds, panels
 from benchmarks.many_armed_speed import OUT as SPEED
 from benchmarks.many_armed_worlds import WORLDS
 from nextquery.policies.many_armed import MANY_ARMED
@@ -41,7 +41,8 @@ def main() -> None:
 
 def keep_anchored(runs: Iterable[Path]) -> None:
     """Copy the last round of every cell of some replays into one file."""
-    columns = ["policy", "k", "anchors", "round", "per_round_regret", "ci_low", "ci_high", "floor"]
+    columns = ["selection", "policy", "k", "anchors", "round"]
+    columns += ["per_round_regret", "ci_low", "ci_high", "floor"]
     with ANCHORED.open("w", newline="", encoding="utf-8") as lines:
         writer = csv.DictWriter(lines, columns, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
@@ -89,23 +90,25 @@ def result(row: dict[str, str]) -> tuple[str, str, str]:
 
 
 def anchored() -> str:
-    """The table of the anchored experiments."""
-    rows = sorted(read_rows(ANCHORED), key=lambda r: (-int(r["k"]), float(r["per_round_regret"])))
-    body = [
-        (
-            f"`{r['policy']}`",
-            r["k"],
-            r["anchors"],
-            f"{float(r['per_round_regret']):.3f} [{float(r['ci_low']):.3f}, "
-            f"{float(r['ci_high']):.3f}]",
-        )
-        for r in rows
-    ]
-    last, floor = rows[0]["round"], float(rows[0]["floor"])
-    return table(("policy", "k", "anchors", f"per-round regret at t = {last}"), body) + (
-        f"\n\nNo policy can be below {floor:.3f} at k = {rows[0]['k']}: the other anchors have no "
-        "target among the candidates."
-    )
+    """The tables of the anchored experiments: one for each set of candidates."""
+    parts = []
+    for title, own in panels(read_rows(ANCHORED)):
+        body = [
+            (
+                f"`{r['policy']}`",
+                f"{float(r['per_round_regret']):.3f} [{float(r['ci_low']):.3f}, "
+                f"{float(r['ci_high']):.3f}]",
+            )
+            for r in own
+        ]
+        floor = float(own[0]["floor"])
+        parts += [
+            f"{title[0].upper()}{title[1:]}, {own[0]['anchors']} anchors:",
+            table(("policy", f"per-round regret at t = {own[0]['round']}"), body),
+            f"No policy can be below {floor:.3f} here: the other anchors have no target among "
+            "the candidates.",
+        ]
+    return "\n\n".join(parts)
 
 
 def speeds() -> str:
@@ -113,12 +116,13 @@ def speeds() -> str:
     rows = rows_of(SPEED)
     fast = [(f"`{r['policy']}`", f"{float(r['figure']) / 1e6:.0f} million")
             for r in rows if r["what"] == "rounds a minute"]  # fmt: skip
-    slow = [(r["arms"], f"{1000 * float(r['figure']):,.0f} ms", f"{int(r['arms']) ** 2:,}")
+    slow = [(r["arms"], f"{1000 * float(r['figure']):,.0f} ms", f"{int(r['arms']) ** 2:,}",
+             f"{1e6 * float(r['figure']) / 3600:,.1f} hours")
             for r in rows if r["what"] == "seconds a choice"]  # fmt: skip
     return (
         table(("policy", "rounds a minute, 100 arms"), fast)
         + "\n\n"
-        + table(("arms", "one choice of `oslb`", "coefficients"), slow)
+        + table(("arms", "one choice of `oslb`", "coefficients", "a million choices"), slow)
     )
 
 

@@ -37,6 +37,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!nextquery\.).*"),
     (r"py:class", r"nextquery\.(arms\.\w+|folders|catalogue|loop|select\.schedule)\.\w+"),
     (r"py:class", r"nextquery\.memory\.\w+\.\w+"),
+    (r"py:class", r"nextquery\.rivals\.base\.Ranking"),
 ]
 
 

@@ -57,6 +57,11 @@ def serve(env: Environment, release: Release) -> str:
     return env.run("python", "-W", "error", str(SCRIPTS / "call_service.py"), str(release.pool))
 
 
+def demo(env: Environment, release: Release) -> str:
+    """Run the demonstration, from the wheel alone in an empty folder."""
+    return env.run("python", "-W", "error", str(SCRIPTS / "run_demo.py"))
+
+
 def ingest(env: Environment, release: Release) -> str:
     """Add the extra for it, make a pool, and recommend from that."""
     env.pip_install(f"{release.wheel}[service,client,ingest]", constraints=CONSTRAINTS)
@@ -84,6 +89,7 @@ CHECKS: tuple[Check, ...] = (
     version,
     recommend,
     serve,
+    demo,
     ingest,
     notebooks,
     examples,

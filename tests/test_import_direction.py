@@ -65,7 +65,7 @@ ORDER = {
     ],
     "nextquery.logs": [
         {"quoting", "database"},
-        {"rules"},
+        {"rules", "time_format"},
         {"options"},
         {"reading", "sessions", "foreign", "segments"},
         {"privacy"},

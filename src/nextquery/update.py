@@ -36,7 +36,7 @@ from nextquery.working import work_on
 
 __all__ = ["Updated", "update"]
 
-_FREE = ("session", "user", "time", "query", "hits", "format", "blocklist")
+_FREE = ("session", "user", "time", "query", "hits", "format", "time_format", "blocklist")
 _FREE_TOO = ("memory_limit", "threads")  # a report does not have them
 _ALONE = (
     "this pool remembers nothing of what the rules held back, because it was made without a secret "

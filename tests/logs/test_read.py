@@ -99,6 +99,23 @@ def test_times_as_logs_write_them(write: Write, clock: str) -> None:
     assert prepared.sessions.times.tolist() == [1714557600.0]
 
 
+@pytest.mark.parametrize(
+    ("clock", "written"),
+    [("01.05.2024 10:00:00", "%d.%m.%Y %H:%M:%S"), ("5/1/24 10:00 AM", "%m/%d/%y %I:%M %p"),
+     ("1 May 2024, 12:00 +0200", "%d %b %Y, %H:%M %z")],
+)  # fmt: skip
+def test_times_in_a_format_of_their_own(write: Write, clock: str, written: str) -> None:
+    log = write([(1, clock, q) for q in "abcd"])
+    assert prepare(log, LogOptions(time_format=written)).sessions.times.tolist() == [1714557600.0]
+    rejects(log, r"a time that cannot be read.*--time-format '%d\.%m\.%Y")
+    assert "time_format" not in LogOptions().to_dict()  # as in the reports of older pools
+
+
+def test_a_header_with_two_common_names_is_shown(write: Write) -> None:
+    rejects(write(ROWS, header="When\tCustomer No\tSearch term"), r"'When', '…', '…'")
+    rejects(write(ROWS, header="Date\tCustomer No\tSearch term"), r"'Date', 'Customer No', 'Sea")
+
+
 def test_bom_crlf_quotes_and_blank_lines(tmp_path: Path) -> None:
     path = tmp_path / "log.tsv"
     lines = ["session\tquery", '1\t"a" b', '1\tlonely " quote', "", '1\t"open', "1\td"]
@@ -225,6 +242,8 @@ def test_options_are_checked() -> None:
         ({"memory_limit": "lots"}, "memory_limit must be"),
         ({"format": "xml"}, "format must be one of"),
         ({"gap_minutes": 0}, "gap_minutes must be"),
+        ({"time_format": "%H:%M"}, r"time_format must have a year .* received '%H:%M'"),
+        ({"time_format": "%d.%m.%Q"}, "time_format must have"),
         ({"min_users": 0}, "min_users must be"),
     ]:
         with pytest.raises(InvalidInput, match=match):

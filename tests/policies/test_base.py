@@ -31,6 +31,7 @@ def test_the_mix_is_part_of_the_propensity(pool: nq.ArmPool) -> None:
         choice = policy.choose(candidates, context, rng, exploration=0.2)
         assert choice is not None
         seen[choice.arm] = choice.propensity
+        assert choice.explored == (choice.arm != candidates.arms[0])
     best = int(candidates.arms[0])
     assert seen.pop(best) == pytest.approx(0.8 + 0.02)
     assert list(seen.values()) == pytest.approx([0.02] * 9)

@@ -36,16 +36,16 @@ PEOPLE: dict[str | None, str | None] = {
 }
 BODY = {"session_id": "s", "query": TEXTS[0]}
 DOCS = "/docs/{file:path}"  # without the built site, a 404 that says how to build it
-LOOKS: dict[str, Any] = {  # every endpoint below admin, as a stranger would ask it
+LOOKS = {  # every endpoint below admin, as a stranger would ask it
     "/v1/recommend": {**BODY, "m": 50, "explain": True},
     "/v1/feedback": {"decision_id": "unknown", "accepted": None},
     "/v1/forecast": {**BODY, "m": 50},
     "/v1/map": BODY,
     "/v1/simulate": {"users": 1},
-    "/v1/ubi/events": [{"query_id": "q", "user_query": TEXTS[0], "session_id": "s"}],
+    "/v1/ubi/events": [{"query_id": "ubi", "user_query": TEXTS[0], "session_id": "s"}],
     **dict.fromkeys(("/v1/examples", "/v1/stats", "/metrics", "/openapi.json")),
-    **dict.fromkeys(("/healthz", "/readyz", "/", "/page/{file}", "/api", "/docs", DOCS)),
-    "/client.js": None,
+    **dict.fromkeys(("/healthz", "/readyz", "/", "/page/{file}", "/client.js", "/api")),
+    **dict.fromkeys(("/docs", DOCS)),
 }
 QUIET = {"/v1/simulate"}  # a population of its own, which no event of the log reaches
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nextquery.cli import complete
 from nextquery.cli import log_options as o
 from nextquery.cli.log_options import AsJson
 from nextquery.cli.output import Stages, err, out, print_json, table
@@ -43,8 +44,9 @@ def compare(
     policy: Annotated[
         list[str],
         typer.Option(
+            autocompletion=complete.policies,
             help="What to compare, by name, as in replay; all by default. The served default is "
-            "always there. Repeatable."
+            "always there. Repeatable.",
         ),
     ] = [],  # noqa: B006  (typer only reads it)
     model: Annotated[
@@ -64,6 +66,7 @@ def compare(
     session: o.Session = None,
     user: o.User = None,
     time: o.Time = None,
+    time_format: o.TimeFormat = None,
     query: o.Query = None,
     encoder: Annotated[str, typer.Option(help="As in ingest. A pool keeps its own.")] = "auto",
     hold_out: Annotated[
@@ -107,6 +110,7 @@ def compare(
     with Stages() as stages:
         hidden = options.sessions + options.tuning_sessions if hold_out is None else hold_out
         columns = {"session": session, "user": user, "time": time, "query": query}
+        columns["time_format"] = time_format
         pool = ArmPool.open(pool_of(log, to, encoder, hidden, {}, stages, columns))
         past = replay.sessions_of(pool)
         if sessions is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nextquery.cli import complete
 from nextquery.cli import log_options as o
 from nextquery.cli.cluster import Cluster, encoding_on, stdout_to_stderr
 from nextquery.cli.output import Stages, err, print_json, print_report, size
@@ -32,8 +33,9 @@ def ingest(
     encoder: Annotated[
         str,
         typer.Option(
+            autocompletion=complete.encoders,
             help="auto, static, projected, tuned, lsa, word-vectors, sentence, or the folder of a "
-            "saved encoder."
+            "saved encoder.",
         ),
     ] = "auto",
     hold_out: Annotated[
@@ -58,6 +60,7 @@ def ingest(
     session: o.Session = None,
     user: o.User = None,
     time: o.Time = None,
+    time_format: o.TimeFormat = None,
     query: o.Query = None,
     hits: o.Hits = None,
     segment: o.Segment = None,
@@ -99,6 +102,7 @@ def ingest(
         "session": session,
         "user": user,
         "time": time,
+        "time_format": time_format,
         "query": query,
         "hits": hits,
         "segment": segment,

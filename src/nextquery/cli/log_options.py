@@ -21,6 +21,12 @@ Session = Annotated[
 ]
 User = Annotated[str | None, typer.Option(help="Name of the user id column; detected by default.")]
 Time = Annotated[str | None, typer.Option(help="Name of the time column; detected by default.")]
+TimeFormat = Annotated[
+    str | None,
+    typer.Option(
+        help="How times are written, such as '%d.%m.%Y %H:%M:%S'; by default ISO 8601 or unix time."
+    ),
+]
 Query = Annotated[str | None, typer.Option(help="Name of the query column; detected by default.")]
 Hits = Annotated[
     str | None,
@@ -34,7 +40,12 @@ Segment = Annotated[
     ),
 ]
 Gap = Annotated[float, typer.Option(help="Minutes of inactivity that end a session.")]
-Profile = Annotated[str, typer.Option(help=f"Cleaning rules: {' or '.join(PROFILES)}.")]
+Profile = Annotated[
+    str,
+    typer.Option(
+        autocompletion=lambda: list(PROFILES), help=f"Cleaning rules: {' or '.join(PROFILES)}."
+    ),
+]
 Skip = Annotated[
     list[str],
     typer.Option(help="Name of a cleaning rule or privacy pattern to switch off; repeatable."),
@@ -64,7 +75,10 @@ Blocklist = Annotated[
 ]
 Format = Annotated[
     str | None,
-    typer.Option(help=f"Format of the files: {', '.join(FORMATS)}; detected by default."),
+    typer.Option(
+        autocompletion=lambda: list(FORMATS),
+        help=f"Format of the files: {', '.join(FORMATS)}; detected by default.",
+    ),
 ]
 MemoryLimit = Annotated[
     str, typer.Option(help="Memory that DuckDB may use before it spills to disk.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
+from nextquery.cli import complete
 from nextquery.cli.output import err, out, print_json, table
 
 if TYPE_CHECKING:
@@ -20,7 +21,11 @@ def recommend(
     k: Annotated[int, typer.Option(help="Size of the candidate set.")] = 250,
     epsilon: Annotated[float, typer.Option(help="Similarity threshold of the preference.")] = 0.5,
     reading: Annotated[
-        str, typer.Option(help="Reading of the preference: example, defined or joint.")
+        str,
+        typer.Option(
+            autocompletion=complete.readings,
+            help="Reading of the preference: example, defined or joint.",
+        ),
     ] = "example",
     utility: Annotated[
         str, typer.Option(help="Utility: log-probability, facility-location or log-det.")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nextquery.cli import complete
 from nextquery.cli.cluster import Cluster, check_not_both, stdout_to_stderr, tasks_on
 from nextquery.cli.output import Stages, err, out
 
@@ -32,20 +33,25 @@ def replay(
     context: typer.Context,
     pool_folder: Annotated[Path, typer.Argument(metavar="POOL", help="A pool that ingest wrote.")],
     to: Run,
-    protocol: Annotated[str, typer.Option(help="anchored or stream.")] = "anchored",
+    protocol: Annotated[
+        str, typer.Option(autocompletion=lambda: list(ONLY), help="anchored or stream.")
+    ] = "anchored",
     anchors: Annotated[int, typer.Option(min=1, help="Sessions to sample (anchored).")] = 100,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds T per anchor (anchored).")] = 1000,
     selection: Annotated[
         list[str],
         typer.Option(
+            autocompletion=complete.selections,
             help="max-utility, random, zooming, threshold or sampled; or a variant like "
             "max-utility@utility=log-det,optimizer=greedi,partitions=8; in the stream also "
-            "max-utility@anchor=FOLDER, around the vector that a model of rin predicts. Repeatable."
+            "max-utility@anchor=FOLDER, around the vector that a model of rin predicts. "
+            "Repeatable.",
         ),
     ] = ["max-utility"],  # noqa: B006  (typer only reads it)
     policy: Annotated[
         list[str],
         typer.Option(
+            autocompletion=complete.policies,
             help="lin-ucb-memory (stream only), lin-ucb, lin-ucb-published, lin-ucb-shared, "
             "lin-ucb-feedback, lin-ts, lin-ts-interaction, most-similar, most-similar-first, "
             "random; many-armed: ucb1, epsilon-greedy, thompson, moss, moss-anytime, ucb-f, "
@@ -55,7 +61,7 @@ def replay(
             "stream only: popularity, similarity-support, n-gram, vmm, ar, sr, s-knn, vs-knn, "
             "stan, vstan, and with a model (gru4rec@model=FOLDER) gru4rec, sasrec, "
             "rin, acg, cfan; or a variant "
-            "like lin-ucb@alpha=0.1. `nextquery algorithms` describes them. Repeatable."
+            "like lin-ucb@alpha=0.1. `nextquery algorithms` describes them. Repeatable.",
         ),
     ] = [],  # noqa: B006
     k: Annotated[
@@ -63,10 +69,12 @@ def replay(
     ] = [250],  # noqa: B006
     epsilon: Annotated[list[float], typer.Option(help="Similarity threshold; repeatable.")] = [0.5],  # noqa: B006
     reading: Annotated[
-        list[str], typer.Option(help="example, defined, joint or one-side; repeatable.")
-    ] = [  # noqa: B006
-        "example"
-    ],
+        list[str],
+        typer.Option(
+            autocompletion=complete.readings,
+            help="example, defined, joint or one-side; repeatable.",
+        ),
+    ] = ["example"],  # noqa: B006
     alpha: Annotated[
         list[float],
         typer.Option(help="α of LinUCB; the policy's own by default (anchored); repeatable."),
@@ -74,8 +82,9 @@ def replay(
     schedule: Annotated[
         list[str],
         typer.Option(
+            autocompletion=complete.schedules,
             help="Growth of the candidate set: none, bump, power or lambert; or a variant like "
-            "power@beta=1,start=5. Repeatable."
+            "power@beta=1,start=5. Repeatable.",
         ),
     ] = ["none"],  # noqa: B006
     seed: Annotated[

@@ -36,6 +36,7 @@ def reproduce(
     session: o.Session = None,
     user: o.User = None,
     time: o.Time = None,
+    time_format: o.TimeFormat = None,
     query: o.Query = None,
     hold_out: Annotated[
         int,
@@ -82,6 +83,7 @@ def reproduce(
     check_not_both(cluster, processes)
     with Stages() as stages, stdout_to_stderr():
         columns = {"session": session, "user": user, "time": time, "query": query}
+        columns["time_format"] = time_format
         folder = pool_of(log, to, encoder, hold_out, encoding_on(cluster), stages, columns)
         pool = ArmPool.open(folder)
         if note := saw_anchors(encoder, held_out_of(pool)):

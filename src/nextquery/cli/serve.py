@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from nextquery.cli import complete
 from nextquery.cli import settings_options as s
 from nextquery.cli.serving import serve_with
 
@@ -40,7 +41,8 @@ def serve(
     policy: Annotated[
         str | None,
         typer.Option(
-            help="Policy that ranks the candidates; nextquery config show lists the names."
+            autocompletion=complete.served_policies,
+            help="Policy that ranks the candidates; nextquery config show lists the names.",
         ),
     ] = None,
     forget: Annotated[

@@ -29,7 +29,18 @@ _RUNNING = tuple(field.name for field in fields(Running))
 _ENCODER_ONLY = tuple(set(TrainOptions.__dataclass_fields__) - {*_RUNNING, "method"})
 _RIVAL_ONLY = ("until", "encoder", "clicks")
 CLEANING_OPTIONS = (
-    *("session", "user", "time", "query", "gap", "profile", "skip", "min_queries", "max_queries"),
+    *(
+        "session",
+        "user",
+        "time",
+        "time_format",
+        "query",
+        "gap",
+        "profile",
+        "skip",
+        "min_queries",
+        "max_queries",
+    ),
     *("max_chars", "language", "min_users", "blocklist", "format", "memory_limit", "threads"),
 )
 
@@ -41,9 +52,10 @@ def train(
     method: Annotated[
         str,
         typer.Option(
+            autocompletion=lambda: [*METHODS, *RIVAL_METHODS],
             help=f"An encoder: {', '.join(METHODS)}. A recommender, from a log or a pool: "
             f"{', '.join(RIVAL_METHODS)}; its parameters follow the name, like "
-            "gru4rec@hidden=64,epochs=20."
+            "gru4rec@hidden=64,epochs=20.",
         ),
     ] = _D.method,
     until: Annotated[
@@ -129,6 +141,7 @@ def train(
     session: o.Session = None,
     user: o.User = None,
     time: o.Time = None,
+    time_format: o.TimeFormat = None,
     query: o.Query = None,
     gap: o.Gap = 30.0,
     profile: o.Profile = "text",

@@ -12,6 +12,7 @@ from nextquery.logs.rules.cleaning import PROFILES, rules_of
 from nextquery.logs.rules.language import checked_language
 from nextquery.logs.rules.letters import ANY, ENGLISH
 from nextquery.logs.rules.private_patterns import PATTERNS
+from nextquery.logs.time_format import checked_format
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "ubi", "ir_datasets")
 ROLES = ("session", "user", "time", "query", "hits", "segment")
@@ -44,6 +45,8 @@ class LogOptions:
     format : one of `FORMATS`; None detects it from the name and content of each file.
     memory_limit : memory that DuckDB may use before it spills to disk.
     threads : DuckDB threads; None uses all cores. The result does not depend on it.
+    time_format : how times are written, such as ``%d.%m.%Y %H:%M:%S`` (DuckDB's strptime); None
+        reads ISO 8601 and unix time.
 
     >>> LogOptions(profile="json")
     Traceback (most recent call last):
@@ -68,6 +71,7 @@ class LogOptions:
     format: str | None = None
     memory_limit: str = "2GB"
     threads: int | None = None
+    time_format: str | None = None
 
     def __post_init__(self) -> None:
         number(self.gap_minutes, "gap_minutes", low=0, above_low=True)
@@ -86,6 +90,8 @@ class LogOptions:
             )
         if self.format is not None:
             one_of(self.format, "format", FORMATS)
+        if self.time_format is not None:
+            checked_format(self.time_format)
         if not re.fullmatch(r"(?i)\s*\d+(\.\d+)?\s*[kmgt]i?b\s*", self.memory_limit):
             raise InvalidInput(
                 "memory_limit must be a size like '2GB' or '500MB'; "
@@ -156,6 +162,8 @@ class LogOptions:
         """Return the options as JSON, for reports and for comparing two runs."""
         fields = asdict(self)
         del fields["threads"], fields["memory_limit"]  # no arm or session depends on them
+        if self.time_format is None:  # reports of older versions do not have it
+            del fields["time_format"]
         fields["skip"] = list(self.skip)
         fields["blocklist"] = None if self.blocklist is None else str(self.blocklist)
         return fields

@@ -155,7 +155,10 @@ class Policy(Observes, About, ABC):
             if score == -np.inf:  # drawn by exploration, so not scored yet
                 score = self._scores(candidates.take([at]), x[None])[0]
             arm, propensity = int(candidates.arms[at]), float(mixed[place])
-            slate.append(Choice(arm, x, float(score), propensity, self.estimated))
+            explored = bool(own[place] == 0.0)
+            slate.append(
+                Choice(arm, x, float(score), propensity, self.estimated, explored=explored)
+            )
             left = left[left != at]
             if candidates.alike is not None:  # what says the same is not drawn any more
                 left = left[(candidates.alike[left] != candidates.alike[at]).all(axis=1)]

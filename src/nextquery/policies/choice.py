@@ -46,7 +46,8 @@ class Choice:
 
     `propensity` is the probability with which this arm was chosen (in a slate: given the entries
     above it); `propensity_estimated` is true if it comes from posterior draws. A `pinned` one was
-    chosen by no policy: its propensity is 1, and it teaches nothing.
+    chosen by no policy: its propensity is 1, and it teaches nothing. An `explored` one was drawn by
+    exploration: the policy itself would not have chosen it.
 
     >>> import json
     >>> choice = Choice(arm=3, features=np.array([0.5, 1.0]), score=0.7, propensity=0.98)
@@ -63,6 +64,7 @@ class Choice:
     id: str = ""
     text: str = ""
     pinned: bool = False
+    explored: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON preserves exactly."""

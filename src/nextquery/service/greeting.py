@@ -1,5 +1,8 @@
 """The lines printed at the start: the address, who may call, and how to try it."""
 
+import json
+import shlex
+
 from nextquery.service.http.documentation.site import is_built
 from nextquery.service.http.keyless import CREATE_A_KEY, CREATE_AN_ADMIN_KEY
 from nextquery.service.log.database import without_password
@@ -8,7 +11,9 @@ from nextquery.service.settings.settings import Settings
 LAST = "then: "  #: how the last line begins
 
 
-def greeting(settings: Settings, port: int, *, arms: int, token: str | None) -> list[str]:
+def greeting(
+    settings: Settings, port: int, *, arms: int, token: str | None, query: str = "A QUERY"
+) -> list[str]:
     """Return the lines to print.
 
     Parameters
@@ -17,12 +22,13 @@ def greeting(settings: Settings, port: int, *, arms: int, token: str | None) -> 
     port : the port that it got.
     arms : number of arms.
     token : what opens admin paths without API keys; None if requests need keys.
+    query : what to ask in the example.
     """
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     url = f"http://{host}:{port}"
     key = " -H 'Authorization: Bearer KEY'" if token is None else ""
     curl = f"curl {url}/v1/recommend{key} -H 'Content-Type: application/json'"
-    asked = '\'{"session_id": "s1", "query": "graph neural networks"}\''
+    asked = shlex.quote(json.dumps({"session_id": "s1", "query": query}, ensure_ascii=False))
     taken = '\'{"decision_id": "FROM THE ANSWER", "accepted": ARM_ID}\''
     return [
         f"serving {arms:,} arms at {url} (ctrl-c stops)",

@@ -29,6 +29,7 @@ from uvicorn.supervisors import Multiprocess
 from nextquery.arms import ArmPool
 from nextquery.errors import InvalidInput, NextqueryError, StorageError
 from nextquery.service.answer.engine import Engine
+from nextquery.service.answer.example_queries import example_queries
 from nextquery.service.answer.shards import leave
 from nextquery.service.greeting import greeting
 from nextquery.service.http import json_log
@@ -111,15 +112,17 @@ def serve(
         on_failure.pop_all()
     listening.listen(2048)  # from here on connections wait instead of failing
     port = listening.getsockname()[1]
-    lines = greeting(settings, port, arms=len(pool), token=token)
     if settings.workers == 1:
         engine = Engine(pool, store, settings.engine_options())
         warm_up(engine)
+        query = next(iter(example_queries(engine.catalogue, 1)), "A QUERY")
+        lines = greeting(settings, port, arms=len(pool), token=token, query=query)
         app = create_app(engine, settings, keys=keys, watched=ring, token=token)
         _run_here(app, settings, listening, tell, lines)
         engine.close()
     else:
         store.close()
+        lines = greeting(settings, port, arms=len(pool), token=token)
         leave(pool)
         _run_workers(settings, listening, tell, lines, open_pool, token)
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nextquery.errors import InvalidInput
 from nextquery.policies.many_armed import CKLUCB, OSLB, AdaptiveZooming
 from nextquery.policies.many_armed.structured.ckl_ucb import threshold
 from nextquery.policies.many_armed.structured.lipschitz import divergence
@@ -42,6 +43,11 @@ class TestZooming:
         assert arms[:5] == [arms[0]] * 5
         assert arms[5] == 1 - arms[0]
         assert len(policy._active) == 2
+
+    def test_the_constant_is_above_0(self) -> None:
+        for policy in (AdaptiveZooming, CKLUCB, OSLB):
+            with pytest.raises(InvalidInput, match=r"lipschitz must be .* received 0"):
+                policy(lipschitz=0)
 
     def test_phases_begin_anew(self) -> None:
         policy = AdaptiveZooming()

@@ -3,6 +3,7 @@
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -10,17 +11,22 @@ import pytest
 from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 
+import nextquery as nq
 from nextquery.memory import KINDS
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.expensive import play
 from nextquery.service.answer.expensive.session_map import flat
 from nextquery.service.answer.requests import ForecastRequest, RecommendRequest
 from nextquery.service.http import page_bodies as p
+from nextquery.service.http.app import create_app
 from nextquery.service.http.percentiles import percentile
 from nextquery.service.http.routes.page import page_files
 from nextquery.service.log.event_parts import SlateEntry
 from nextquery.service.log.store import Store
+from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings.settings import Settings
 from nextquery.visit import Visit
+from tests.service.http.conftest import LOCAL
 
 REQUEST = {"session_id": "s", "query": "cat food"}
 
@@ -41,6 +47,23 @@ def test_a_recommendation_says_why_when_asked(client: TestClient) -> None:
         if why["preference"] is not None:  # the paper clips similarity at 0
             assert 0 <= why["preference"] <= 1
             assert (why["preference"] > 0) == (why["similarity"] > 0)
+
+
+def test_what_exploration_drew_says_so_and_in_the_log_too(pets_pool: Path, store: Store) -> None:
+    options = EngineOptions(exploration=0.5, m_max=20)
+    with (
+        Engine.start(nq.ArmPool.open(pets_pool), store, options) as engine,
+        TestClient(create_app(engine, Settings()), base_url=LOCAL) as client,
+    ):
+        body = {**REQUEST, "m": 8, "explain": True, "request_id": "r"}
+        answer = client.post("/v1/recommend", json=body).json()
+        assert client.post("/v1/recommend", json=body).json() == answer  # now from the log
+    by_chance = [one["propensity"] < 0.5 for one in answer["recommendations"]]
+    assert True in by_chance
+    assert False in by_chance
+    for entry, drawn in zip(answer["recommendations"], by_chance, strict=True):
+        assert (entry["why"]["kind"] == "explored") == drawn
+        assert entry["why"]["because"].startswith("a random pick") == drawn
 
 
 def test_a_card_tells_the_probability_of_a_forecast(engine: Engine) -> None:

@@ -1,5 +1,7 @@
 """Without API keys: what is open, what needs the token of the start, and proxies."""
 
+import json
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -109,4 +111,7 @@ def test_the_greeting_has_the_link_and_tells_about_proxies() -> None:
     keyed = greeting(Settings(), 8000, arms=3, token=None)
     assert "token" not in "".join(keyed)
     assert lines[-1].startswith("then: ")
+    asked = greeting(Settings(), 8000, arms=3, token=None, query='chef\'s "best" knife')[-2]
+    body = json.loads(shlex.split(asked.removeprefix("try:  "))[-1])
+    assert body == {"session_id": "s1", "query": 'chef\'s "best" knife'}
     assert keyed[-1].startswith("then: ")

@@ -87,8 +87,17 @@ def _named(columns: Sequence[str], requested: str, role: str, where: str) -> str
 
 
 def _listed(columns: Sequence[str]) -> str:
-    """List columns for a message, hiding those that may be queries of a file without a header."""
-    names = [c if re.fullmatch(r"[A-Za-z_][\w.-]{0,39}", c) else "…" for c in columns[:20]]
+    """List columns for a message, hiding those that may be queries of a file without a header.
+
+    Two common names show that there is a header.
+
+    >>> _listed(["Date", "Customer No", "Search term"]), _listed(["date", "a query", "7"])
+    ("'Date', 'Customer No', 'Search term'", "'date', '…', '…'")
+    """
+    common = {_plain(name) for names in COMMON.values() for name in names}
+    header = sum(_plain(column) in common for column in columns) > 1
+    plain = re.compile(r"[A-Za-z_][\w.-]{0,39}")
+    names = [c if header or plain.fullmatch(c) else "…" for c in columns[:20]]
     return ", ".join(repr(name) for name in names) or "none"
 
 

@@ -63,7 +63,7 @@ def _text(engine: Engine, file: LogFile, options: LogOptions, number: int, sourc
         where = _roles(keys, options, file)
         source.roles = frozenset(where)
         cells = {role: ubi.extract(key) for role, key in where.items()}
-        engine.run(_insert(lines.table(file), number, cells, ubi.FAULT))
+        engine.run(_insert(lines.table(file), number, cells, ubi.FAULT, options))
     else:
         known = format if format in ("csv", "tsv") else file.format
         named = [options.column(role) or "" for role in ROLES]
@@ -88,19 +88,20 @@ def _delimited(
     cells = {role: f"fields[{dialect.columns.index(c) + 1}]" for role, c in where.items()}
     table = lines.table(file, dialect.header_line)
     table = f"(SELECT line, {lines.fields(dialect)} AS fields FROM {table})"
-    engine.run(_insert(table, number, cells, lines.fault(dialect)))
+    engine.run(_insert(table, number, cells, lines.fault(dialect), options))
     source.line = dialect.header_line + 1
     if not dialect.quoted:
         return
     broken = f"SELECT count(*) FROM log WHERE file = {number} AND bad IN ('quotes', 'fields')"
     lost = engine.value(broken)
     if lost and engine.value(broken.replace("'quotes', 'fields'", "'quotes'")):
-        _multiline(engine, file, number, source, dialect, where, lost)
+        _multiline(engine, file, options, number, source, dialect, where, lost)
 
 
 def _multiline(
     engine: Engine,
     file: LogFile,
+    options: LogOptions,
     number: int,
     source: Source,
     dialect: Dialect,
@@ -138,7 +139,7 @@ def _multiline(
     if total - read < lost:
         engine.run(f"DELETE FROM log WHERE file = {number}")
         cells = {role: names[dialect.columns.index(column)] for role, column in where.items()}
-        engine.run(_insert("records", number, cells, "NULL"))
+        engine.run(_insert("records", number, cells, "NULL", options))
         source.line = None
         source.rejects, source.lost, source.why = lines.rejects(engine), total - read, "records"
     else:
@@ -158,7 +159,7 @@ def _parquet(
     where = _roles(names, options, file)
     source.roles = frozenset(where)
     cells = {role: f"CAST({name(column)} AS VARCHAR)" for role, column in where.items()}
-    engine.run(_insert(table, number, cells, "NULL"))
+    engine.run(_insert(table, number, cells, "NULL", options))
 
 
 def _roles(names: Sequence[str], options: LogOptions, file: LogFile) -> dict[str, str]:
@@ -168,13 +169,15 @@ def _roles(names: Sequence[str], options: LogOptions, file: LogFile) -> dict[str
     return roles
 
 
-def _insert(table: str, number: int, cells: Mapping[str, str], fault: str) -> str:
+def _insert(
+    table: str, number: int, cells: Mapping[str, str], fault: str, options: LogOptions
+) -> str:
     """Return the statement that appends a file's rows, with times parsed and faults named."""
 
     def cell(role: str) -> str:
         return cells.get(role, "NULL")
 
-    at = seconds("clock") if "time" in cells else "NULL"
+    at = seconds("clock", options.time_format) if "time" in cells else "NULL"
     no_time = "WHEN secs IS NULL THEN 'time'" if "time" in cells else ""
     rows = (
         f"SELECT nullif(trim({cell('session')}), '') AS session, "

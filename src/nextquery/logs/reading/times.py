@@ -1,21 +1,26 @@
 """Convert the times in logs to unix seconds with SQL."""
 
-from nextquery.logs.quoting import matches
+from nextquery.logs.quoting import matches, text
 
 #: for error messages and docs
 ACCEPTED = (
     "ISO 8601 (2024-05-01T10:00:00Z), '2024-05-01 10:00:00', 2024-05-01, or unix time in seconds, "
-    "milliseconds, microseconds or nanoseconds; times without a zone are UTC"
+    "milliseconds, microseconds or nanoseconds; times without a zone are UTC. Others need a format "
+    "(--time-format '%d.%m.%Y %H:%M:%S')"
 )
 
 
-def seconds(column: str) -> str:
+def seconds(column: str, written_as: str | None = None) -> str:
     """SQL expression: the time in a text column in unix seconds, or NULL if it cannot be read.
+
+    `written_as` is a format of DuckDB's strptime; None reads what `ACCEPTED` says.
 
     The size of a number shows its unit: unix time in milliseconds passed 1e11 in 1973. Compact
     dates (20240501, 20240501103000) are numbers too, but no log is from August 1970 or the year
     2611.
     """
+    if written_as is not None:
+        return f"epoch(try_strptime({column}, {text(written_as)}))"
     number = f"TRY_CAST({column} AS DOUBLE)"
     scaled = (
         f"CASE WHEN NOT isfinite({number}) THEN NULL WHEN abs({number}) < 1e11 THEN {number} "

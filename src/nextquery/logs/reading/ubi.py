@@ -61,7 +61,7 @@ def insert(engine: Engine, file: LogFile, number: int, options: LogOptions) -> f
         "CASE WHEN fault IS NOT NULL THEN fault "
         "WHEN action IS NOT NULL OR raw IS NULL THEN 'event' WHEN secs IS NULL THEN 'time' END, "
         "segment "
-        f"FROM (SELECT *, {seconds('clock')} AS secs FROM ({rows}))"
+        f"FROM (SELECT *, {seconds('clock', options.time_format)} AS secs FROM ({rows}))"
     )
     roles = set(usual) | ({"hits"} if _has_hits(engine, number) else set())
     return frozenset(roles | ({"segment"} if options.segment is not None else set()))

@@ -270,6 +270,7 @@ class Answerer:
             asked_at=candidates.own_asked.get(choice.arm),
             preference=preference,
             source=MEMORY if choice.arm in candidates.recalled else SELECTION,
+            explored=choice.explored,
         )
 
     def forecast(

@@ -31,6 +31,7 @@ from nextquery.service.http.documentation.endpoints import (
     endpoints,
     problem_fields,
 )
+from nextquery.service.http.documentation.site import only_live_links
 from nextquery.service.http.error_responses import mistakes, problem
 from nextquery.service.http.json_log import LOGGER
 from nextquery.service.http.keys import KeyRing
@@ -130,7 +131,9 @@ def create_app(
         "/openapi.json", lambda: JSONResponse(_document(m_max)), include_in_schema=False
     )
     app.add_api_route(
-        "/api", lambda: HTMLResponse(_api_page(m_max), headers=HEADERS), include_in_schema=False
+        "/api",
+        lambda: HTMLResponse(only_live_links(_api_page(m_max)), headers=HEADERS),
+        include_in_schema=False,
     )
     _add_error_handlers(app)
     app.add_middleware(

@@ -42,7 +42,7 @@ SEGMENT = Field(
     description="The part of the log that the session is in, such as a language or a tenant. No "
     "query of another segment is ever in the answer. Empty: the rows without a segment.",
 )
-Kind = Literal["own", "return", "sessions", "similar", "pinned"]
+Kind = Literal["own", "return", "sessions", "similar", "explored", "pinned"]
 Source = Literal["selection", "memory", "pinned"]
 PARTIAL = Field(description="Whether some arms were unavailable (only with on_missing=partial).")
 NOT_SEARCHED = Field(description="Number of arms that were unavailable.")
@@ -103,8 +103,8 @@ class Why(BaseModel):
 
     kind: Kind = Field(
         description="own: this person asked it before; return: this session did; sessions: earlier "
-        "sessions asked it next to the current query; similar: none of these; pinned: an operator "
-        "chose it."
+        "sessions asked it next to the current query; similar: none of these; explored: drawn at "
+        "random (the setting exploration); pinned: an operator chose it."
     )
     because: str = Field(description="The same as a sentence; days are in UTC.")
     probability: float | None = Field(

@@ -35,6 +35,7 @@ class SlateEntry:
     preference: float | None = None
     source: str | None = None  #: None in events of older versions
     probability: float | None = None  #: to come next, if it was asked for and there is a model
+    explored: bool = False  #: drawn by exploration; False in events of older versions
 
     @property
     def came_from(self) -> str:

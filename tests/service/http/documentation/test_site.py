@@ -69,3 +69,10 @@ def test_without_the_site_one_sentence_says_what_to_do(
     assert answer.status_code == 404
     assert answer.text == site.NOT_BUILT
     assert "make docs" in answer.text
+    for page in ("/", "/api"):
+        assert "/docs/" not in client.get(page).text
+
+
+def test_the_page_and_the_api_page_link_to_the_site(built: Path, client: TestClient) -> None:
+    for page in ("/", "/api"):
+        assert site.LINK in client.get(page).text

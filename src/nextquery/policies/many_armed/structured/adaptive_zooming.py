@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.checks import whole_number
+from nextquery.checks import number, whole_number
 from nextquery.policies.base import Floats, State
 from nextquery.policies.many_armed.sequential import Sequential, Wanted, uniformly
 from nextquery.policies.many_armed.statistics import ArmStatistics
@@ -41,7 +41,7 @@ class AdaptiveZooming(Sequential):
         super().__init__(seed=seed)
         known = horizon is not None
         self.horizon = whole_number(horizon, "horizon", at_least=2) if known else None
-        self.lipschitz = lipschitz
+        self.lipschitz = number(lipschitz, "lipschitz", low=0, above_low=True)
         self.phase = 1
         self._ends = 2  # the round with which the phase ends
         self._seen = ArmStatistics()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "site"
 """Filled by ``make docs`` (``python -m docsite --into-package``)."""
+LINK = '<a href="/docs/">Documentation</a>'
 NOT_BUILT = "The documentation is not built yet: run `make docs` in the checkout, and start again."
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
@@ -24,6 +25,11 @@ def site_file(path: str) -> Path | None:
 def is_built() -> bool:
     """Whether the site is in the package."""
     return bool(_files(FOLDER))
+
+
+def only_live_links(page: str) -> str:
+    """Return a page of the service without its link to the site, if the site is not there."""
+    return page if is_built() else page.replace(LINK, "")
 
 
 @lru_cache(maxsize=2)

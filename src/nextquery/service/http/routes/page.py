@@ -7,6 +7,8 @@ from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from nextquery.service.http.documentation.site import only_live_links
+
 TYPES = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -30,7 +32,8 @@ def page_files() -> dict[str, bytes]:
 @router.get("/")
 async def index() -> Response:
     """Return the page."""
-    return _response("index.html")
+    page = page_files()["index.html"].decode()
+    return _answer("index.html", only_live_links(page).encode())
 
 
 @router.get("/client.js")
@@ -48,6 +51,10 @@ async def part(file: str) -> Response:
 
 
 def _response(name: str) -> Response:
+    return _answer(name, page_files()[name])
+
+
+def _answer(name: str, content: bytes) -> Response:
     kind = TYPES[name.rpartition(".")[2]]
     headers = {"Cache-Control": "no-cache"}  # the page always matches the service
-    return Response(page_files()[name], media_type=kind, headers=headers)
+    return Response(content, media_type=kind, headers=headers)

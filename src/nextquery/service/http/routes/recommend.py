@@ -74,6 +74,8 @@ def _why(entry: SlateEntry, decision: Decision, now: float) -> dict[str, object]
     reason = similar(entry.similarity)
     if entry.source == PINNED:
         reason = Reason(PINNED, "chosen by the people who run this search")
+    elif entry.explored:
+        reason = Reason("explored", "a random pick, to find out whether it helps")
     elif has_memory(decision.policy):
         reason = reason_of(entry.features, now=now, asked_at=entry.asked_at)
     width = entry.uncertainty  # 1 for a model that has learnt nothing
