@@ -36,7 +36,7 @@ PEOPLE: dict[str | None, str | None] = {
 }
 BODY = {"session_id": "s", "query": TEXTS[0]}
 DOCS = "/docs/{file:path}"  # without the built site, a 404 that says how to build it
-LOOKS = {  # every endpoint below admin, as a stranger would ask it
+LOOKS: dict[str, Any] = {  # every endpoint below admin, as a stranger would ask it
     "/v1/recommend": {**BODY, "m": 50, "explain": True},
     "/v1/feedback": {"decision_id": "unknown", "accepted": None},
     "/v1/forecast": {**BODY, "m": 50},
