@@ -126,7 +126,7 @@ class RequestHandler:
                 forecast = self.answerer.forecast(request, place, selected, visit)
                 request.future.set_result(forecast)
             else:
-                considered = self.answerer.considered(place, selected, visit)
+                considered = self.answerer.considered(request, place, selected, visit)
                 request.future.set_result(MapData(place, request.trail, considered))
         for start in range(0, len(slates), _TOGETHER):
             self._record(slates[start : start + _TOGETHER])

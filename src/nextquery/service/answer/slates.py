@@ -15,6 +15,7 @@ from nextquery.memory import Moment, without
 from nextquery.policies import Choice, Context, MostSimilar
 from nextquery.select import Candidates
 from nextquery.service.answer.candidate_cache import Asked, CandidateCache
+from nextquery.service.answer.experiment.assignment import Assignment, OfSession, Turn
 from nextquery.service.answer.requests import ForecastRequest, RecommendRequest
 from nextquery.service.answer.results import Considered, Forecast
 from nextquery.service.answer.visits import visit_before
@@ -32,11 +33,11 @@ from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.store import StoredDecision
 from nextquery.service.model.learner import Learner
 from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings.split import CONTROL
 from nextquery.visit import Visit
 
 _log = logging.getLogger("nextquery.service")
 _OFFERED = 1024  # slates kept in memory, for the features of a query that is typed instead
-FALLBACK = "most-similar-first"
 _FAILED = "the model failed; similarity answers instead"
 
 
@@ -52,15 +53,18 @@ class ToAnswer(NamedTuple):
 class Answerer:
     """Makes slates and forecasts from the state of the learner."""
 
-    def __init__(self, loop: Loop, learner: Learner, options: EngineOptions, clock: Clock) -> None:
+    def __init__(
+        self, loop: Loop, learner: Learner, options: EngineOptions, clock: Clock, secret: str
+    ) -> None:
         self.loop, self.learner, self.options, self._clock = loop, learner, options, clock
+        self.assignment = Assignment(loop, learner, secret)
         self.catalogue, self.lock = loop.catalogue, learner.lock
         self.cache = CandidateCache(loop, options.cache_size)
         self._offered: OrderedDict[str, Slate] = OrderedDict()
 
     @property
     def policy(self) -> str:
-        """The policy of the newest model in the log, whatever this worker's settings are."""
+        """The main policy of the newest model in the log, whatever this worker's settings are."""
         model = self.learner.state.model_event
         assert model is not None
         return model.policy
@@ -75,7 +79,7 @@ class Answerer:
 
         `normalise` says for each whether the paper's preferences are asked for.
         """
-        version, needed = self.catalogue.version, self.loop.policy.needs_preferences
+        version, needed = self.catalogue.version, self.assignment.needs_preferences
         wanted = [needed or asked for asked in normalise or [False] * len(places)]
         return self.cache.select(list(map(Asked, places, visits, wanted)), version)
 
@@ -89,11 +93,12 @@ class Answerer:
         """Make several slates with one state of the model."""
         with self.lock:
             on = self.learner.state.on
-            ranked = self._ranked(asked) if on else [None] * len(asked)
+            turns = [self.assignment.turn(one.request) for one in asked]
+            ranked = self._ranked(asked, turns) if on else [None] * len(asked)
             empty = [self._empty(one) for one in asked]
             return [
-                body if not on else self._filled(body, one, slate)
-                for body, one, slate in zip(empty, asked, ranked, strict=True)
+                body if not on else self._filled(body, one, turn, slate)
+                for body, one, turn, slate in zip(empty, asked, turns, ranked, strict=True)
             ]
 
     def _empty(self, asked: ToAnswer) -> DecisionEvent:
@@ -118,39 +123,54 @@ class Answerer:
             segment=place.segment,
         )
 
-    def _ranked(self, asked: Sequence[ToAnswer]) -> list[Slate | None]:
+    def _ranked(self, asked: Sequence[ToAnswer], turns: Sequence[Turn]) -> list[Slate | None]:
         """Rank together; None where similarity answers instead of the model."""
-        wanted = [n for n, one in enumerate(asked) if not one.request.fallback]
         found: list[Slate | None] = [None] * len(asked)
-        try:
-            slates = self.loop.rank_many([self._to_rank(asked[n]) for n in wanted], self._now())
-            for number, slate in zip(wanted, slates, strict=True):
+        groups: dict[str, list[int]] = {}
+        for number, (one, turn) in enumerate(zip(asked, turns, strict=True)):
+            if turn.answers and not one.request.fallback:
+                groups.setdefault(turn.answers, []).append(number)
+        for policy, numbers in groups.items():
+            slates = self._together(self.assignment.loop_of(policy), [asked[n] for n in numbers])
+            for number, slate in zip(numbers, slates, strict=True):
                 found[number] = slate
+        return found
+
+    def _together(self, loop: Loop, asked: Sequence[ToAnswer]) -> Sequence[Slate | None]:
+        try:
+            return loop.rank_many([self._to_rank(one) for one in asked], self._now())
         except Exception:  # people get an answer even if the model is broken
             if len(asked) > 1:  # one of them must not take the others with it
-                return [slate for one in asked for slate in self._ranked([one])]
+                return [slate for one in asked for slate in self._together(loop, [one])]
             _log.exception(_FAILED)
-        return found
+        return [None]
 
     def _to_rank(self, asked: ToAnswer) -> ToRank:
         request, place, visit, selected = asked
         rng = self.loop.draws(request.session_id, visit.trial + 1)
         return ToRank(place, visit, selected, request.m, rng, request.at_least)
 
-    def _filled(self, body: DecisionEvent, asked: ToAnswer, slate: Slate | None) -> DecisionEvent:
+    def _filled(
+        self, body: DecisionEvent, asked: ToAnswer, turn: Turn, slate: Slate | None
+    ) -> DecisionEvent:
         request, place, visit, selected = asked
         if slate is not None:
             try:
                 by_policy = [choice for choice in slate.choices if not choice.pinned]
                 pins = [choice.arm for choice in slate.choices if choice.pinned]
                 ranked = slate._replace(choices=by_policy)
-                entries = self._described(ranked, selected, explain=request.explain)
+                loop = self.assignment.loop_of(turn.answers)
+                entries = self._described(ranked, selected, loop, explain=request.explain)
+                if loop is not self.loop and turn.answers == CONTROL:  # its order is the same
+                    entries = tuple(replace(one, score=one.similarity) for one in entries)
                 entries = (*self._pinned(pins, place), *entries)
                 self._offer(request.decision_id, slate)
                 return replace(
                     body,
                     slate=entries,
-                    policy=self.policy,
+                    policy=turn.answers,
+                    assigned=turn.assigned if turn.fallen else "",
+                    fallback=turn.fallen,
                     candidates=int((slate.candidates.arms >= 0).sum()),
                     failures=bytes_text(slate.failures),
                 )
@@ -178,7 +198,15 @@ class Answerer:
             for choice in similar
         )
         entries = (*pinned, *entries)[: request.m]
-        return replace(body, slate=entries, policy=FALLBACK, fallback=True, candidates=len(left))
+        divided = len(self.learner.state.shares) > 1
+        return replace(
+            body,
+            slate=entries,
+            policy=CONTROL,
+            assigned=turn.assigned if divided and turn.assigned != CONTROL else "",
+            fallback=True,
+            candidates=len(left),
+        )
 
     def _now(self) -> Moment:
         return Moment(self._clock.now())
@@ -205,7 +233,7 @@ class Answerer:
                 self._offered.popitem(last=False)
 
     def _described(
-        self, slate: Slate, selected: Candidates, *, explain: bool
+        self, slate: Slate, selected: Candidates, loop: Loop, *, explain: bool
     ) -> tuple[SlateEntry, ...]:
         choices, candidates = slate.choices, slate.candidates
         if not np.isfinite([choice.score for choice in choices]).all():
@@ -213,7 +241,7 @@ class Answerer:
         arms = candidates.arms.tolist()
         places = sorted(arms.index(choice.arm) for choice in choices)
         shown = candidates.take(np.array(places, np.int64))
-        estimates = self.loop.policy.estimates(shown, slate.context)
+        estimates = loop.policy.estimates(shown, slate.context)
         widths: dict[int, float] = {}
         if estimates is not None:
             widths = dict(zip(shown.arms.tolist(), estimates[1].tolist(), strict=True))
@@ -221,7 +249,7 @@ class Answerer:
             self._entry(choice, shown, selected, widths.get(choice.arm), explain=explain)
             for choice in choices
         )
-        learnt = self.loop.learnt
+        learnt = loop.learnt
         if not explain or not learnt.calibration:
             return tuple(entries)
         chances = learnt.probabilities(candidates, slate.context)  # of all, since they share 1
@@ -281,7 +309,7 @@ class Answerer:
             position = self.learner.position
             if not self.learner.state.on:
                 return Forecast([], 1.0, position, selected.missing)
-            likely, other = self.loop.forecast(
+            likely, other = self._loop_for(request).forecast(
                 place,
                 visit,
                 selected,
@@ -292,19 +320,25 @@ class Answerer:
             )
             return Forecast(likely, other, position, selected.missing)
 
-    def considered(self, place: Place, selected: Candidates, visit: Visit) -> Considered:
+    def _loop_for(self, request: OfSession) -> Loop:
+        return self.assignment.loop_of(self.assignment.turn(request).answers)
+
+    def considered(
+        self, request: OfSession, place: Place, selected: Candidates, visit: Visit
+    ) -> Considered:
         """Return all candidates with their scores; none while the switch is off.
 
         A person's own queries that are not arms have no place on a map, so they are left out.
         """
         with self.lock:
-            nobody, returns = visit._replace(person=None), self.loop.returns
-            candidates, context = self.loop.candidates(
+            loop = self._loop_for(request)
+            nobody, returns = visit._replace(person=None), loop.returns
+            candidates, context = loop.candidates(
                 place, nobody, selected, returns=returns, at=self._now()
             )
             if not self.learner.state.on:
                 candidates = candidates.take(np.arange(0))
-            scores = self.loop.learnt.expected(candidates, context)
+            scores = loop.learnt.expected(candidates, context)
             if self.loop.folding is not None:
                 order = np.lexsort((candidates.arms, -scores))
                 order = order[best_first(self.loop.folding.of(candidates)[order])]
@@ -331,10 +365,11 @@ class Answerer:
             visit = visit_before(decision)._replace(person=person)
             selected = self.select([place], [visit])[0]
         with self.lock:
-            failures, policy = b"", self.loop.policy
+            loop = self.assignment.loop_of(decision.body.policy)
+            failures, policy = b"", loop.policy
             if slate is None:
-                repeat, returns = self.loop.repeat, self.loop.returns
-                candidates, context = self.loop.candidates(
+                repeat, returns = loop.repeat, loop.returns
+                candidates, context = loop.candidates(
                     place, visit, selected, repeat=repeat, returns=returns, at=Moment(decision.time)
                 )
                 rng = self.loop.draws(decision.session_id, decision.body.trial)

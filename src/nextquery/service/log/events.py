@@ -35,6 +35,18 @@ ModelSettings = dict[str, str | int | float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
+class BesideModel:
+    """Another policy that gets a share of the sessions; its arrays are in those of the event."""
+
+    policy: str
+    policy_class: str
+    share: float
+    warm_steps: int = 0
+    floor: float | None = None
+    continues: int | None = None  #: position of the model where it had this name, if that goes on
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelEvent:
     """Decisions are made with this model from here on."""
 
@@ -48,6 +60,14 @@ class ModelEvent:
     arrays: str  #: base64 of an `.npz` with the policy and its calibration
     continues: int | None = None  #: position of the model whose live learning it keeps
     by: By | None = None  #: who started the service with it
+    continued: str = ""  #: the policy of that model which goes on; empty: its main one
+    share: float = 1.0  #: of the sessions
+    beside: tuple[BesideModel, ...] = ()
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of the sessions that each policy gets, the main one first."""
+        return {self.policy: self.share, **{one.policy: one.share for one in self.beside}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +94,7 @@ class DecisionEvent:
     own: OwnAsked | None = None
     kept: tuple[int, ...] = ()  #: the session's candidate set, if it is kept for its next query
     segment: str = ""  #: what the session is in
+    assigned: str = ""  #: the policy of the session, if another one answered
 
     @property
     def arms(self) -> list[int]:

@@ -22,6 +22,8 @@ class Decided(NamedTuple):
     failures: bytes
     personal: bool  #: whether it was made for a person with a past of their own
     pinned: Sequence[bool] = ()  #: which entries were
+    assigned: str = ""  #: the policy of its session
+    first: bool = False  #: of its session
 
     @classmethod
     def of(cls, body: DecisionEvent, time: float, position: int) -> "Decided":
@@ -31,7 +33,11 @@ class Decided(NamedTuple):
         failures = base64.b64decode(body.failures)
         personal = body.own is not None
         made = cls(body.arms, features, *made_by, time, position, body.teaches, failures, personal)
-        return made._replace(pinned=[entry.source == PINNED for entry in body.slate])
+        return made._replace(
+            pinned=[entry.source == PINNED for entry in body.slate],
+            assigned=body.assigned or body.policy,
+            first=body.trial == 1,
+        )
 
 
 class Past(Protocol):

@@ -12,7 +12,7 @@ from nextquery.memory import LiveMemory, People
 from nextquery.outcomes import Rewards
 from nextquery.params import as_text_array, from_text_array
 from nextquery.pins import Pins
-from nextquery.policies import Choice, RandomPolicy
+from nextquery.policies import Choice, Policy, RandomPolicy
 from nextquery.service.log.erasure.tombstones import Erased, Forgotten
 from nextquery.service.log.event_parts import NextQuery
 from nextquery.service.log.events import (
@@ -38,12 +38,13 @@ from nextquery.service.log.operators.changes import (
     Unblocked,
 )
 from nextquery.service.log.operators.curation import Pinned, Unpinned
-from nextquery.service.model.arrays import Arrays, from_text, packed, under, unpacked, within
+from nextquery.service.model.arrays import Arrays, packed, under, unpacked, within
+from nextquery.service.model.experiment.branches import Branch, begin, restored_besides
 from nextquery.service.model.model_events import (
-    TAUGHT,
+    beside,
     described,
+    event_of,
     half_life_of,
-    policy_of,
     restored,
 )
 from nextquery.service.model.past import Decided, Past
@@ -68,6 +69,8 @@ class State:
         self.position = 0
         self.model = 0  # position of the model event in force
         self.lineage: list[int] = []  # the models whose live learning it has; it is the last
+        self.named: dict[int, str] = {}  # the name in those of them that had several policies
+        self.beside: dict[str, Branch] = {}  # policies that get a share of the sessions
         self.left_out: dict[int, tuple[int, ...]] = {}  # by position of the event: decisions
         self._unused: set[int] = set()  # all of those decisions
         self._foreseen = 0  # events of `FORESEEN` up to here are in force from the start
@@ -143,21 +146,43 @@ class State:
                 assert_never(body)
         self.position = event.position
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of the sessions that each policy gets, the main one first."""
+        return {} if self.model_event is None else self.model_event.shares
+
+    def branches(self) -> dict[str, Branch]:
+        """Return the policies in force by name, the main one first."""
+        if self.model_event is None:
+            return {}
+        names = {position: self.named.get(position, "") for position in self.lineage}
+        main = Branch(self.learnt.policy, self.learnt.calibration, names)
+        return {self.model_event.policy: main, **self.beside}
+
+    def learnt_by(self, name: str) -> Learnt:
+        """Return what a policy has learnt, with the memory of all; the main one if it is gone."""
+        branch = self.beside.get(name)
+        if branch is None:
+            return self.learnt
+        return Learnt(branch.policy, branch.calibration, self.learnt.live, self.learnt.people)
+
+    def taught(self, decision: Decided) -> Policy | None:
+        """Return the policy that a decision teaches; None if it is not in force any more."""
+        name = self.named.get(decision.model, decision.policy)
+        if decision.model in self.lineage and name == decision.policy:
+            return self.learnt.policy
+        for branch in self.beside.values():
+            if branch.learns_from(decision.model, decision.policy):
+                return branch.policy
+        return None
+
     def _new_model(self, body: ModelEvent, at: Event, past: Past) -> None:
-        arrays = unpacked(from_text(body.arrays))
-        event, policy = restored(body, arrays)
-        if taught := within(arrays, TAUGHT):
-            policy.take_over(type(policy).from_state(taught), type(policy)(**policy.get_params()))
-        if body.continues is None:
-            self.lineage = []
-        else:
-            policy.move_to(at.time)  # what was learnt live is as new as this event
-            policy.take_over(self.learnt.policy, policy_of(past.model(body.continues)))
-        self.model_event, self.learnt.policy = event, policy
-        self.learnt.calibration = within(arrays, "calibration")
+        event, main, self.beside = begin(at, body, self.branches(), past)
+        self.model_event, self.learnt.policy = event, main.policy
+        self.learnt.calibration = main.calibration
         self.learnt.live.half_life = half_life_of(event)
-        self.model = at.position
-        self.lineage.append(at.position)
+        self.model, self.lineage = at.position, list(main.lineage)
+        self.named = {position: name for position, name in main.lineage.items() if name}
 
     def _leave_out(self, position: int, body: LeftOut) -> None:
         if body.undoes is None:
@@ -180,9 +205,12 @@ class State:
             return []
         found: list[Example] = []
         feedback = body if isinstance(body, FeedbackEvent) else None
-        if decision.model in self.lineage and not decision.fallback:
-            entries = (decision.arms, decision.features, decision.pinned)
-            slate = list(map(self._choice, *entries))
+        policy = self.taught(decision)
+        if policy is not None and not decision.fallback:
+            slate = [
+                _choice(policy, *entry)
+                for entry in zip(decision.arms, decision.features, decision.pinned, strict=True)
+            ]
             old = _answered(body.old, None if feedback is None else feedback.unfull, decision)
             new = _answered(body.new, None if feedback is None else feedback.full, decision)
             found += examples(slate, decision.failures, old, new)
@@ -191,15 +219,10 @@ class State:
                 (feedback.issued, None, 1.0),
                 (feedback.unissued, 1.0, None),
             ):
-                if typed is not None and typed.model in self.lineage:
-                    found.append(Replaced(self._choice(typed.arm, typed.features), before, after))
+                if typed is not None and typed.model in self.lineage:  # of one policy, then
+                    choice = _choice(self.learnt.policy, typed.arm, typed.features)
+                    found.append(Replaced(choice, before, after))
         return found
-
-    def _choice(self, arm: int, features: Sequence[float], pinned: bool = False) -> Choice:
-        """Return an entry to learn from; features that came later count as 0."""
-        added = [0.0] * (self.learnt.policy.dimension - len(features))
-        row = np.array([*features, *added], np.float64)
-        return Choice(arm, row, 0.0, 1.0, pinned=pinned)
 
     def _decision(self, body: DecisionEvent, event: Event) -> None:
         if self.teaches(event.position, body):
@@ -217,8 +240,9 @@ class State:
 
     def _outcome(self, body: OutcomeEvent, decision: Decided) -> None:
         """Replace the old reward of each entry by the new one, and learn the typed query."""
+        policy = self.taught(decision) or self.learnt.policy
         for example in self.examples(body, decision):
-            example.learn(self.learnt.policy, decision.time)
+            example.learn(policy, decision.time)
         self.statistics.closed(decision.policy, decision.time, body.was, body.state)
 
     def _next_query(self, body: FeedbackEvent, decision: Decided) -> None:
@@ -239,6 +263,8 @@ class State:
             "model": self.model,
             "meta": {} if self.model_event is None else described(self.model_event),
             "lineage": self.lineage,
+            **({"named": sorted(self.named.items())} if self.named else {}),
+            **({"beside": self._besides()} if self.beside else {}),
             "left_out": sorted(self.left_out.items()),
             "arms_used_up": self.arms_used_up,
             "added": [[arm.arm, arm.text, arm.shown, arm.vector] for arm in self.added],
@@ -249,20 +275,29 @@ class State:
             **({"pins": [list(pin) for pin in self.pins]} if len(self.pins) else {}),
             "on": self.on,
         }
+        others: Arrays = {}
+        for number, branch in enumerate(self.beside.values()):
+            others |= under(f"{beside(number)}/policy", branch.policy.state())
+            others |= under(f"{beside(number)}/calibration", branch.calibration)
         return {
             "said": as_text_array(fields),  # the name in snapshots since the first version
             **under("policy", self.learnt.policy.state() if self.model else {}),
             **under("calibration", self.learnt.calibration),
+            **others,
             **under("memory", self.learnt.live.state()),
             **under("people", self.learnt.people.state()),
             **under("statistics", self.statistics.state()),
         }
+
+    def _besides(self) -> dict[str, dict[int, str]]:
+        return {name: branch.lineage for name, branch in self.beside.items()}
 
     def copy(self) -> "State":
         """Return an independent copy, fast enough to hold the lock that guards this one."""
         twin = State()
         twin.__dict__.update(self.__dict__)
         twin.lineage, twin.left_out = list(self.lineage), dict(self.left_out)
+        twin.named, twin.beside = dict(self.named), deepcopy(self.beside)
         twin.added, twin.removed, twin.blocked = [*self.added], {*self.removed}, {*self.blocked}
         twin.patterns, twin.pins = {*self.patterns}, self.pins.copy()
         twin.held = dict(self.held)
@@ -296,9 +331,11 @@ class State:
         for at, positions in fields.get("left_out", []):
             self._leave_out(at, LeftOut(decisions=tuple(positions)))
         if fields["meta"]:
-            event = ModelEvent(**fields["meta"], arrays="")
+            event = event_of(fields["meta"])
             self.model_event, self.learnt.policy = restored(event, arrays)
             self.learnt.calibration = within(arrays, "calibration")
+            self.named = dict(fields.get("named", []))
+            self.beside = restored_besides(self.model_event, arrays, fields.get("beside", {}))
         self.learnt.live = LiveMemory.from_state(within(arrays, "memory"))
         self.learnt.people = People.from_state(within(arrays, "people"))
         self.statistics = Statistics.from_state(within(arrays, "statistics"))
@@ -308,6 +345,13 @@ class State:
 def _decision_of(event: Event, past: Past) -> Decided:
     assert event.decision_id is not None
     return past.decision(event.decision_id)
+
+
+def _choice(policy: Policy, arm: int, features: Sequence[float], pinned: bool = False) -> Choice:
+    """Return an entry to learn from; features that came later count as 0."""
+    added = [0.0] * (policy.dimension - len(features))
+    row = np.array([*features, *added], np.float64)
+    return Choice(arm, row, 0.0, 1.0, pinned=pinned)
 
 
 def _answered(rewards: Rewards, known: NextQuery | None, decision: Decided) -> Answered:

@@ -1,0 +1,65 @@
+"""Which policy answers a session, and the loop that ranks by it."""
+
+from typing import NamedTuple, Protocol
+
+from nextquery.experiments.shares import policy_of
+from nextquery.loop import Loop
+from nextquery.service.model.learner import Learner
+from nextquery.service.settings.split import CONTROL
+
+
+class OfSession(Protocol):
+    """A request in a session."""
+
+    session_id: str
+    owner: str
+
+
+class Turn(NamedTuple):
+    """The policy of a session, and the one that answers; empty if similarity alone does."""
+
+    assigned: str
+    answers: str
+
+    @property
+    def fallen(self) -> bool:
+        """Whether another policy answers."""
+        return self.assigned != self.answers
+
+
+class Assignment:
+    """Divides the sessions between the policies in force: the same way in every worker.
+
+    Read it while the learner's lock is held.
+    """
+
+    def __init__(self, loop: Loop, learner: Learner, secret: str) -> None:
+        self.loop, self.learner, self._secret = loop, learner, secret
+
+    def turn(self, request: OfSession) -> Turn:
+        """Return who answers a request."""
+        state = self.learner.state
+        shares = state.shares
+        assigned = next(iter(shares))
+        if len(shares) > 1:
+            session = f"{request.owner}\0{request.session_id}"
+            assigned = policy_of(session, shares, secret=self._secret)
+        return Turn(assigned, assigned)
+
+    def loop_of(self, policy: str) -> Loop:
+        """Return the loop that ranks by a policy in force; the control never explores."""
+        state = self.learner.state
+        if policy not in state.beside:
+            return self.loop
+        exploration = 0.0 if policy == CONTROL else None
+        return self.loop.beside(state.learnt_by(policy), exploration=exploration)
+
+    @property
+    def needs_preferences(self) -> bool:
+        """Whether a policy ranks by the paper's preferences; the control ranks by similarity."""
+        others = (
+            branch.policy.needs_preferences
+            for name, branch in self.learner.state.beside.items()
+            if name != CONTROL
+        )
+        return self.loop.policy.needs_preferences or any(others)
