@@ -128,7 +128,7 @@ class Answerer:
         found: list[Slate | None] = [None] * len(asked)
         groups: dict[str, list[int]] = {}
         for number, (one, turn) in enumerate(zip(asked, turns, strict=True)):
-            if turn.answers and not one.request.fallback:
+            if not one.request.fallback:
                 groups.setdefault(turn.answers, []).append(number)
         for policy, numbers in groups.items():
             slates = self._together(self.assignment.loop_of(policy), [asked[n] for n in numbers])

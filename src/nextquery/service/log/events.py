@@ -30,6 +30,7 @@ from nextquery.service.log.operators.changes import (
     Unblocked,
 )
 from nextquery.service.log.operators.curation import Pinned, Unpinned
+from nextquery.service.log.operators.safety import FallbackEnded, FellBack, RolledBack
 
 ModelSettings = dict[str, str | int | float | None]
 
@@ -209,6 +210,9 @@ Body = (
     | LeftOut
     | Pinned
     | Unpinned
+    | FellBack
+    | FallbackEnded
+    | RolledBack
     | Void
     | Forgotten
     | Erased

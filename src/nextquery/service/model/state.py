@@ -38,8 +38,11 @@ from nextquery.service.log.operators.changes import (
     Unblocked,
 )
 from nextquery.service.log.operators.curation import Pinned, Unpinned
+from nextquery.service.log.operators.safety import FallbackEnded, FellBack, RolledBack
+from nextquery.service.log.teaching.roll_back import RollBacks
 from nextquery.service.model.arrays import Arrays, packed, under, unpacked, within
 from nextquery.service.model.experiment.branches import Branch, begin, restored_besides
+from nextquery.service.model.experiment.comparison import Comparison
 from nextquery.service.model.model_events import (
     beside,
     described,
@@ -50,7 +53,7 @@ from nextquery.service.model.model_events import (
 from nextquery.service.model.past import Decided, Past
 from nextquery.service.model.statistics import Statistics
 
-FORESEEN = (LeftOut.kind, Erased.kind)
+FORESEEN = (LeftOut.kind, Erased.kind, RolledBack.kind)
 """Kinds of events that change what earlier ones taught."""
 
 
@@ -60,9 +63,10 @@ class State:
     Events are applied one by one, in order. The same position therefore means the same state, bit
     for bit, wherever the log is read and however it is cut into batches.
 
-    Decisions that `left_out` events name teach nothing, also those applied before. A state that
-    meets such an event, or that of an erasure, is *stale* until it is computed again from the start
-    of the log, with `foresee` (see `Learner.refresh`).
+    Decisions that `left_out` events name teach nothing, also those applied before; and a roll-back
+    leaves out what came before it. A state that meets such an event, or that of an erasure, is
+    *stale* until it is computed again from the start of the log, with `foresee` (see
+    `Learner.refresh`).
     """
 
     def __init__(self) -> None:
@@ -73,6 +77,9 @@ class State:
         self.beside: dict[str, Branch] = {}  # policies that get a share of the sessions
         self.left_out: dict[int, tuple[int, ...]] = {}  # by position of the event: decisions
         self._unused: set[int] = set()  # all of those decisions
+        self.roll_backs = RollBacks()
+        self.fallen: dict[str, int] = {}  # policies that fell back, by position of the event
+        self.comparison: Comparison | None = None  # of the policies that share the sessions
         self._foreseen = 0  # events of `FORESEEN` up to here are in force from the start
         self.stale = False
         self.arms_used_up = 0  # arm ids below this are, even if the event of an arm is void
@@ -95,6 +102,8 @@ class State:
         for event in events:
             if isinstance(event.body, LeftOut):
                 self._leave_out(event.position, event.body)
+            elif isinstance(event.body, RolledBack):
+                self.roll_backs.follow(event.position, event.body)
             self._foreseen = event.position
 
     def apply(self, event: Event, past: Past) -> None:
@@ -114,6 +123,20 @@ class State:
                 if event.position > self._foreseen:
                     self._leave_out(event.position, body)
                     self.stale = True
+            case RolledBack() as body:
+                if event.position > self._foreseen:
+                    self.roll_backs.follow(event.position, body)
+                    self.stale = True
+                if self.comparison is not None:
+                    self.comparison.restart(event.position)
+            case FellBack() as body:
+                self.fallen[body.policy] = event.position
+                if self.comparison is not None:
+                    self.comparison.fell_back(body.policy)
+            case FallbackEnded() as body:
+                self.fallen.pop(body.policy, None)
+                if self.comparison is not None:
+                    self.comparison.go_on(body.policy, event.position)
             case Erased() as body:
                 self.removed.update(body.arms)
                 self.stale |= event.position > self._foreseen
@@ -183,6 +206,32 @@ class State:
         self.learnt.live.half_life = half_life_of(event)
         self.model, self.lineage = at.position, list(main.lineage)
         self.named = {position: name for position, name in main.lineage.items() if name}
+        self.fallen = {name: then for name, then in self.fallen.items() if name in event.shares}
+        self._compare(event)
+
+    def _compare(self, event: ModelEvent) -> None:
+        """Begin to compare policies, unless the same ones go on with the same shares."""
+        shares = event.shares
+        if self.comparison is not None and list(self.comparison.shares.items()) == list(
+            shares.items()
+        ):
+            return
+        self.comparison = None
+        if len(shares) > 1:
+            learning = [name for name, one in self.branches().items() if one.policy.learns]
+            self.comparison = Comparison(shares, self.model, learning)
+            self.comparison.fallen = list(self.fallen)
+
+    @property
+    def alarms(self) -> list[str]:
+        """The policies that were found worse than the control, and still answer."""
+        found = [] if self.comparison is None or self.stale else self.comparison.alarms
+        return [policy for policy in found if policy not in self.fallen]
+
+    def watched(self, policy: str) -> tuple[int, float]:
+        """Return the sessions that the watch of a policy compared, and the difference so far."""
+        watch = None if self.comparison is None else self.comparison.watches.get(policy)
+        return (0, 0.0) if watch is None else (watch.sessions, watch.difference)
 
     def _leave_out(self, position: int, body: LeftOut) -> None:
         if body.undoes is None:
@@ -202,6 +251,8 @@ class State:
         typed query as a success of its own.
         """
         if not self.teaches(decision.position, decision):
+            return []
+        if self.roll_backs.leave_out(self.position + 1, decision.position):
             return []
         found: list[Example] = []
         feedback = body if isinstance(body, FeedbackEvent) else None
@@ -226,7 +277,8 @@ class State:
 
     def _decision(self, body: DecisionEvent, event: Event) -> None:
         if self.teaches(event.position, body):
-            self.learnt.asked(body.anchor_arm, body.history, event.time)
+            if not self.roll_backs.leave_out(event.position, event.position):
+                self.learnt.asked(body.anchor_arm, body.history, event.time)
         else:
             self.statistics.not_teaching += 1
         if body.own is not None and event.position not in self._unused:
@@ -244,6 +296,8 @@ class State:
         for example in self.examples(body, decision):
             example.learn(policy, decision.time)
         self.statistics.closed(decision.policy, decision.time, body.was, body.state)
+        if self.comparison is not None and self.teaches(decision.position, decision):
+            self.comparison.closed(body, decision)
 
     def _next_query(self, body: FeedbackEvent, decision: Decided) -> None:
         foreseen = body.foresaw(decision.arms)
@@ -265,6 +319,9 @@ class State:
             "lineage": self.lineage,
             **({"named": sorted(self.named.items())} if self.named else {}),
             **({"beside": self._besides()} if self.beside else {}),
+            **({"rolled_back": sorted(known.items())} if (known := self.roll_backs.known) else {}),
+            **({"fallen": self.fallen} if self.fallen else {}),
+            **({} if self.comparison is None else {"comparison": self.comparison.state()}),
             "left_out": sorted(self.left_out.items()),
             "arms_used_up": self.arms_used_up,
             "added": [[arm.arm, arm.text, arm.shown, arm.vector] for arm in self.added],
@@ -298,6 +355,8 @@ class State:
         twin.__dict__.update(self.__dict__)
         twin.lineage, twin.left_out = list(self.lineage), dict(self.left_out)
         twin.named, twin.beside = dict(self.named), deepcopy(self.beside)
+        twin.roll_backs, twin.fallen = self.roll_backs.copy(), dict(self.fallen)
+        twin.comparison = None if self.comparison is None else self.comparison.copy()
         twin.added, twin.removed, twin.blocked = [*self.added], {*self.removed}, {*self.blocked}
         twin.patterns, twin.pins = {*self.patterns}, self.pins.copy()
         twin.held = dict(self.held)
@@ -330,6 +389,10 @@ class State:
         self.lineage = fields.get("lineage", [self.model] if self.model else [])
         for at, positions in fields.get("left_out", []):
             self._leave_out(at, LeftOut(decisions=tuple(positions)))
+        self.roll_backs = RollBacks(map(tuple, fields.get("rolled_back", [])))
+        self.fallen = fields.get("fallen", {})
+        if "comparison" in fields:
+            self.comparison = Comparison.from_state(fields["comparison"])
         if fields["meta"]:
             event = event_of(fields["meta"])
             self.model_event, self.learnt.policy = restored(event, arrays)

@@ -1,9 +1,11 @@
 """Which policy answers a session, and the loop that ranks by it."""
 
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from nextquery.experiments.shares import policy_of
 from nextquery.loop import Loop
+from nextquery.policies import MostSimilar
 from nextquery.service.model.learner import Learner
 from nextquery.service.settings.split import CONTROL
 
@@ -16,7 +18,7 @@ class OfSession(Protocol):
 
 
 class Turn(NamedTuple):
-    """The policy of a session, and the one that answers; empty if similarity alone does."""
+    """The policy of a session, and the one that answers: after a fallback, the control."""
 
     assigned: str
     answers: str
@@ -44,15 +46,17 @@ class Assignment:
         if len(shares) > 1:
             session = f"{request.owner}\0{request.session_id}"
             assigned = policy_of(session, shares, secret=self._secret)
-        return Turn(assigned, assigned)
+        return Turn(assigned, CONTROL if assigned in state.fallen else assigned)
 
     def loop_of(self, policy: str) -> Loop:
-        """Return the loop that ranks by a policy in force; the control never explores."""
+        """Return the loop that ranks by a policy; the control never explores."""
         state = self.learner.state
-        if policy not in state.beside:
-            return self.loop
-        exploration = 0.0 if policy == CONTROL else None
-        return self.loop.beside(state.learnt_by(policy), exploration=exploration)
+        learnt = state.learnt_by(policy)
+        if policy == CONTROL:
+            if learnt is state.learnt and CONTROL not in state.shares:  # it has no share
+                learnt = replace(learnt, policy=MostSimilar(top=1), calibration={})
+            return self.loop if learnt is state.learnt else self.loop.beside(learnt, exploration=0)
+        return self.loop if learnt is state.learnt else self.loop.beside(learnt)
 
     @property
     def needs_preferences(self) -> bool:
