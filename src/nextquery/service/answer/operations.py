@@ -120,9 +120,9 @@ class Operations:
         """End the newest roll-back, as if it had never been."""
         return self._change(Forward(by))
 
-    def end_fallback(self, by: By | None = None) -> int:
-        """Let the policies that fell back answer again."""
-        return self._change(EndFallback(by))
+    def end_fallback(self, by: By | None = None, policy: str | None = None) -> int:
+        """Let a policy that fell back answer again; without a name, all of them."""
+        return self._change(EndFallback(by, policy))
 
     def remove(self, query: str, by: By | None = None, *, segment: str = "") -> int:
         """Remove an arm of a segment for good: its query never becomes an arm of it again."""

@@ -45,9 +45,10 @@ class FallBack:
 
 @dataclass(frozen=True)
 class EndFallback:
-    """Let the policies that fell back answer again."""
+    """Let a policy that fell back answer again; without a name, all of them."""
 
     by: By | None = None
+    policy: str | None = None
 
     def needs(self) -> Needs:
         """Nothing."""
@@ -67,7 +68,12 @@ class EndFallback:
                 fallen.pop(body.policy, None)
         if not fallen:
             raise InvalidInput("no policy has fallen back, so there is nothing to end.")
-        for policy in fallen:
+        if self.policy not in (None, *fallen):
+            raise InvalidInput(
+                f"{self.policy!r} has not fallen back. Name one of these, or none for all of them: "
+                f"{', '.join(fallen)}."
+            )
+        for policy in fallen if self.policy is None else (self.policy,):
             transaction.append(FallbackEnded(policy=policy, by=self.by))
         transaction.raise_barrier()
         return transaction.position
