@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nextquery.catalogue import Place
+from nextquery.experiments.interleave import team_draft
 from nextquery.folding import best_first
 from nextquery.loop import Loop, Slate, ToRank
 from nextquery.memory import Moment, without
@@ -94,11 +95,14 @@ class Answerer:
         with self.lock:
             on = self.learner.state.on
             turns = [self.assignment.turn(one.request) for one in asked]
-            ranked = self._ranked(asked, turns) if on else [None] * len(asked)
+            ranked = self._ranked(asked, [turn.answers for turn in turns] if on else [])
+            partners = self._ranked(asked, list(map(self.assignment.partner, turns)) if on else [])
             empty = [self._empty(one) for one in asked]
             return [
-                body if not on else self._filled(body, one, turn, slate)
-                for body, one, turn, slate in zip(empty, asked, turns, ranked, strict=True)
+                body if not on else self._filled(body, one, turn, slate, partner)
+                for body, one, turn, slate, partner in zip(
+                    empty, asked, turns, ranked, partners, strict=True
+                )
             ]
 
     def _empty(self, asked: ToAnswer) -> DecisionEvent:
@@ -123,13 +127,13 @@ class Answerer:
             segment=place.segment,
         )
 
-    def _ranked(self, asked: Sequence[ToAnswer], turns: Sequence[Turn]) -> list[Slate | None]:
-        """Rank together; None where similarity answers instead of the model."""
+    def _ranked(self, asked: Sequence[ToAnswer], policies: Sequence[str]) -> list[Slate | None]:
+        """Rank together; None where no policy does, or similarity answers instead."""
         found: list[Slate | None] = [None] * len(asked)
         groups: dict[str, list[int]] = {}
-        for number, (one, turn) in enumerate(zip(asked, turns, strict=True)):
-            if not one.request.fallback:
-                groups.setdefault(turn.answers, []).append(number)
+        for number, policy in enumerate(policies):
+            if policy and not asked[number].request.fallback:
+                groups.setdefault(policy, []).append(number)
         for policy, numbers in groups.items():
             slates = self._together(self.assignment.loop_of(policy), [asked[n] for n in numbers])
             for number, slate in zip(numbers, slates, strict=True):
@@ -151,18 +155,21 @@ class Answerer:
         return ToRank(place, visit, selected, request.m, rng, request.at_least)
 
     def _filled(
-        self, body: DecisionEvent, asked: ToAnswer, turn: Turn, slate: Slate | None
+        self,
+        body: DecisionEvent,
+        asked: ToAnswer,
+        turn: Turn,
+        slate: Slate | None,
+        partner: Slate | None = None,
     ) -> DecisionEvent:
         request, place, visit, selected = asked
         if slate is not None:
             try:
-                by_policy = [choice for choice in slate.choices if not choice.pinned]
                 pins = [choice.arm for choice in slate.choices if choice.pinned]
-                ranked = slate._replace(choices=by_policy)
-                loop = self.assignment.loop_of(turn.answers)
-                entries = self._described(ranked, selected, loop, explain=request.explain)
-                if loop is not self.loop and turn.answers == CONTROL:  # its order is the same
-                    entries = tuple(replace(one, score=one.similarity) for one in entries)
+                entries = self._by_policy(turn.answers, slate, asked)
+                if partner is not None:
+                    other = self._by_policy(self.assignment.partner(turn), partner, asked)
+                    return self._drafted(body, asked, turn, (entries, other), pins)
                 entries = (*self._pinned(pins, place), *entries)
                 self._offer(request.decision_id, slate)
                 return replace(
@@ -206,6 +213,42 @@ class Answerer:
             assigned=turn.assigned if divided and turn.assigned != CONTROL else "",
             fallback=True,
             candidates=len(left),
+        )
+
+    def _by_policy(self, policy: str, slate: Slate, asked: ToAnswer) -> tuple[SlateEntry, ...]:
+        """Return the entries that a policy chose, best first."""
+        loop = self.assignment.loop_of(policy)
+        chosen = slate._replace(choices=[one for one in slate.choices if not one.pinned])
+        entries = self._described(chosen, asked.selected, loop, explain=asked.request.explain)
+        if loop is not self.loop and policy == CONTROL:  # its order is the same
+            return tuple(replace(one, score=one.similarity) for one in entries)
+        return entries
+
+    def _drafted(
+        self,
+        body: DecisionEvent,
+        asked: ToAnswer,
+        turn: Turn,
+        rankings: tuple[tuple[SlateEntry, ...], tuple[SlateEntry, ...]],
+        pins: Sequence[int],
+    ) -> DecisionEvent:
+        """Draft one slate from two rankings; how probable its entries are is not known."""
+        names = (turn.answers, self.assignment.partner(turn))
+        arms = [[entry.arm for entry in ranking] for ranking in rankings]
+        coins = self.assignment.coins(asked.request, body.trial)
+        draft = team_draft(*arms, max(0, asked.request.m - len(pins)), coins)
+        entries = tuple(
+            replace(
+                rankings[team][place], team=names[team], propensity=0.0, propensity_estimated=False
+            )
+            for team, place in zip(*draft, strict=True)
+        )
+        return replace(
+            body,
+            slate=(*self._pinned(pins, asked.place), *entries),
+            policy=" + ".join(names),
+            assigned=turn.assigned,
+            candidates=len(asked.selected),
         )
 
     def _now(self) -> Moment:

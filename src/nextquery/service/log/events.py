@@ -64,6 +64,7 @@ class ModelEvent:
     continued: str = ""  #: the policy of that model which goes on; empty: its main one
     share: float = 1.0  #: of the sessions
     beside: tuple[BesideModel, ...] = ()
+    interleaved: str = ""  #: the one of them that shares the slates of the main policy
 
     @property
     def shares(self) -> dict[str, float]:

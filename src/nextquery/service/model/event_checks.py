@@ -82,15 +82,17 @@ def _check_outcome(event: Event, body: OutcomeEvent, state: State, past: Past) -
     if event.decision_id is None:
         raise InvalidInput("it names no decision")
     decision = past.decision(event.decision_id)
-    taught = state.examples(body, decision)
-    policy = state.taught(decision) or state.learnt.policy
-    for example in taught:
+    lessons = state.lessons(body, decision)
+    for policy, example in lessons:
         if isinstance(example, Replaced):
             _check_features(example.choice.features.tolist(), policy)
         else:  # a step has the features of its time, which may be fewer
             policy.check_observation(example.failures, example.success)
             _check_size(() if example.success is None else example.success.features.tolist())
-    if any(_may_fail(example) for example in taught):
+    for policy in {
+        id(policy): policy for policy, example in lessons if _may_fail(example)
+    }.values():
+        taught = [example for learner, example in lessons if learner is policy]
         _try_on_a_copy(taught, policy, decision.time)
 
 

@@ -13,7 +13,7 @@ from nextquery.service.model.old_policy_names import with_new_names
 TAUGHT = "taught"
 """In the arrays of a model event: a policy of the same class that has learnt only what another log
 taught."""
-_LATER = {"continued": "", "share": 1.0, "beside": ()}
+_LATER = {"continued": "", "share": 1.0, "beside": (), "interleaved": ""}
 """Fields that came later; snapshots of a model with one policy are without them, as ever."""
 
 

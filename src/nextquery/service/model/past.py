@@ -24,6 +24,7 @@ class Decided(NamedTuple):
     pinned: Sequence[bool] = ()  #: which entries were
     assigned: str = ""  #: the policy of its session
     first: bool = False  #: of its session
+    teams: Sequence[str | None] = ()  #: the policies that picked the entries of an interleaved one
 
     @classmethod
     def of(cls, body: DecisionEvent, time: float, position: int) -> "Decided":
@@ -37,6 +38,7 @@ class Decided(NamedTuple):
             pinned=[entry.source == PINNED for entry in body.slate],
             assigned=body.assigned or body.policy,
             first=body.trial == 1,
+            teams=[entry.team for entry in body.slate] if any(e.team for e in body.slate) else (),
         )
 
 

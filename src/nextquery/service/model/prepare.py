@@ -128,6 +128,7 @@ def first_model(
         pool=digest or fingerprint(pool),
         arrays=to_text(packed(arrays)),
         share=shares[name],
+        interleaved=options.interleave,
         beside=tuple(
             BesideModel(
                 policy=other,

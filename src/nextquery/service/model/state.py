@@ -43,6 +43,7 @@ from nextquery.service.log.teaching.roll_back import RollBacks
 from nextquery.service.model.arrays import Arrays, packed, under, unpacked, within
 from nextquery.service.model.experiment.branches import Branch, begin, restored_besides
 from nextquery.service.model.experiment.comparison import Comparison
+from nextquery.service.model.experiment.interleaving import Interleaving, own_part
 from nextquery.service.model.model_events import (
     beside,
     described,
@@ -80,6 +81,7 @@ class State:
         self.roll_backs = RollBacks()
         self.fallen: dict[str, int] = {}  # policies that fell back, by position of the event
         self.comparison: Comparison | None = None  # of the policies that share the sessions
+        self.interleaving: Interleaving | None = None  # of two that share the slates
         self._foreseen = 0  # events of `FORESEEN` up to here are in force from the start
         self.stale = False
         self.arms_used_up = 0  # arm ids below this are, even if the event of an arm is void
@@ -211,14 +213,20 @@ class State:
 
     def _compare(self, event: ModelEvent) -> None:
         """Begin to compare policies, unless the same ones go on with the same shares."""
-        shares = event.shares
+        both = (event.policy, event.interleaved)
+        if not event.interleaved:
+            self.interleaving = None
+        elif self.interleaving is None or self.interleaving.policies != both:
+            self.interleaving = Interleaving(both, self.model)
+        shares = {name: share for name, share in event.shares.items() if share}
         if self.comparison is not None and list(self.comparison.shares.items()) == list(
             shares.items()
         ):
             return
         self.comparison = None
         if len(shares) > 1:
-            learning = [name for name, one in self.branches().items() if one.policy.learns]
+            known = self.branches()
+            learning = [name for name in shares if known[name].policy.learns]
             self.comparison = Comparison(shares, self.model, learning)
             self.comparison.fallen = list(self.fallen)
 
@@ -244,35 +252,43 @@ class State:
         """Whether a decision teaches: it was not capped, and it is not left out."""
         return body.teaches and position not in self._unused
 
-    def examples(self, body: OutcomeEvent, decision: Decided) -> list[Example]:
-        """Return what an outcome teaches the model in force.
+    def lessons(self, body: OutcomeEvent, decision: Decided) -> list[tuple[Policy, Example]]:
+        """Return what an outcome teaches which of the policies in force.
 
         The next query if it is known, else what is known of the slate. Older versions recorded a
-        typed query as a success of its own.
+        typed query as a success of its own. Of an interleaved slate, each policy learns the entries
+        that it picked.
         """
         if not self.teaches(decision.position, decision):
             return []
         if self.roll_backs.leave_out(self.position + 1, decision.position):
             return []
-        found: list[Example] = []
         feedback = body if isinstance(body, FeedbackEvent) else None
-        policy = self.taught(decision)
-        if policy is not None and not decision.fallback:
-            slate = [
-                _choice(policy, *entry)
-                for entry in zip(decision.arms, decision.features, decision.pinned, strict=True)
-            ]
-            old = _answered(body.old, None if feedback is None else feedback.unfull, decision)
-            new = _answered(body.new, None if feedback is None else feedback.full, decision)
-            found += examples(slate, decision.failures, old, new)
+        old = _answered(body.old, None if feedback is None else feedback.unfull, decision)
+        new = _answered(body.new, None if feedback is None else feedback.full, decision)
+        parts = [(decision, old, new)]
+        if decision.teams:
+            teams = dict.fromkeys(team for team in decision.teams if team)
+            parts = [own_part(decision, team, old, new) for team in teams]
+        found: list[tuple[Policy, Example]] = []
+        for part, before, after in () if decision.fallback else parts:
+            policy = self.taught(part)
+            if policy is not None:
+                slate = [
+                    _choice(policy, *entry)
+                    for entry in zip(part.arms, part.features, part.pinned, strict=True)
+                ]
+                taught = examples(slate, part.failures, before, after)
+                found += [(policy, one) for one in taught]
         if feedback is not None:
-            for typed, before, after in (
+            for typed, was, now in (
                 (feedback.issued, None, 1.0),
                 (feedback.unissued, 1.0, None),
             ):
                 if typed is not None and typed.model in self.lineage:  # of one policy, then
-                    choice = _choice(self.learnt.policy, typed.arm, typed.features)
-                    found.append(Replaced(choice, before, after))
+                    policy = self.learnt.policy
+                    choice = _choice(policy, typed.arm, typed.features)
+                    found.append((policy, Replaced(choice, was, now)))
         return found
 
     def _decision(self, body: DecisionEvent, event: Event) -> None:
@@ -292,12 +308,13 @@ class State:
 
     def _outcome(self, body: OutcomeEvent, decision: Decided) -> None:
         """Replace the old reward of each entry by the new one, and learn the typed query."""
-        policy = self.taught(decision) or self.learnt.policy
-        for example in self.examples(body, decision):
+        for policy, example in self.lessons(body, decision):
             example.learn(policy, decision.time)
         self.statistics.closed(decision.policy, decision.time, body.was, body.state)
-        if self.comparison is not None and self.teaches(decision.position, decision):
-            self.comparison.closed(body, decision)
+        if self.teaches(decision.position, decision):
+            for counting in (self.comparison, self.interleaving):
+                if counting is not None:
+                    counting.closed(body, decision)
 
     def _next_query(self, body: FeedbackEvent, decision: Decided) -> None:
         foreseen = body.foresaw(decision.arms)
@@ -322,6 +339,7 @@ class State:
             **({"rolled_back": sorted(known.items())} if (known := self.roll_backs.known) else {}),
             **({"fallen": self.fallen} if self.fallen else {}),
             **({} if self.comparison is None else {"comparison": self.comparison.state()}),
+            **({} if self.interleaving is None else {"interleaving": self.interleaving.state()}),
             "left_out": sorted(self.left_out.items()),
             "arms_used_up": self.arms_used_up,
             "added": [[arm.arm, arm.text, arm.shown, arm.vector] for arm in self.added],
@@ -357,6 +375,7 @@ class State:
         twin.named, twin.beside = dict(self.named), deepcopy(self.beside)
         twin.roll_backs, twin.fallen = self.roll_backs.copy(), dict(self.fallen)
         twin.comparison = None if self.comparison is None else self.comparison.copy()
+        twin.interleaving = None if self.interleaving is None else self.interleaving.copy()
         twin.added, twin.removed, twin.blocked = [*self.added], {*self.removed}, {*self.blocked}
         twin.patterns, twin.pins = {*self.patterns}, self.pins.copy()
         twin.held = dict(self.held)
@@ -393,6 +412,8 @@ class State:
         self.fallen = fields.get("fallen", {})
         if "comparison" in fields:
             self.comparison = Comparison.from_state(fields["comparison"])
+        if "interleaving" in fields:
+            self.interleaving = Interleaving.from_state(fields["interleaving"])
         if fields["meta"]:
             event = event_of(fields["meta"])
             self.model_event, self.learnt.policy = restored(event, arrays)

@@ -61,6 +61,11 @@ class EngineOptions:
         "Policies that share the sessions, like lin-ucb-memory:0.5,lin-ts-interaction:0.5; policy "
         "must be one of them. Each learns from its own sessions. Empty: no experiment.",
     )
+    interleave: str = _option(
+        "",
+        "Another policy that shares every slate with policy (team-draft interleaving): whose "
+        "entries are accepted tells which ranks better. Empty: none. Not with an experiment.",
+    )
     control_share: float = _option(
         0.0,
         "Share of the sessions that always get the most similar queries, so that the served model "
@@ -245,6 +250,7 @@ class EngineOptions:
             "features": len(FEATURES) if remembers else None,
             "personal": "off" if remembers and not self.personal else None,
             "experiment": self.experiment or None,
+            "interleave": self.interleave or None,
             "control_share": self.control_share if self.watched else None,
         }
 
@@ -314,7 +320,7 @@ class EngineOptions:
     @property
     def split(self) -> Shares:
         """The share of the sessions that each policy gets, the main one first."""
-        return split_of(self.policy_name, self.experiment, self.control_share)
+        return split_of(self.policy_name, self.experiment, self.control_share, self.interleave)
 
     @property
     def watched(self) -> bool:

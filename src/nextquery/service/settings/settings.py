@@ -159,6 +159,7 @@ class Settings(BaseSettings):
     # recommending and learning: options of the engine
     policy: str = _engine("policy")
     experiment: str = _engine("experiment")
+    interleave: str = _engine("interleave")
     control_share: float = _engine("control_share", default=0.05)
     alpha: float | None = _engine("alpha")
     selection: str = _engine("selection")

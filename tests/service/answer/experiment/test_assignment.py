@@ -83,7 +83,7 @@ def test_a_policy_learns_as_if_the_others_were_not_there(sqlite: Store, start: S
     for event in events:
         if event.kind == "feedback" and event.decision_id in own:
             decided = engine.learner.decision(str(event.decision_id))
-            for example in engine.learner.state.examples(event.body, decided):  # type: ignore[arg-type]
+            for _, example in engine.learner.state.lessons(event.body, decided):  # type: ignore[arg-type]
                 example.learn(oracle, decided.time)
     found = engine.learner.state.beside["lin-ts-interaction"].policy.state()
     for name, array in oracle.state().items():

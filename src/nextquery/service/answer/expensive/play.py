@@ -64,6 +64,7 @@ def play(
     options = replace(
         served,
         experiment="",
+        interleave="",
         control_share=0.0,  # every visit shows what the policy does
         seed=seed,  # so that every play draws other numbers, and a seed always the same
         gather_ms=0.0,  # one person asks at a time: there is nobody to wait for

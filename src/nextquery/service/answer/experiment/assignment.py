@@ -3,11 +3,14 @@
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from nextquery.experiments.shares import policy_of
 from nextquery.loop import Loop
 from nextquery.policies import MostSimilar
 from nextquery.service.model.learner import Learner
 from nextquery.service.settings.split import CONTROL
+from nextquery.signing import keyed
 
 
 class OfSession(Protocol):
@@ -57,6 +60,16 @@ class Assignment:
                 learnt = replace(learnt, policy=MostSimilar(top=1), calibration={})
             return self.loop if learnt is state.learnt else self.loop.beside(learnt, exploration=0)
         return self.loop if learnt is state.learnt else self.loop.beside(learnt)
+
+    def partner(self, turn: Turn) -> str:
+        """Return the policy that shares the slates of the one that answers; empty if none does."""
+        both = self.learner.state.interleaving
+        return "" if both is None or turn.answers != both.policies[0] else both.policies[1]
+
+    def coins(self, request: OfSession, trial: int) -> np.random.Generator:
+        """Return the coins of a draft, which nobody outside can know."""
+        session = f"{request.owner}\0{request.session_id}\0{trial}"
+        return np.random.default_rng(int(keyed(self._secret, "interleave", session), 16))
 
     @property
     def needs_preferences(self) -> bool:

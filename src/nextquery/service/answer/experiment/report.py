@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, TypedDict
 
 from nextquery.service.model.experiment.comparison import Comparison
+from nextquery.service.model.experiment.interleaving import Interleaving
 from nextquery.service.model.state import State
 from nextquery.service.settings.split import CONTROL
 
@@ -50,6 +51,19 @@ class OfRollBack(TypedDict):
     to: int
 
 
+class OfInterleaving(TypedDict):
+    """Accepted entries of two policies that share the slates, and the mean credit of a click.
+
+    The credit is 1 for the first policy and −1 for the second; the interval holds at any time.
+    """
+
+    policies: list[str]
+    clicks: list[int]
+    credit: float | None
+    low: float | None
+    high: float | None
+
+
 class Experiment(TypedDict):
     """The answer of `/v1/experiment`; `computing`: the model is being computed again."""
 
@@ -57,6 +71,7 @@ class Experiment(TypedDict):
     policies: list[OfPolicy]
     differences: list[OfDifference]
     watch: list[OfWatch]
+    interleaving: OfInterleaving | None
     rolled_back: list[OfRollBack]
     computing: bool
 
@@ -72,6 +87,7 @@ def report(state: State) -> Experiment:
         ],
         "differences": [] if known is None else list(_differences(known)),
         "watch": [] if known is None else list(_watches(known)),
+        "interleaving": None if state.interleaving is None else _of_two(state.interleaving),
         "rolled_back": [
             {"position": position, "to": to} for position, to in state.roll_backs.in_force
         ],
@@ -82,8 +98,8 @@ def report(state: State) -> Experiment:
 def _of_policy(
     policy: str, share: float, known: Comparison | None, fell_back: int | None
 ) -> OfPolicy:
-    sessions = 0 if known is None else known.sessions[policy]
-    hits = 0 if known is None else known.hits[policy]
+    sessions = 0 if known is None else known.sessions.get(policy, 0)
+    hits = 0 if known is None else known.hits.get(policy, 0)
     return {
         "policy": policy,
         "share": share,
@@ -107,6 +123,19 @@ def _differences(known: Comparison) -> Iterator[OfDifference]:
             "high": found[2],
             "p_value": seen.p_value(),
         }
+
+
+def _of_two(known: Interleaving) -> OfInterleaving:
+    clicks = known.credits.clicks
+    mean, low, high = known.credits.interval()
+    seen = sum(clicks) > 0
+    return {
+        "policies": list(known.policies),
+        "clicks": list(clicks),
+        "credit": mean if seen else None,
+        "low": max(-1.0, low) if seen else None,
+        "high": min(1.0, high) if seen else None,
+    }
 
 
 def _watches(known: Comparison) -> Iterator[OfWatch]:

@@ -40,6 +40,7 @@ _EXAMPLE = {
             "alpha": 0.05,
         }
     ],
+    "interleaving": None,
     "rolled_back": [],
     "computing": False,
 }
