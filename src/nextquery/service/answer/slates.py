@@ -234,9 +234,9 @@ class Answerer:
     ) -> DecisionEvent:
         """Draft one slate from two rankings; how probable its entries are is not known."""
         names = (turn.answers, self.assignment.partner(turn))
-        arms = [[entry.arm for entry in ranking] for ranking in rankings]
+        first, second = ([entry.arm for entry in ranking] for ranking in rankings)
         coins = self.assignment.coins(asked.request, body.trial)
-        draft = team_draft(*arms, max(0, asked.request.m - len(pins)), coins)
+        draft = team_draft(first, second, max(0, asked.request.m - len(pins)), coins)
         entries = tuple(
             replace(
                 rankings[team][place], team=names[team], propensity=0.0, propensity_estimated=False

@@ -67,7 +67,14 @@ def test_each_policy_learns_from_its_own_sessions_alone(store: Store, start: Sta
     again = start(store, **SPLIT, control_share=0.2)  # from the snapshot
     assert again.learner.position == store.head().position
     assert difference(again.learner.state, engine.learner.state) == 0.0
-    assert [*again.learner.state.shares] == ["lin-ucb-shared", "lin-ts-interaction", CONTROL]
+    comparison = again.learner.state.comparison
+    assert comparison is not None
+    for shares in (again.learner.state.shares, comparison.shares):
+        assert [*shares] == ["lin-ucb-shared", "lin-ts-interaction", CONTROL]
+    again.close()
+    with_others = start(store, **SPLIT, control_share=0.2, k=15)  # another model, the same split
+    assert with_others.learner.state.comparison.sessions == comparison.sessions  # type: ignore[union-attr]
+    assert sum(comparison.sessions.values()) == 60
 
 
 def test_a_policy_learns_as_if_the_others_were_not_there(sqlite: Store, start: Start) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from nextquery.service.model.experiment.comparison import Comparison
 from nextquery.service.model.experiment.interleaving import Interleaving
@@ -113,14 +113,14 @@ def _of_policy(
 def _differences(known: Comparison) -> Iterator[OfDifference]:
     main = next(iter(known.shares))
     for other, seen in known.differences.items():
-        found: Any = [value if math.isfinite(value) else None for value in seen.interval()]
+        mean, low, high = seen.interval()
         yield {
             "policy": main,
             "other": other,
             "sessions": seen.count,
-            "difference": found[0] if seen.count else None,
-            "low": found[1],
-            "high": found[2],
+            "difference": mean if seen.count else None,
+            "low": max(-1.0, low) if seen.count else None,
+            "high": min(1.0, high) if seen.count else None,
             "p_value": seen.p_value(),
         }
 

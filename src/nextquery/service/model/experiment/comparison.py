@@ -113,6 +113,7 @@ class Comparison:
         """Return all of it, as JSON can say it."""
         return {
             **{name: getattr(self, name) for name in _PLAIN},
+            "shares": list(self.shares.items()),  # their order tells which is the main one
             "differences": {name: one.state() for name, one in self.differences.items()},
             "watches": {name: one.state() for name, one in self.watches.items()},
         }
@@ -120,13 +121,15 @@ class Comparison:
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Comparison":
         """Restore what `state` returned."""
-        self = cls(state["shares"], state["since"], [])
+        self = cls(dict(state["shares"]), state["since"], [])
         for name in _PLAIN:
             setattr(self, name, state[name])
         read = Difference.from_state
-        self.differences = {name: read(one) for name, one in state["differences"].items()}
+        self.differences = {
+            name: read(state["differences"][name]) for name in list(self.shares)[1:]
+        }
         self.watches = {name: Watch.from_state(one) for name, one in state["watches"].items()}
         return self
 
 
-_PLAIN = ("shares", "since", "sessions", "hits", "watched_since", "fallen", "alarms")
+_PLAIN = ("since", "sessions", "hits", "watched_since", "fallen", "alarms")
