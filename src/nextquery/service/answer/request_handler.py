@@ -19,7 +19,8 @@ from nextquery.service.answer.requests import (
     Request,
 )
 from nextquery.service.answer.results import Decision, MapData
-from nextquery.service.answer.slates import Answerer, ToAnswer
+from nextquery.service.answer.slate.entries import ToAnswer
+from nextquery.service.answer.slates import Answerer
 from nextquery.service.answer.visits import visit_of
 from nextquery.service.log.event_parts import vector_text
 from nextquery.service.log.events import DecisionEvent

@@ -4,31 +4,24 @@ import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from nextquery.catalogue import Place
-from nextquery.experiments.interleave import team_draft
 from nextquery.folding import best_first
 from nextquery.loop import Loop, Slate, ToRank
-from nextquery.memory import Moment, without
-from nextquery.policies import Choice, Context, MostSimilar
+from nextquery.memory import Moment
 from nextquery.select import Candidates
 from nextquery.service.answer.candidate_cache import Asked, CandidateCache
 from nextquery.service.answer.experiment.assignment import Assignment, OfSession, Turn
 from nextquery.service.answer.requests import ForecastRequest, RecommendRequest
 from nextquery.service.answer.results import Considered, Forecast
+from nextquery.service.answer.slate.entries import Entries, ToAnswer, drafted, own_asked
 from nextquery.service.answer.visits import visit_before
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.event_parts import (
-    MEMORY,
-    PINNED,
-    SELECTION,
-    OwnAsked,
     SlateEntry,
     bytes_text,
-    vector_text,
 )
 from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.store import StoredDecision
@@ -42,15 +35,6 @@ _OFFERED = 1024  # slates kept in memory, for the features of a query that is ty
 _FAILED = "the model failed; similarity answers instead"
 
 
-class ToAnswer(NamedTuple):
-    """A slate that is asked for."""
-
-    request: RecommendRequest
-    place: Place
-    visit: Visit
-    selected: Candidates
-
-
 class Answerer:
     """Makes slates and forecasts from the state of the learner."""
 
@@ -60,6 +44,7 @@ class Answerer:
         self.loop, self.learner, self.options, self._clock = loop, learner, options, clock
         self.assignment = Assignment(loop, learner, secret)
         self.catalogue, self.lock = loop.catalogue, learner.lock
+        self.entries = Entries(loop, repeat=options.repeat)
         self.cache = CandidateCache(loop, options.cache_size)
         self._offered: OrderedDict[str, Slate] = OrderedDict()
 
@@ -122,7 +107,7 @@ class Answerer:
             fallback=False,
             not_searched=selected.missing,
             at_least=request.at_least,
-            own=self._own(place, visit),
+            own=own_asked(self.loop, place, visit),
             kept=self.loop.kept(place, visit, selected),
             segment=place.segment,
         )
@@ -162,19 +147,19 @@ class Answerer:
         slate: Slate | None,
         partner: Slate | None = None,
     ) -> DecisionEvent:
-        request, place, visit, selected = asked
+        request, place = asked.request, asked.place
         if slate is not None:
             try:
                 pins = [choice.arm for choice in slate.choices if choice.pinned]
-                entries = self._by_policy(turn.answers, slate, asked)
+                loop = self.assignment.loop_of(turn.answers)
+                entries = self.entries.by_policy(loop, slate, asked)
+                above = self.entries.pinned(pins, place)
                 if partner is not None:
-                    other = self._by_policy(self.assignment.partner(turn), partner, asked)
-                    return self._drafted(body, asked, turn, (entries, other), pins)
-                entries = (*self._pinned(pins, place), *entries)
+                    return self._drafted(body, asked, turn, entries, partner, above)
                 self._offer(request.decision_id, slate)
                 return replace(
                     body,
-                    slate=entries,
+                    slate=(*above, *entries),
                     policy=turn.answers,
                     assigned=turn.assigned if turn.fallen else "",
                     fallback=turn.fallen,
@@ -183,28 +168,7 @@ class Answerer:
                 )
             except Exception:
                 _log.exception(_FAILED)
-        of_session = {place.arm, *visit.history, *([] if self.options.repeat else visit.seen)}
-        arms = np.array([arm for arm in of_session if arm is not None], np.int64)
-        gone = (self.catalogue.hidden_arms(), self.catalogue.pool.removed)
-        left = without(selected, np.concatenate([arms, *gone]))
-        if request.at_least > 0:  # similarity alone has no probability
-            left = left.take(np.arange(0))
-        pinned = self._pinned(self.catalogue.pinned(place)[: request.m], place)
-        left = without(left, [entry.arm for entry in pinned])
-        most = max(1, request.m - len(pinned))
-        similar = MostSimilar(top=1).rank(self.loop.folded(left), Context(place.vector), most)
-        alike = dict(zip(left.arms.tolist(), left.similarities.tolist(), strict=True))
-        entries = tuple(
-            self._entry(
-                replace(choice, score=alike[choice.arm]),
-                left,
-                selected,
-                None,
-                explain=request.explain,
-            )
-            for choice in similar
-        )
-        entries = (*pinned, *entries)[: request.m]
+        entries, candidates = self.entries.similar(asked)
         divided = len(self.learner.state.shares) > 1
         return replace(
             body,
@@ -212,40 +176,26 @@ class Answerer:
             policy=CONTROL,
             assigned=turn.assigned if divided and turn.assigned != CONTROL else "",
             fallback=True,
-            candidates=len(left),
+            candidates=candidates,
         )
-
-    def _by_policy(self, policy: str, slate: Slate, asked: ToAnswer) -> tuple[SlateEntry, ...]:
-        """Return the entries that a policy chose, best first."""
-        loop = self.assignment.loop_of(policy)
-        chosen = slate._replace(choices=[one for one in slate.choices if not one.pinned])
-        entries = self._described(chosen, asked.selected, loop, explain=asked.request.explain)
-        if loop is not self.loop and policy == CONTROL:  # its order is the same
-            return tuple(replace(one, score=one.similarity) for one in entries)
-        return entries
 
     def _drafted(
         self,
         body: DecisionEvent,
         asked: ToAnswer,
         turn: Turn,
-        rankings: tuple[tuple[SlateEntry, ...], tuple[SlateEntry, ...]],
-        pins: Sequence[int],
+        entries: Sequence[SlateEntry],
+        partner: Slate,
+        above: Sequence[SlateEntry],
     ) -> DecisionEvent:
-        """Draft one slate from two rankings; how probable its entries are is not known."""
-        names = (turn.answers, self.assignment.partner(turn))
-        first, second = ([entry.arm for entry in ranking] for ranking in rankings)
+        """Draft a slate from the rankings of two policies, below what is pinned."""
+        other = self.assignment.partner(turn)
+        rankings = (entries, self.entries.by_policy(self.assignment.loop_of(other), partner, asked))
         coins = self.assignment.coins(asked.request, body.trial)
-        draft = team_draft(first, second, max(0, asked.request.m - len(pins)), coins)
-        entries = tuple(
-            replace(
-                rankings[team][place], team=names[team], propensity=0.0, propensity_estimated=False
-            )
-            for team, place in zip(*draft, strict=True)
-        )
+        names, length = (turn.answers, other), asked.request.m - len(above)
         return replace(
             body,
-            slate=(*self._pinned(pins, asked.place), *entries),
+            slate=(*above, *drafted(names, rankings, length, coins)),
             policy=" + ".join(names),
             assigned=turn.assigned,
             candidates=len(asked.selected),
@@ -254,95 +204,12 @@ class Answerer:
     def _now(self) -> Moment:
         return Moment(self._clock.now())
 
-    def _own(self, place: Place, visit: Visit) -> OwnAsked | None:
-        """Return what the person's own past is to remember of this query."""
-        if visit.person is None:
-            return None
-        key, after = self.loop.own_key(place), visit.previous
-        text = key if isinstance(key, str) else ""
-        return OwnAsked(
-            person=visit.person,
-            text=text,
-            vector=vector_text(place.vector) if text else "",
-            after_arm=after if isinstance(after, int) else None,
-            after_text=after if isinstance(after, str) else "",
-        )
-
     def _offer(self, decision_id: str, slate: Slate) -> None:
         """Keep the candidates with their features, for a query that is typed instead."""
         if slate.failures:
             self._offered[decision_id] = slate
             while len(self._offered) > _OFFERED:
                 self._offered.popitem(last=False)
-
-    def _described(
-        self, slate: Slate, selected: Candidates, loop: Loop, *, explain: bool
-    ) -> tuple[SlateEntry, ...]:
-        choices, candidates = slate.choices, slate.candidates
-        if not np.isfinite([choice.score for choice in choices]).all():
-            raise FloatingPointError("the model's scores are not finite")
-        arms = candidates.arms.tolist()
-        places = sorted(arms.index(choice.arm) for choice in choices)
-        shown = candidates.take(np.array(places, np.int64))
-        estimates = loop.policy.estimates(shown, slate.context)
-        widths: dict[int, float] = {}
-        if estimates is not None:
-            widths = dict(zip(shown.arms.tolist(), estimates[1].tolist(), strict=True))
-        entries = (
-            self._entry(choice, shown, selected, widths.get(choice.arm), explain=explain)
-            for choice in choices
-        )
-        learnt = loop.learnt
-        if not explain or not learnt.calibration:
-            return tuple(entries)
-        chances = learnt.probabilities(candidates, slate.context)  # of all, since they share 1
-        chance = dict(zip(arms, chances.tolist(), strict=True))
-        return tuple(replace(entry, probability=chance[entry.arm]) for entry in entries)
-
-    def _pinned(self, arms: Sequence[int], place: Place) -> tuple[SlateEntry, ...]:
-        """Return the entries of pinned arms, without features: they teach nothing."""
-        return tuple(
-            SlateEntry(
-                arm=choice.arm,
-                text=self.catalogue.shown(choice.arm),
-                score=choice.score,
-                propensity=choice.propensity,
-                propensity_estimated=False,
-                similarity=choice.score,
-                uncertainty=None,
-                features=(),
-                source=PINNED,
-            )
-            for choice in self.loop.pinned(place, arms)
-        )
-
-    def _entry(
-        self,
-        choice: Choice,
-        candidates: Candidates,
-        selected: Candidates,
-        width: float | None,
-        *,
-        explain: bool,
-    ) -> SlateEntry:
-        at, preference = candidates.arms.tolist().index(choice.arm), None
-        if explain and selected.normalised:
-            of_arms = zip(selected.arms.tolist(), selected.preferences.tolist(), strict=True)
-            preference = dict(of_arms).get(choice.arm)
-        return SlateEntry(
-            arm=choice.arm,
-            text=self.loop.text_of(choice.arm, candidates),
-            score=choice.score,
-            propensity=choice.propensity,
-            propensity_estimated=choice.propensity_estimated,
-            similarity=float(candidates.similarities[at]),
-            uncertainty=width,
-            features=tuple(choice.features.tolist()),
-            asked_at=candidates.own_asked.get(choice.arm),
-            preference=preference,
-            source=MEMORY if choice.arm in candidates.recalled else SELECTION,
-            explored=choice.explored,
-        )
 
     def forecast(
         self, request: ForecastRequest, place: Place, selected: Candidates, visit: Visit

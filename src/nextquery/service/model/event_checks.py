@@ -21,6 +21,7 @@ from nextquery.service.log.events import (
     ModelEvent,
     OutcomeEvent,
 )
+from nextquery.service.log.operators.safety import RolledBack
 from nextquery.service.model.experiment.branches import begin
 from nextquery.service.model.past import Past
 from nextquery.service.model.state import State
@@ -48,6 +49,9 @@ def check(event: Event, state: State, past: Past) -> None:
                     _check_own(body.own)
             case OutcomeEvent() as body:
                 _check_outcome(event, body, state, past)
+            case RolledBack() as body:
+                if body.to is not None and body.to >= event.position:
+                    raise InvalidInput(f"it rolls back to {body.to}, which is not before it")
             case ModelEvent() as body:
                 _check_model(event, body, state, past)
     except StoreUnavailable:

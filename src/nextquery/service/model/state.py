@@ -1,20 +1,15 @@
 """The state at a log position: a pure function of the events up to it."""
 
-import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from copy import deepcopy
 from typing import assert_never
 
-import numpy as np
-
-from nextquery.learnt import Answered, Example, Learnt, Replaced, examples
+from nextquery.learnt import Example, Learnt
 from nextquery.memory import LiveMemory, People
-from nextquery.outcomes import Rewards
 from nextquery.params import as_text_array, from_text_array
 from nextquery.pins import Pins
-from nextquery.policies import Choice, Policy, RandomPolicy
+from nextquery.policies import Policy, RandomPolicy
 from nextquery.service.log.erasure.tombstones import Erased, Forgotten
-from nextquery.service.log.event_parts import NextQuery
 from nextquery.service.log.events import (
     ArmAdded,
     ArmHeld,
@@ -43,7 +38,8 @@ from nextquery.service.log.teaching.roll_back import RollBacks
 from nextquery.service.model.arrays import Arrays, packed, under, unpacked, within
 from nextquery.service.model.experiment.branches import Branch, begin, restored_besides
 from nextquery.service.model.experiment.comparison import Comparison
-from nextquery.service.model.experiment.interleaving import Interleaving, own_part
+from nextquery.service.model.experiment.interleaving import Interleaving
+from nextquery.service.model.experiment.lessons import examples_of, parts_of, typed_examples
 from nextquery.service.model.model_events import (
     beside,
     described,
@@ -209,26 +205,10 @@ class State:
         self.model, self.lineage = at.position, list(main.lineage)
         self.named = {position: name for position, name in main.lineage.items() if name}
         self.fallen = {name: then for name, then in self.fallen.items() if name in event.shares}
-        self._compare(event)
-
-    def _compare(self, event: ModelEvent) -> None:
-        """Begin to compare policies, unless the same ones go on with the same shares."""
-        both = (event.policy, event.interleaved)
-        if not event.interleaved:
-            self.interleaving = None
-        elif self.interleaving is None or self.interleaving.policies != both:
-            self.interleaving = Interleaving(both, self.model)
-        shares = {name: share for name, share in event.shares.items() if share}
-        if self.comparison is not None and list(self.comparison.shares.items()) == list(
-            shares.items()
-        ):
-            return
-        self.comparison = None
-        if len(shares) > 1:
-            known = self.branches()
-            learning = [name for name in shares if known[name].policy.learns]
-            self.comparison = Comparison(shares, self.model, learning)
-            self.comparison.fallen = list(self.fallen)
+        self.interleaving = Interleaving.next(self.interleaving, event, self.model)
+        self.comparison = Comparison.next(
+            self.comparison, event, self.model, policies=self.branches(), fallen=self.fallen
+        )
 
     @property
     def alarms(self) -> list[str]:
@@ -263,33 +243,13 @@ class State:
             return []
         if self.roll_backs.leave_out(self.position + 1, decision.position):
             return []
-        feedback = body if isinstance(body, FeedbackEvent) else None
-        old = _answered(body.old, None if feedback is None else feedback.unfull, decision)
-        new = _answered(body.new, None if feedback is None else feedback.full, decision)
-        parts = [(decision, old, new)]
-        if decision.teams:
-            teams = dict.fromkeys(team for team in decision.teams if team)
-            parts = [own_part(decision, team, old, new) for team in teams]
         found: list[tuple[Policy, Example]] = []
-        for part, before, after in () if decision.fallback else parts:
+        for part, old, new in parts_of(body, decision):
             policy = self.taught(part)
             if policy is not None:
-                slate = [
-                    _choice(policy, *entry)
-                    for entry in zip(part.arms, part.features, part.pinned, strict=True)
-                ]
-                taught = examples(slate, part.failures, before, after)
-                found += [(policy, one) for one in taught]
-        if feedback is not None:
-            for typed, was, now in (
-                (feedback.issued, None, 1.0),
-                (feedback.unissued, 1.0, None),
-            ):
-                if typed is not None and typed.model in self.lineage:  # of one policy, then
-                    policy = self.learnt.policy
-                    choice = _choice(policy, typed.arm, typed.features)
-                    found.append((policy, Replaced(choice, was, now)))
-        return found
+                found += [(policy, one) for one in examples_of(policy, part, old, new)]
+        older = typed_examples(self.learnt.policy, body, self.lineage)
+        return [*found, *((self.learnt.policy, one) for one in older)]
 
     def _decision(self, body: DecisionEvent, event: Event) -> None:
         if self.teaches(event.position, body):
@@ -429,22 +389,3 @@ class State:
 def _decision_of(event: Event, past: Past) -> Decided:
     assert event.decision_id is not None
     return past.decision(event.decision_id)
-
-
-def _choice(policy: Policy, arm: int, features: Sequence[float], pinned: bool = False) -> Choice:
-    """Return an entry to learn from; features that came later count as 0."""
-    added = [0.0] * (policy.dimension - len(features))
-    row = np.array([*features, *added], np.float64)
-    return Choice(arm, row, 0.0, 1.0, pinned=pinned)
-
-
-def _answered(rewards: Rewards, known: NextQuery | None, decision: Decided) -> Answered:
-    """Return what is known of a slate, with the candidate that came next as it was then."""
-    if known is None:
-        return Answered(rewards)
-    failures = base64.b64decode(known.failures, validate=True)
-    if known.arm is None:
-        return Answered(rewards, True, None, failures)
-    shown = dict(zip(decision.arms, decision.features, strict=True))
-    features = np.array(shown.get(known.arm, known.features), np.float64)
-    return Answered(rewards, True, Choice(known.arm, features, 0.0, 1.0), failures)

@@ -17,8 +17,8 @@ from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 class RollBacks:
     """The roll-backs of a log.
 
-    One to position P ends those that came after P: at P they were not there. Undoing it brings them
-    back.
+    One to position P brings back what was in force at P: roll-backs that came later were not there.
+    Undoing it brings those back.
 
     >>> roll_backs = RollBacks([(200, 100), (300, 150)])
     >>> roll_backs.in_force  # at 150, nobody had rolled back yet
@@ -36,7 +36,7 @@ class RollBacks:
         """Take an event."""
         if body.undoes is not None:
             self.known.pop(body.undoes, None)
-        elif body.to is not None:
+        elif body.to is not None and body.to < position:  # else it is damaged, see `event_checks`
             self.known[position] = body.to
         self._settle()
 
@@ -50,8 +50,9 @@ class RollBacks:
 
     def _settle(self) -> None:
         self.in_force = []
-        for position, to in sorted(self.known.items()):
-            self.in_force = [one for one in self.in_force if one[0] <= to] + [(position, to)]
+        at = max(self.known, default=0)
+        while newest := max((one for one in self.known if one <= at), default=0):
+            self.in_force.insert(0, (newest, at := self.known[newest]))
 
 
 @dataclass(frozen=True)

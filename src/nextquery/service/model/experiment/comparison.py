@@ -6,13 +6,15 @@ reached anybody do not count. Which policy a session has is chance; what happens
 for that policy, also if another one had to answer.
 """
 
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple
 
 from nextquery.experiments.difference import Difference
 from nextquery.experiments.shares import Shares
 from nextquery.experiments.watch import Watch
-from nextquery.service.log.events import FeedbackEvent, OutcomeEvent
+from nextquery.service.log.events import FeedbackEvent, ModelEvent, OutcomeEvent
+from nextquery.service.model.experiment.branches import Branch
 from nextquery.service.model.past import Decided
 from nextquery.service.settings.split import CONTROL
 
@@ -52,6 +54,26 @@ class Comparison:
         self.alarms: list[str] = []
         for policy in learning if CONTROL in shares else ():
             self.watch(policy, since)
+
+    @classmethod
+    def next(
+        cls,
+        before: "Comparison | None",
+        event: ModelEvent,
+        position: int,
+        *,
+        policies: Mapping[str, Branch],
+        fallen: Iterable[str],
+    ) -> "Comparison | None":
+        """Return the one of a model event: `before` goes on if the same policies share the same."""
+        shares = {name: share for name, share in event.shares.items() if share}
+        if len(shares) < 2:
+            return None
+        if before is not None and list(before.shares.items()) == list(shares.items()):
+            return before
+        new = cls(shares, position, [name for name in shares if policies[name].policy.learns])
+        new.fallen = list(fallen)
+        return new
 
     def watch(self, policy: str, since: int) -> None:
         """Watch a policy, from the sessions that begin after a position."""

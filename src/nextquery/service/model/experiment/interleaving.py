@@ -1,11 +1,10 @@
-"""Two policies in one slate: whose entries are accepted, and what each learns from it."""
+"""Two policies in one slate: whose entries are accepted."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from nextquery.experiments.interleave import Credits
-from nextquery.learnt import Answered
-from nextquery.service.log.events import FeedbackEvent, OutcomeEvent
+from nextquery.service.log.events import FeedbackEvent, ModelEvent, OutcomeEvent
 from nextquery.service.model.past import Decided
 
 
@@ -20,6 +19,18 @@ class Interleaving:
         self, policies: tuple[str, str], since: int, clicks: Sequence[int] = (0, 0)
     ) -> None:
         self.policies, self.since, self.credits = policies, since, Credits(clicks)
+
+    @classmethod
+    def next(
+        cls, before: "Interleaving | None", event: ModelEvent, position: int
+    ) -> "Interleaving | None":
+        """Return the one of a model event: `before` goes on if it has the same policies."""
+        policies = (event.policy, event.interleaved)
+        if not event.interleaved:
+            return None
+        if before is not None and before.policies == policies:
+            return before
+        return cls(policies, position)
 
     def closed(self, body: OutcomeEvent, decision: Decided) -> None:
         """Count the click of a slate, if this outcome closes it with one."""
@@ -55,24 +66,3 @@ def _clicked(body: OutcomeEvent, decision: Decided) -> int | None:
         return None
     typed = body.issued.arm if body.issued is not None else None
     return typed if typed is not None or body.full is None else body.full.arm
-
-
-def own_part(
-    decision: Decided, team: str, old: Answered, new: Answered
-) -> tuple[Decided, Answered, Answered]:
-    """Return the entries that a policy picked itself, with what is known of them alone."""
-    places = [at for at, name in enumerate(decision.teams) if name == team]
-
-    def of(known: Answered) -> Answered:
-        rewards = known.rewards
-        return Answered([rewards[at] if at < len(rewards) else None for at in places])
-
-    own = decision._replace(
-        policy=team,
-        arms=[decision.arms[at] for at in places],
-        features=[decision.features[at] for at in places],
-        pinned=[decision.pinned[at] for at in places],
-        failures=b"",
-        teams=(),
-    )
-    return own, of(old), of(new)
