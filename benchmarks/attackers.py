@@ -9,6 +9,7 @@ With several ``--source`` the same attacks hit several checkouts in turn (before
 
 import argparse
 import asyncio
+import os
 import random
 import resource
 import subprocess
@@ -108,6 +109,7 @@ async def _measured(
 
 
 def main() -> None:
+    os.environ["NEXTQUERY_CONTROL_SHARE"] = "0"  # chance must not decide which answers are compared
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pool", type=Path, help="a pool folder that ingest wrote")
     parser.add_argument(

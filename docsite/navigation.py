@@ -7,7 +7,8 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     "From a log to a pool": ("ingest", "growing", "privacy", "encoders", "training"),
     "Run the service": (
         *("configure", "access", "users", "suggestions", "segments"),
-        *("deploy", "operate", "exchange", "repair", "rights", "security"),
+        *("deploy", "operate", "safe-learner", "experiments"),
+        *("exchange", "repair", "rights", "security"),
     ),
     "How it learns": ("learning", "ranking", "event-log"),
     "The paper": ("paper", "replay", "many-armed", "neural-rivals", "measurements/paper-claims"),

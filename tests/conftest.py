@@ -1,5 +1,6 @@
 """Shared by all tests: a reproducible hypothesis profile, the test order, and a small pool."""
 
+import os
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,10 @@ import nextquery as nq
 from tests.few_examples import USUAL
 
 pytest_plugins = ["tests.crashes"]
+
+# Chance must not decide which policy answers the few sessions of a test. Those of the settings and
+# of the safe learner set it anew.
+os.environ["NEXTQUERY_CONTROL_SHARE"] = "0"
 
 settings.register_profile(
     "repeatable",

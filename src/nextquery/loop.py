@@ -5,6 +5,7 @@ answer in each.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -104,6 +105,14 @@ class Loop(Selecting):
     def use(self, learnt: Learnt) -> None:
         """Recommend with another `learnt` from now on."""
         self.learnt, self.memory.live, self.memory.people = learnt, learnt.live, learnt.people
+
+    def beside(self, learnt: Learnt, *, exploration: float | None = None) -> "Loop":
+        """Return a loop with the same arms and memory that ranks by another `learnt`."""
+        twin = copy(self)
+        twin.learnt = learnt
+        if exploration is not None:
+            twin.exploration = exploration
+        return twin
 
     @property
     def fold_similar(self) -> bool:

@@ -111,6 +111,16 @@ def warm_start(
     return WarmStart(count, successes, floor)
 
 
+def calibrate(loop: Loop, past: SessionMemory, *, newest: int = WARM_SESSIONS) -> WarmStart:
+    """Calibrate the forecasts of a loop whose policy learns nothing, on the same held-out steps."""
+    steps = Steps.newest(past, newest, loop.pool.rows_in_all, memory=loop.policy.needs_memory)
+    total = len(steps.places)
+    held_out = steps.take(slice(total - total // 5, total))
+    selections = steps.selections(loop, seen=loop.policy.needs_memory)
+    loop.learnt.calibration, floor = calibrated(loop, walk(loop, held_out, selections))
+    return WarmStart(0, 0, floor)
+
+
 def _learn(policy: Policy, step: PastStep, rng: np.random.Generator) -> bool:
     """Learn a step: the next query, if it is a candidate, succeeded; all others failed."""
     success = policy.as_choice(step.candidates, step.context, step.following)

@@ -40,7 +40,7 @@ def print_line(*words: object) -> None:
 
 
 if __name__ == "__main__":
-    chosen = options(timeout_s=0.2, snapshot_every=60, repeat=True)
+    chosen = options(timeout_s=0.2, snapshot_every=60, repeat=True, control_share=0.3)
     running = Engine.start(small_pool(), Store.open(sys.argv[1]), chosen)
     for number in range(6):
         seed = int(sys.argv[2]) * 100 + number

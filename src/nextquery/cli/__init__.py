@@ -32,6 +32,7 @@ from nextquery.cli.recommend import recommend
 from nextquery.cli.replay import replay
 from nextquery.cli.report import report
 from nextquery.cli.reproduce import reproduce
+from nextquery.cli.roll_back import end_fallback, roll_back
 from nextquery.cli.serve import serve
 from nextquery.cli.stats import stats
 from nextquery.cli.take_over import take_over
@@ -61,7 +62,8 @@ app = typer.Typer(
 )
 experiments = (replay, report, reproduce, compare)
 commands = (demo, ingest, stats, verify, recommend, train, *experiments, serve, export)
-of_a_store = (block, curate, audit, rebuild, leave_out, take_over, forget, backup, restore, doctor)
+of_the_model = (rebuild, leave_out, roll_back, end_fallback, take_over)
+of_a_store = (block, curate, audit, *of_the_model, forget, backup, restore, doctor)
 for command in (*commands, algorithms, *of_a_store):
     app.command()(command)
 for group in (keys, config):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nextquery.experiments.sequential import ALPHA, Floats, Interval, interval
+from nextquery.experiments.sequential import ALPHA, Floats, Interval, interval, log_evidence
 
 _HIGHEST = 0.5  # of a guess: it bounds how far one session can move the sum
 _WEIGHT = 4.0  # of the common rate in a guess, in sessions
@@ -88,6 +88,15 @@ class Difference:
             self.count, float(self.total), float(self.squares), bounds(self.shares), alpha
         )
 
+    def p_value(self) -> float:
+        """Return a p-value of "no difference" that holds whenever it is looked at."""
+        below, above = bounds(self.shares)
+        found = max(
+            float(log_evidence(self.total, self.squares, below)),
+            float(log_evidence(-self.total, self.squares, above)),
+        )
+        return float(min(1.0, 2.0 * np.exp(-found)))
+
     def grow(self, without: list[int]) -> None:
         """Add a new difference at the end of the last axis, then remove some places of it."""
         for name in ("hits", "sessions"):
@@ -112,6 +121,8 @@ class Difference:
         self = cls((state["shares"][0], state["shares"][1]))
         for name in _ARRAYS:
             setattr(self, name, np.array(state[name], float))
+        for name in ("hits", "sessions"):  # an empty list does not say that its rows have two
+            setattr(self, name, getattr(self, name).reshape(*self.total.shape, 2))
         return self
 
 

@@ -60,9 +60,13 @@ class Watch:
         """The logarithm of the strongest evidence for "worse", less what its test needs."""
         if not self.tests:
             return np.full(self.shape, -np.inf)
+        above: Floats = self._evidence().max(axis=-1)
+        return above
+
+    def _evidence(self) -> Floats:
         numbers = np.array(self.tests, float)
         found = log_evidence(-self._seen.total, self._seen.squares, bounds(self.shares)[1])
-        above: Floats = (found - np.log(numbers * (numbers + 1) / self.alpha)).max(axis=-1)
+        above: Floats = found - np.log(numbers * (numbers + 1) / self.alpha)
         return above
 
     @property
@@ -70,6 +74,14 @@ class Watch:
         """Whether the policy is worse, at the level `alpha`."""
         worse: NDArray[np.bool_] = self.evidence >= 0.0
         return worse
+
+    @property
+    def difference(self) -> float:
+        """The difference of the hit rates in the test with the strongest evidence; of one run."""
+        if not self.tests:
+            return 0.0
+        at = int(self._evidence().argmax(axis=-1))
+        return float(self._seen.total[at] / self._seen.sessions[at].sum())
 
     def state(self) -> dict[str, Any]:
         """Return all of it, as JSON can say it."""

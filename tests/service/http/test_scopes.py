@@ -32,6 +32,8 @@ BODIES: dict[str, Any] = {
     "/v1/pins": {"query": "dog names"},
     "/v1/pins/remove": {"query": "dog names"},
     "/v1/switch": {"on": True},
+    "/v1/model/roll-back": {"forward": True},
+    "/v1/model/end-fallback": {},
     "/v1/arms/approve": {"query": "never seen"},
     "/v1/arms/reject": {"query": "never seen"},
     "/v1/arms/remove": {"query": "dog names"},
@@ -39,6 +41,8 @@ BODIES: dict[str, Any] = {
 ALLOWED = {
     "/v1/feedback": 404,
     "/v1/patterns/remove": 422,
+    "/v1/model/roll-back": 422,
+    "/v1/model/end-fallback": 422,
     "/v1/arms/approve": 422,
     "/v1/arms/reject": 422,
     "/v1/users/{id}": 404,

@@ -8,7 +8,7 @@ import pytest
 
 from nextquery.errors import InvalidInput
 from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.slates import ToAnswer
+from nextquery.service.answer.slate.entries import ToAnswer
 from nextquery.service.log.controls import Control
 from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.operators.changes import Blocked, By, PatternBlocked

@@ -34,6 +34,7 @@ from nextquery.service.log.operators.changes import (
     Unblocked,
 )
 from nextquery.service.log.operators.curation import Pinned, Unpinned
+from nextquery.service.log.operators.safety import FallbackEnded, FellBack, RolledBack
 
 KINDS: dict[str, type[Any]] = {
     "model": ModelEvent,
@@ -53,6 +54,9 @@ KINDS: dict[str, type[Any]] = {
     "left_out": LeftOut,
     "pinned": Pinned,
     "unpinned": Unpinned,
+    "fell_back": FellBack,
+    "fallback_ended": FallbackEnded,
+    "rolled_back": RolledBack,
     "void": Void,
     "forgotten": Forgotten,
     "erased": Erased,

@@ -15,6 +15,7 @@ from nextquery.service.settings.table import settings_table
 @pytest.fixture(autouse=True)
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NEXTQUERY_CONTROL_SHARE", raising=False)
 
 
 def test_options_beat_environment_beats_file_beats_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +120,7 @@ def test_a_short_signing_secret_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_every_option_of_the_engine_is_a_setting_with_the_same_default() -> None:
-    default = EngineOptions()
+    default = EngineOptions(control_share=0.05)  # a service is watched, an engine need not be
     assert Settings().engine_options() == default
     for field in fields(EngineOptions):
         assert field.name in Settings.model_fields

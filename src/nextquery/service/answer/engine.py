@@ -75,7 +75,8 @@ class Engine(Operations, Rights, Reports):
         self.learner.refresh()
         loop = loop_of(self.catalogue, options, self.learner.state.learnt)
         self.learner.swapped = lambda swapped: use_anew(loop, swapped.learnt, pool)
-        self.answerer = Answerer(loop, self.learner, options, self.clock)
+        secret = self.hashes.store_secret
+        self.answerer = Answerer(loop, self.learner, options, self.clock, secret)
         self._waiting, self._count_lock = 0, threading.Lock()
         self._closed = False
         self.background = Background(self.learner, store, options, self.clock)

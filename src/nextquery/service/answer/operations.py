@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
+from nextquery.checks import whole_number
 from nextquery.errors import InvalidInput
 from nextquery.patterns import MOST_PATTERNS
 from nextquery.segments import check_segment, key_of
@@ -27,6 +28,8 @@ from nextquery.service.log.operators.changes import (
     Unblocked,
 )
 from nextquery.service.log.store import Store
+from nextquery.service.log.teaching.fall_back import EndFallback
+from nextquery.service.log.teaching.roll_back import Forward, RollBack
 from nextquery.service.log.transaction import Write
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.learner import Learner
@@ -108,6 +111,18 @@ class Operations:
     def switch(self, on: bool, by: By | None = None) -> int:
         """Set the kill switch (off: every slate is empty); return the position of the event."""
         return self._change(Control(Switched(bool(on), by)))
+
+    def roll_back(self, to: int, by: By | None = None) -> int:
+        """Make the model what it was at a position; every worker computes it in the background."""
+        return self._change(RollBack(whole_number(to, "to", at_least=0), by))
+
+    def forward(self, by: By | None = None) -> int:
+        """End the newest roll-back, as if it had never been."""
+        return self._change(Forward(by))
+
+    def end_fallback(self, by: By | None = None, policy: str | None = None) -> int:
+        """Let a policy that fell back answer again; without a name, all of them."""
+        return self._change(EndFallback(by, policy))
 
     def remove(self, query: str, by: By | None = None, *, segment: str = "") -> int:
         """Remove an arm of a segment for good: its query never becomes an arm of it again."""

@@ -5,6 +5,7 @@ from typing import Literal
 from nextquery.arms import ArmPool
 from nextquery.checks import one_of
 from nextquery.errors import StoreUnavailable
+from nextquery.service.answer.experiment.report import Experiment, report
 from nextquery.service.answer.request_handler import RequestHandler
 from nextquery.service.answer.results import Health, Stats
 from nextquery.service.answer.shards import unavailable_shards
@@ -45,6 +46,12 @@ class Reports:
                 "rows": statistics.table(by),
             }
 
+    def experiment(self) -> Experiment:
+        """Return what is known of the policies that share the sessions."""
+        self.learner.catch_up()
+        with self.learner.lock:
+            return report(self.learner.state)
+
     def health(self) -> Health:
         """Return the state of the engine."""
         try:
@@ -60,6 +67,9 @@ class Reports:
             store_ok=ok,
             learning=self.background.error is None,
             on=state.on,
+            fallen_back=bool(state.fallen),
+            rolled_back=bool(state.roll_backs.in_force),
+            computing=state.stale,
             policy=self.answerer.policy,
             arms=len(self.catalogue.pool),
             blocked=len(state.blocked),

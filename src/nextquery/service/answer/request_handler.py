@@ -19,7 +19,8 @@ from nextquery.service.answer.requests import (
     Request,
 )
 from nextquery.service.answer.results import Decision, MapData
-from nextquery.service.answer.slates import Answerer, ToAnswer
+from nextquery.service.answer.slate.entries import ToAnswer
+from nextquery.service.answer.slates import Answerer
 from nextquery.service.answer.visits import visit_of
 from nextquery.service.log.event_parts import vector_text
 from nextquery.service.log.events import DecisionEvent
@@ -126,7 +127,7 @@ class RequestHandler:
                 forecast = self.answerer.forecast(request, place, selected, visit)
                 request.future.set_result(forecast)
             else:
-                considered = self.answerer.considered(place, selected, visit)
+                considered = self.answerer.considered(request, place, selected, visit)
                 request.future.set_result(MapData(place, request.trail, considered))
         for start in range(0, len(slates), _TOGETHER):
             self._record(slates[start : start + _TOGETHER])

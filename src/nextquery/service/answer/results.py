@@ -83,7 +83,8 @@ class Health:
     """The state of an engine, in numbers and without secrets.
 
     `held` queries wait for review. `capped` counts the queries that were typed often enough to
-    become arms, but for `new_arms_per_hour`.
+    become arms, but for `new_arms_per_hour`. `fallen_back`: some sessions get the most similar
+    queries, since their policy was found worse. `computing`: the model is being computed again.
     """
 
     position: int
@@ -91,6 +92,9 @@ class Health:
     store_ok: bool
     learning: bool
     on: bool
+    fallen_back: bool
+    rolled_back: bool
+    computing: bool
     policy: str
     arms: int
     blocked: int

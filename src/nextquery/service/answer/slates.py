@@ -4,63 +4,53 @@ import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from nextquery.catalogue import Place
 from nextquery.folding import best_first
 from nextquery.loop import Loop, Slate, ToRank
-from nextquery.memory import Moment, without
-from nextquery.policies import Choice, Context, MostSimilar
+from nextquery.memory import Moment
 from nextquery.select import Candidates
 from nextquery.service.answer.candidate_cache import Asked, CandidateCache
+from nextquery.service.answer.experiment.assignment import Assignment, OfSession, Turn
 from nextquery.service.answer.requests import ForecastRequest, RecommendRequest
 from nextquery.service.answer.results import Considered, Forecast
+from nextquery.service.answer.slate.entries import Entries, ToAnswer, drafted, own_asked
 from nextquery.service.answer.visits import visit_before
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.event_parts import (
-    MEMORY,
-    PINNED,
-    SELECTION,
-    OwnAsked,
     SlateEntry,
     bytes_text,
-    vector_text,
 )
 from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.store import StoredDecision
 from nextquery.service.model.learner import Learner
 from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings.split import CONTROL
 from nextquery.visit import Visit
 
 _log = logging.getLogger("nextquery.service")
 _OFFERED = 1024  # slates kept in memory, for the features of a query that is typed instead
-FALLBACK = "most-similar-first"
 _FAILED = "the model failed; similarity answers instead"
-
-
-class ToAnswer(NamedTuple):
-    """A slate that is asked for."""
-
-    request: RecommendRequest
-    place: Place
-    visit: Visit
-    selected: Candidates
 
 
 class Answerer:
     """Makes slates and forecasts from the state of the learner."""
 
-    def __init__(self, loop: Loop, learner: Learner, options: EngineOptions, clock: Clock) -> None:
+    def __init__(
+        self, loop: Loop, learner: Learner, options: EngineOptions, clock: Clock, secret: str
+    ) -> None:
         self.loop, self.learner, self.options, self._clock = loop, learner, options, clock
+        self.assignment = Assignment(loop, learner, secret)
         self.catalogue, self.lock = loop.catalogue, learner.lock
+        self.entries = Entries(loop, repeat=options.repeat)
         self.cache = CandidateCache(loop, options.cache_size)
         self._offered: OrderedDict[str, Slate] = OrderedDict()
 
     @property
     def policy(self) -> str:
-        """The policy of the newest model in the log, whatever this worker's settings are."""
+        """The main policy of the newest model in the log, whatever this worker's settings are."""
         model = self.learner.state.model_event
         assert model is not None
         return model.policy
@@ -75,7 +65,7 @@ class Answerer:
 
         `normalise` says for each whether the paper's preferences are asked for.
         """
-        version, needed = self.catalogue.version, self.loop.policy.needs_preferences
+        version, needed = self.catalogue.version, self.assignment.needs_preferences
         wanted = [needed or asked for asked in normalise or [False] * len(places)]
         return self.cache.select(list(map(Asked, places, visits, wanted)), version)
 
@@ -89,11 +79,15 @@ class Answerer:
         """Make several slates with one state of the model."""
         with self.lock:
             on = self.learner.state.on
-            ranked = self._ranked(asked) if on else [None] * len(asked)
+            turns = [self.assignment.turn(one.request) for one in asked]
+            ranked = self._ranked(asked, [turn.answers for turn in turns] if on else [])
+            partners = self._ranked(asked, list(map(self.assignment.partner, turns)) if on else [])
             empty = [self._empty(one) for one in asked]
             return [
-                body if not on else self._filled(body, one, slate)
-                for body, one, slate in zip(empty, asked, ranked, strict=True)
+                body if not on else self._filled(body, one, turn, slate, partner)
+                for body, one, turn, slate, partner in zip(
+                    empty, asked, turns, ranked, partners, strict=True
+                )
             ]
 
     def _empty(self, asked: ToAnswer) -> DecisionEvent:
@@ -113,89 +107,102 @@ class Answerer:
             fallback=False,
             not_searched=selected.missing,
             at_least=request.at_least,
-            own=self._own(place, visit),
+            own=own_asked(self.loop, place, visit),
             kept=self.loop.kept(place, visit, selected),
             segment=place.segment,
         )
 
-    def _ranked(self, asked: Sequence[ToAnswer]) -> list[Slate | None]:
-        """Rank together; None where similarity answers instead of the model."""
-        wanted = [n for n, one in enumerate(asked) if not one.request.fallback]
+    def _ranked(self, asked: Sequence[ToAnswer], policies: Sequence[str]) -> list[Slate | None]:
+        """Rank together; None where no policy does, or similarity answers instead."""
         found: list[Slate | None] = [None] * len(asked)
-        try:
-            slates = self.loop.rank_many([self._to_rank(asked[n]) for n in wanted], self._now())
-            for number, slate in zip(wanted, slates, strict=True):
+        groups: dict[str, list[int]] = {}
+        for number, policy in enumerate(policies):
+            if policy and not asked[number].request.fallback:
+                groups.setdefault(policy, []).append(number)
+        for policy, numbers in groups.items():
+            slates = self._together(self.assignment.loop_of(policy), [asked[n] for n in numbers])
+            for number, slate in zip(numbers, slates, strict=True):
                 found[number] = slate
+        return found
+
+    def _together(self, loop: Loop, asked: Sequence[ToAnswer]) -> Sequence[Slate | None]:
+        try:
+            return loop.rank_many([self._to_rank(one) for one in asked], self._now())
         except Exception:  # people get an answer even if the model is broken
             if len(asked) > 1:  # one of them must not take the others with it
-                return [slate for one in asked for slate in self._ranked([one])]
+                return [slate for one in asked for slate in self._together(loop, [one])]
             _log.exception(_FAILED)
-        return found
+        return [None]
 
     def _to_rank(self, asked: ToAnswer) -> ToRank:
         request, place, visit, selected = asked
         rng = self.loop.draws(request.session_id, visit.trial + 1)
         return ToRank(place, visit, selected, request.m, rng, request.at_least)
 
-    def _filled(self, body: DecisionEvent, asked: ToAnswer, slate: Slate | None) -> DecisionEvent:
-        request, place, visit, selected = asked
+    def _filled(
+        self,
+        body: DecisionEvent,
+        asked: ToAnswer,
+        turn: Turn,
+        slate: Slate | None,
+        partner: Slate | None = None,
+    ) -> DecisionEvent:
+        request, place = asked.request, asked.place
         if slate is not None:
             try:
-                by_policy = [choice for choice in slate.choices if not choice.pinned]
                 pins = [choice.arm for choice in slate.choices if choice.pinned]
-                ranked = slate._replace(choices=by_policy)
-                entries = self._described(ranked, selected, explain=request.explain)
-                entries = (*self._pinned(pins, place), *entries)
+                loop = self.assignment.loop_of(turn.answers)
+                entries = self.entries.by_policy(loop, slate, asked)
+                above = self.entries.pinned(pins, place)
+                if partner is not None:
+                    return self._drafted(body, asked, turn, entries, partner, above)
                 self._offer(request.decision_id, slate)
                 return replace(
                     body,
-                    slate=entries,
-                    policy=self.policy,
+                    slate=(*above, *entries),
+                    policy=turn.answers,
+                    assigned=turn.assigned if turn.fallen else "",
+                    fallback=turn.fallen,
                     candidates=int((slate.candidates.arms >= 0).sum()),
                     failures=bytes_text(slate.failures),
                 )
             except Exception:
                 _log.exception(_FAILED)
-        of_session = {place.arm, *visit.history, *([] if self.options.repeat else visit.seen)}
-        arms = np.array([arm for arm in of_session if arm is not None], np.int64)
-        gone = (self.catalogue.hidden_arms(), self.catalogue.pool.removed)
-        left = without(selected, np.concatenate([arms, *gone]))
-        if request.at_least > 0:  # similarity alone has no probability
-            left = left.take(np.arange(0))
-        pinned = self._pinned(self.catalogue.pinned(place)[: request.m], place)
-        left = without(left, [entry.arm for entry in pinned])
-        most = max(1, request.m - len(pinned))
-        similar = MostSimilar(top=1).rank(self.loop.folded(left), Context(place.vector), most)
-        alike = dict(zip(left.arms.tolist(), left.similarities.tolist(), strict=True))
-        entries = tuple(
-            self._entry(
-                replace(choice, score=alike[choice.arm]),
-                left,
-                selected,
-                None,
-                explain=request.explain,
-            )
-            for choice in similar
+        entries, candidates = self.entries.similar(asked)
+        divided = len(self.learner.state.shares) > 1
+        return replace(
+            body,
+            slate=entries,
+            policy=CONTROL,
+            assigned=turn.assigned if divided and turn.assigned != CONTROL else "",
+            fallback=True,
+            candidates=candidates,
         )
-        entries = (*pinned, *entries)[: request.m]
-        return replace(body, slate=entries, policy=FALLBACK, fallback=True, candidates=len(left))
+
+    def _drafted(
+        self,
+        body: DecisionEvent,
+        asked: ToAnswer,
+        turn: Turn,
+        entries: Sequence[SlateEntry],
+        partner: Slate,
+        above: Sequence[SlateEntry],
+    ) -> DecisionEvent:
+        """Draft a slate from the rankings of two policies, below what is pinned."""
+        other = self.assignment.partner(turn)
+        rankings = (entries, self.entries.by_policy(self.assignment.loop_of(other), partner, asked))
+        coins = self.assignment.coins(asked.request, body.trial)
+        names, length = (turn.answers, other), asked.request.m - len(above)
+        return replace(
+            body,
+            slate=(*above, *drafted(names, rankings, length, coins)),
+            policy=" + ".join(names),
+            assigned=turn.assigned,
+            candidates=len(asked.selected),
+        )
 
     def _now(self) -> Moment:
         return Moment(self._clock.now())
-
-    def _own(self, place: Place, visit: Visit) -> OwnAsked | None:
-        """Return what the person's own past is to remember of this query."""
-        if visit.person is None:
-            return None
-        key, after = self.loop.own_key(place), visit.previous
-        text = key if isinstance(key, str) else ""
-        return OwnAsked(
-            person=visit.person,
-            text=text,
-            vector=vector_text(place.vector) if text else "",
-            after_arm=after if isinstance(after, int) else None,
-            after_text=after if isinstance(after, str) else "",
-        )
 
     def _offer(self, decision_id: str, slate: Slate) -> None:
         """Keep the candidates with their features, for a query that is typed instead."""
@@ -203,75 +210,6 @@ class Answerer:
             self._offered[decision_id] = slate
             while len(self._offered) > _OFFERED:
                 self._offered.popitem(last=False)
-
-    def _described(
-        self, slate: Slate, selected: Candidates, *, explain: bool
-    ) -> tuple[SlateEntry, ...]:
-        choices, candidates = slate.choices, slate.candidates
-        if not np.isfinite([choice.score for choice in choices]).all():
-            raise FloatingPointError("the model's scores are not finite")
-        arms = candidates.arms.tolist()
-        places = sorted(arms.index(choice.arm) for choice in choices)
-        shown = candidates.take(np.array(places, np.int64))
-        estimates = self.loop.policy.estimates(shown, slate.context)
-        widths: dict[int, float] = {}
-        if estimates is not None:
-            widths = dict(zip(shown.arms.tolist(), estimates[1].tolist(), strict=True))
-        entries = (
-            self._entry(choice, shown, selected, widths.get(choice.arm), explain=explain)
-            for choice in choices
-        )
-        learnt = self.loop.learnt
-        if not explain or not learnt.calibration:
-            return tuple(entries)
-        chances = learnt.probabilities(candidates, slate.context)  # of all, since they share 1
-        chance = dict(zip(arms, chances.tolist(), strict=True))
-        return tuple(replace(entry, probability=chance[entry.arm]) for entry in entries)
-
-    def _pinned(self, arms: Sequence[int], place: Place) -> tuple[SlateEntry, ...]:
-        """Return the entries of pinned arms, without features: they teach nothing."""
-        return tuple(
-            SlateEntry(
-                arm=choice.arm,
-                text=self.catalogue.shown(choice.arm),
-                score=choice.score,
-                propensity=choice.propensity,
-                propensity_estimated=False,
-                similarity=choice.score,
-                uncertainty=None,
-                features=(),
-                source=PINNED,
-            )
-            for choice in self.loop.pinned(place, arms)
-        )
-
-    def _entry(
-        self,
-        choice: Choice,
-        candidates: Candidates,
-        selected: Candidates,
-        width: float | None,
-        *,
-        explain: bool,
-    ) -> SlateEntry:
-        at, preference = candidates.arms.tolist().index(choice.arm), None
-        if explain and selected.normalised:
-            of_arms = zip(selected.arms.tolist(), selected.preferences.tolist(), strict=True)
-            preference = dict(of_arms).get(choice.arm)
-        return SlateEntry(
-            arm=choice.arm,
-            text=self.loop.text_of(choice.arm, candidates),
-            score=choice.score,
-            propensity=choice.propensity,
-            propensity_estimated=choice.propensity_estimated,
-            similarity=float(candidates.similarities[at]),
-            uncertainty=width,
-            features=tuple(choice.features.tolist()),
-            asked_at=candidates.own_asked.get(choice.arm),
-            preference=preference,
-            source=MEMORY if choice.arm in candidates.recalled else SELECTION,
-            explored=choice.explored,
-        )
 
     def forecast(
         self, request: ForecastRequest, place: Place, selected: Candidates, visit: Visit
@@ -281,7 +219,7 @@ class Answerer:
             position = self.learner.position
             if not self.learner.state.on:
                 return Forecast([], 1.0, position, selected.missing)
-            likely, other = self.loop.forecast(
+            likely, other = self._loop_for(request).forecast(
                 place,
                 visit,
                 selected,
@@ -292,19 +230,25 @@ class Answerer:
             )
             return Forecast(likely, other, position, selected.missing)
 
-    def considered(self, place: Place, selected: Candidates, visit: Visit) -> Considered:
+    def _loop_for(self, request: OfSession) -> Loop:
+        return self.assignment.loop_of(self.assignment.turn(request).answers)
+
+    def considered(
+        self, request: OfSession, place: Place, selected: Candidates, visit: Visit
+    ) -> Considered:
         """Return all candidates with their scores; none while the switch is off.
 
         A person's own queries that are not arms have no place on a map, so they are left out.
         """
         with self.lock:
-            nobody, returns = visit._replace(person=None), self.loop.returns
-            candidates, context = self.loop.candidates(
+            loop = self._loop_for(request)
+            nobody, returns = visit._replace(person=None), loop.returns
+            candidates, context = loop.candidates(
                 place, nobody, selected, returns=returns, at=self._now()
             )
             if not self.learner.state.on:
                 candidates = candidates.take(np.arange(0))
-            scores = self.loop.learnt.expected(candidates, context)
+            scores = loop.learnt.expected(candidates, context)
             if self.loop.folding is not None:
                 order = np.lexsort((candidates.arms, -scores))
                 order = order[best_first(self.loop.folding.of(candidates)[order])]
@@ -331,10 +275,11 @@ class Answerer:
             visit = visit_before(decision)._replace(person=person)
             selected = self.select([place], [visit])[0]
         with self.lock:
-            failures, policy = b"", self.loop.policy
+            loop = self.assignment.loop_of(decision.body.policy)
+            failures, policy = b"", loop.policy
             if slate is None:
-                repeat, returns = self.loop.repeat, self.loop.returns
-                candidates, context = self.loop.candidates(
+                repeat, returns = loop.repeat, loop.returns
+                candidates, context = loop.candidates(
                     place, visit, selected, repeat=repeat, returns=returns, at=Moment(decision.time)
                 )
                 rng = self.loop.draws(decision.session_id, decision.body.trial)

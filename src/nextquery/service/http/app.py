@@ -42,6 +42,7 @@ from nextquery.service.http.request_log import RequestLog
 from nextquery.service.http.routes import (
     control,
     documentation,
+    experiment,
     explore,
     feedback,
     forecast,
@@ -52,7 +53,14 @@ from nextquery.service.http.routes import (
     recommend,
     ubi,
 )
-from nextquery.service.http.routes.operators import arms, audit, curation, patterns, people
+from nextquery.service.http.routes.operators import (
+    arms,
+    audit,
+    curation,
+    model,
+    patterns,
+    people,
+)
 from nextquery.service.http.scopes import NEEDED
 from nextquery.service.http.served import Served, served
 from nextquery.service.http.traces.middleware import Traces
@@ -60,8 +68,9 @@ from nextquery.service.log.database.calls import StoreCalls
 from nextquery.service.settings.settings import Settings
 
 _ROUTES = (
-    *(recommend, feedback, forecast, ubi, explore, learning),
-    *(operate, control, patterns, curation, arms, people, audit, health, page, documentation),
+    *(recommend, feedback, forecast, ubi, explore, learning, experiment),
+    *(operate, control, model, patterns, curation, arms, people, audit),
+    *(health, page, documentation),
 )
 _POSTS = {
     route.path

@@ -240,3 +240,20 @@ class AuditAnswer(BaseModel):
     )
 
     changes: list[AuditChange]
+
+
+class RollBackBody(BaseModel):
+    """A position to roll the model back to; or forward again."""
+
+    model_config = example(to=1842)
+
+    to: int | None = Field(None, strict=True, ge=0, description="What the model was here, it is.")
+    forward: bool = Field(False, strict=True, description="End the newest roll-back instead.")
+
+
+class EndFallbackBody(BaseModel):
+    """Which policy answers again."""
+
+    model_config = example(policy="lin-ucb-memory")
+
+    policy: str | None = Field(None, max_length=256, description="Its name; by default, all.")

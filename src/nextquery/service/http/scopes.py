@@ -14,6 +14,7 @@ NEEDED = {
     "/v1/map": READ,
     "/v1/examples": READ,
     "/v1/stats": READ,
+    "/v1/experiment": READ,
     "/v1/simulate": WRITE,  # it records nothing, but uses a core for seconds
     "/v1/block": ADMIN,
     "/v1/unblock": ADMIN,
@@ -24,6 +25,8 @@ NEEDED = {
     "/v1/pins/remove": ADMIN,
     "/v1/audit": ADMIN,
     "/v1/switch": ADMIN,
+    "/v1/model/roll-back": ADMIN,
+    "/v1/model/end-fallback": ADMIN,
     "/v1/arms": ADMIN,  # it shows queries that are held for review
     "/v1/arms/approve": ADMIN,
     "/v1/arms/reject": ADMIN,

@@ -19,7 +19,8 @@ class SlateEntry:
     policy without a model). `source` is what made the arm a candidate, one of `SOURCES`;
     a pinned one was no candidate, and has propensity 1.
     `preference` is the paper's, of a selected arm, if it was asked for. `propensity` is the
-    probability of this entry, given the entries above it. `asked_at` is when this person last asked
+    probability of this entry, given the entries above it; 0 where it is not known, as of two
+    policies that were interleaved. `asked_at` is when this person last asked
     it (None: never, or the person is not known).
     """
 
@@ -36,6 +37,7 @@ class SlateEntry:
     source: str | None = None  #: None in events of older versions
     probability: float | None = None  #: to come next, if it was asked for and there is a model
     explored: bool = False  #: drawn by exploration; False in events of older versions
+    team: str | None = None  #: the policy that picked it, if two were interleaved
 
     @property
     def came_from(self) -> str:

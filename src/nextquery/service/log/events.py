@@ -30,8 +30,21 @@ from nextquery.service.log.operators.changes import (
     Unblocked,
 )
 from nextquery.service.log.operators.curation import Pinned, Unpinned
+from nextquery.service.log.operators.safety import FallbackEnded, FellBack, RolledBack
 
 ModelSettings = dict[str, str | int | float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BesideModel:
+    """Another policy that gets a share of the sessions; its arrays are in those of the event."""
+
+    policy: str
+    policy_class: str
+    share: float
+    warm_steps: int = 0
+    floor: float | None = None
+    continues: int | None = None  #: position of the model where it had this name, if that goes on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +61,15 @@ class ModelEvent:
     arrays: str  #: base64 of an `.npz` with the policy and its calibration
     continues: int | None = None  #: position of the model whose live learning it keeps
     by: By | None = None  #: who started the service with it
+    continued: str = ""  #: the policy of that model which goes on; empty: its main one
+    share: float = 1.0  #: of the sessions
+    beside: tuple[BesideModel, ...] = ()
+    interleaved: str = ""  #: the one of them that shares the slates of the main policy
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of the sessions that each policy gets, the main one first."""
+        return {self.policy: self.share, **{one.policy: one.share for one in self.beside}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +96,7 @@ class DecisionEvent:
     own: OwnAsked | None = None
     kept: tuple[int, ...] = ()  #: the session's candidate set, if it is kept for its next query
     segment: str = ""  #: what the session is in
+    assigned: str = ""  #: the policy of the session, if another one answered
 
     @property
     def arms(self) -> list[int]:
@@ -188,6 +211,9 @@ Body = (
     | LeftOut
     | Pinned
     | Unpinned
+    | FellBack
+    | FallbackEnded
+    | RolledBack
     | Void
     | Forgotten
     | Erased

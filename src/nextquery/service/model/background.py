@@ -13,6 +13,7 @@ from nextquery.service.log.schema import decisions
 from nextquery.service.log.store import Store
 from nextquery.service.log.timeouts import CloseOpen, OneTimeoutAgo, due
 from nextquery.service.log.writer import Writer
+from nextquery.service.model.experiment.fall_back import fall_back
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.snapshots import save_snapshot
 from nextquery.service.settings.engine_options import EngineOptions
@@ -83,6 +84,7 @@ class Background:
                 self.learner.catch_up()
                 if self.learner.state.stale:
                     self._stale.set()
+                fall_back(self.learner, self.writer)
                 if self.learner.position - self._snapshot_at >= self.options.snapshot_every:
                     self._snapshot()
                 self.error = None

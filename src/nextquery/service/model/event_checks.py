@@ -21,7 +21,8 @@ from nextquery.service.log.events import (
     ModelEvent,
     OutcomeEvent,
 )
-from nextquery.service.model.model_events import policy_of
+from nextquery.service.log.operators.safety import RolledBack
+from nextquery.service.model.experiment.branches import begin
 from nextquery.service.model.past import Past
 from nextquery.service.model.state import State
 
@@ -48,8 +49,11 @@ def check(event: Event, state: State, past: Past) -> None:
                     _check_own(body.own)
             case OutcomeEvent() as body:
                 _check_outcome(event, body, state, past)
+            case RolledBack() as body:
+                if body.to is not None and body.to >= event.position:
+                    raise InvalidInput(f"it rolls back to {body.to}, which is not before it")
             case ModelEvent() as body:
-                _check_model(body, state, past)
+                _check_model(event, body, state, past)
     except StoreUnavailable:
         raise
     except Exception as error:  # a damaged event may fail in any way
@@ -82,14 +86,17 @@ def _check_outcome(event: Event, body: OutcomeEvent, state: State, past: Past) -
     if event.decision_id is None:
         raise InvalidInput("it names no decision")
     decision = past.decision(event.decision_id)
-    taught, policy = state.examples(body, decision), state.learnt.policy
-    for example in taught:
+    lessons = state.lessons(body, decision)
+    for policy, example in lessons:
         if isinstance(example, Replaced):
             _check_features(example.choice.features.tolist(), policy)
         else:  # a step has the features of its time, which may be fewer
             policy.check_observation(example.failures, example.success)
             _check_size(() if example.success is None else example.success.features.tolist())
-    if any(_may_fail(example) for example in taught):
+    for policy in {
+        id(policy): policy for policy, example in lessons if _may_fail(example)
+    }.values():
+        taught = [example for learner, example in lessons if learner is policy]
         _try_on_a_copy(taught, policy, decision.time)
 
 
@@ -123,13 +130,11 @@ def _try_on_a_copy(taught: Sequence[Example], policy: Policy, at: float) -> None
         np.linalg.cholesky(arrays["A"])  # raises LinAlgError, a ValueError
 
 
-def _check_model(body: ModelEvent, state: State, past: Past) -> None:
-    policy = policy_of(body)
-    if body.continues is None:
-        return
-    if body.continues != state.model:
-        raise InvalidInput(
-            f"it continues the model of position {body.continues}, and the model of position "
-            f"{state.model} is in force"
-        )
-    policy.take_over(state.learnt.policy, policy_of(past.model(body.continues)))
+def _check_model(event: Event, body: ModelEvent, state: State, past: Past) -> None:
+    for continues in (body.continues, *(one.continues for one in body.beside)):
+        if continues is not None and continues != state.model:
+            raise InvalidInput(
+                f"it continues the model of position {continues}, and the model of position "
+                f"{state.model} is in force"
+            )
+    begin(event, body, state.branches(), past)  # changes nothing that it is given

@@ -1,21 +1,32 @@
 """The policies in model events, and in what snapshots keep of them."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
+from typing import Any
 
 from nextquery.params import class_named
 from nextquery.policies import Policy
-from nextquery.service.log.events import ModelEvent
+from nextquery.service.log.events import BesideModel, ModelEvent
 from nextquery.service.model.arrays import Arrays, from_text, unpacked, within
 from nextquery.service.model.old_policy_names import with_new_names
 
 TAUGHT = "taught"
 """In the arrays of a model event: a policy of the same class that has learnt only what another log
 taught."""
+_LATER = {"continued": "", "share": 1.0, "beside": (), "interleaved": ""}
+"""Fields that came later; snapshots of a model with one policy are without them, as ever."""
 
 
 def policy_of(body: ModelEvent) -> Policy:
-    """Return the policy of a model event, as it was before any live learning."""
+    """Return the main policy of a model event, as it was before any live learning."""
     return restored(body, unpacked(from_text(body.arrays)))[1]
+
+
+def policies_of(body: ModelEvent) -> dict[str, Policy]:
+    """Return all policies of a model event by name, the main one first."""
+    arrays = unpacked(from_text(body.arrays))
+    event, policy = restored(body, arrays)
+    return {event.policy: policy, **besides(body, arrays)}
 
 
 def restored(body: ModelEvent, arrays: Arrays) -> tuple[ModelEvent, Policy]:
@@ -25,9 +36,31 @@ def restored(body: ModelEvent, arrays: Arrays) -> tuple[ModelEvent, Policy]:
     return renamed, policy
 
 
+def besides(body: ModelEvent, arrays: Arrays) -> dict[str, Policy]:
+    """Return the policies beside the main one, from the arrays of an event or of a snapshot."""
+    found: dict[str, Policy] = {}
+    for number, one in enumerate(body.beside):
+        kind: type[Policy] = class_named(Policy, one.policy_class)
+        found[one.policy] = kind.from_state(within(arrays, f"{beside(number)}/policy"))
+    return found
+
+
+def beside(number: int) -> str:
+    """The folder of a policy beside the main one, in arrays."""
+    return f"beside/{number}"
+
+
 def described(body: ModelEvent) -> dict[str, object]:
     """Return the fields that a snapshot keeps of a model event."""
-    return {name: value for name, value in asdict(body).items() if name != "arrays"}
+    fields = asdict(body)
+    usual = [name for name, value in _LATER.items() if getattr(body, name) == value]
+    return {name: value for name, value in fields.items() if name not in ("arrays", *usual)}
+
+
+def event_of(fields: Mapping[str, Any]) -> ModelEvent:
+    """Return the model event that `described` described."""
+    others = tuple(BesideModel(**one) for one in fields.get("beside", ()))
+    return ModelEvent(**{**fields, "beside": others}, arrays="")
 
 
 def half_life_of(model: ModelEvent) -> float | None:

@@ -22,6 +22,9 @@ class Decided(NamedTuple):
     failures: bytes
     personal: bool  #: whether it was made for a person with a past of their own
     pinned: Sequence[bool] = ()  #: which entries were
+    assigned: str = ""  #: the policy of its session
+    first: bool = False  #: of its session
+    teams: Sequence[str | None] = ()  #: the policies that picked the entries of an interleaved one
 
     @classmethod
     def of(cls, body: DecisionEvent, time: float, position: int) -> "Decided":
@@ -31,7 +34,12 @@ class Decided(NamedTuple):
         failures = base64.b64decode(body.failures)
         personal = body.own is not None
         made = cls(body.arms, features, *made_by, time, position, body.teaches, failures, personal)
-        return made._replace(pinned=[entry.source == PINNED for entry in body.slate])
+        return made._replace(
+            pinned=[entry.source == PINNED for entry in body.slate],
+            assigned=body.assigned or body.policy,
+            first=body.trial == 1,
+            teams=[entry.team for entry in body.slate] if any(e.team for e in body.slate) else (),
+        )
 
 
 class Past(Protocol):

@@ -3,7 +3,6 @@
 import contextlib
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import replace
 
 from nextquery.arms import ArmPool
 from nextquery.catalogue import Catalogue
@@ -15,17 +14,19 @@ from nextquery.personal import why_unrecognised
 from nextquery.policies import Policy
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.controls import NewModel
-from nextquery.service.log.events import ModelEvent
+from nextquery.service.log.events import BesideModel, ModelEvent
 from nextquery.service.log.store import Store
 from nextquery.service.log.writer import Writer
-from nextquery.service.model.arrays import packed, to_text, under
+from nextquery.service.model.arrays import Arrays, packed, to_text, under
+from nextquery.service.model.experiment.branches import continuing, loses
 from nextquery.service.model.learner import Learner
-from nextquery.service.model.model_events import policy_of
+from nextquery.service.model.model_events import beside, policy_of
 from nextquery.service.model.old_policy_names import same_model
 from nextquery.service.model.served_catalogue import fingerprint
 from nextquery.service.model.snapshots import newest_state
 from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.warm_start import Progress, warm_start
+from nextquery.service.settings.split import CONTROL
+from nextquery.warm_start import Progress, WarmStart, calibrate, warm_start
 
 _log = logging.getLogger("nextquery.service")
 Ask = Callable[[str], bool]
@@ -63,11 +64,11 @@ def prepare(
         last = store.model(head.model)
         if last is not None and same_model(last.settings, options.of_the_model()):
             return False
-        if last is not None and policy_of(last).learns != options.new_policy().learns:
+        if last is not None and loses(last, options.new_policies()):
             _ask(store, last, options, forget)
         body = first_model(pool, options, progress, digest=digest)
-        if last is not None and policy_of(last).learns == policy_of(body).learns:
-            body = replace(body, continues=head.model)
+        if last is not None:
+            body = continuing(body, last, head.model)
         writer = Writer(store, Clock() if clock is None else clock, written=lambda: None)
         try:
             new = NewModel(body, head.model, pool.rows_in_all)
@@ -100,10 +101,48 @@ def live_policy(store: Store) -> Policy:
 def first_model(
     pool: ArmPool, options: EngineOptions, progress: Progress | None = None, *, digest: str = ""
 ) -> ModelEvent:
-    """Warm-start a policy and its calibration, and return them as a model event."""
+    """Warm-start each policy and its calibration, and return them as a model event."""
+    policies, shares = options.new_policies(), options.split
     loop = loop_of(Catalogue(pool, None, **options.minimums), options, Learnt(options.new_policy()))
     if not options.personal:
         loop.memory.names = ()
+    arrays, taught = Arrays(), list[WarmStart]()
+    for number, (name, policy) in enumerate(policies.items()):
+        own = loop.beside(Learnt(policy))
+        if name == CONTROL and number:
+            taught.append(calibrate(own, own.memory.past, newest=options.warm_sessions))
+        else:
+            taught.append(_warm(own, options, progress))
+        learnt = {
+            **under("policy", policy.state()),
+            **under("calibration", own.learnt.calibration),
+        }
+        arrays |= under(beside(number - 1), learnt) if number else learnt
+    name, *others = policies
+    return ModelEvent(
+        policy=name,
+        policy_class=type(policies[name]).__name__,
+        settings=options.of_the_model(),
+        warm_steps=taught[0].steps,
+        floor=taught[0].floor,
+        pool=digest or fingerprint(pool),
+        arrays=to_text(packed(arrays)),
+        share=shares[name],
+        interleaved=options.interleave,
+        beside=tuple(
+            BesideModel(
+                policy=other,
+                policy_class=type(policies[other]).__name__,
+                share=shares[other],
+                warm_steps=found.steps,
+                floor=found.floor,
+            )
+            for other, found in zip(others, taught[1:], strict=True)
+        ),
+    )
+
+
+def _warm(loop: Loop, options: EngineOptions, progress: Progress | None) -> WarmStart:
     taught = warm_start(
         loop,
         loop.memory.past,
@@ -113,17 +152,7 @@ def first_model(
     )
     if loop.policy.needs_memory:  # also without past sessions: an older model may have fewer
         loop.policy.widen(len(FEATURES))
-    policy, calibration = loop.policy.state(), loop.learnt.calibration
-    arrays = {**under("policy", policy), **under("calibration", calibration)}
-    return ModelEvent(
-        policy=options.policy_name,
-        policy_class=type(loop.learnt.policy).__name__,
-        settings=options.of_the_model(),
-        warm_steps=taught.steps,
-        floor=taught.floor,
-        pool=digest or fingerprint(pool),
-        arrays=to_text(packed(arrays)),
-    )
+    return taught
 
 
 def loop_of(catalogue: Catalogue, options: EngineOptions, learnt: Learnt) -> Loop:

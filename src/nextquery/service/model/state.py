@@ -1,20 +1,15 @@
 """The state at a log position: a pure function of the events up to it."""
 
-import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from copy import deepcopy
 from typing import assert_never
 
-import numpy as np
-
-from nextquery.learnt import Answered, Example, Learnt, Replaced, examples
+from nextquery.learnt import Example, Learnt
 from nextquery.memory import LiveMemory, People
-from nextquery.outcomes import Rewards
 from nextquery.params import as_text_array, from_text_array
 from nextquery.pins import Pins
-from nextquery.policies import Choice, RandomPolicy
+from nextquery.policies import Policy, RandomPolicy
 from nextquery.service.log.erasure.tombstones import Erased, Forgotten
-from nextquery.service.log.event_parts import NextQuery
 from nextquery.service.log.events import (
     ArmAdded,
     ArmHeld,
@@ -38,18 +33,24 @@ from nextquery.service.log.operators.changes import (
     Unblocked,
 )
 from nextquery.service.log.operators.curation import Pinned, Unpinned
-from nextquery.service.model.arrays import Arrays, from_text, packed, under, unpacked, within
+from nextquery.service.log.operators.safety import FallbackEnded, FellBack, RolledBack
+from nextquery.service.log.teaching.roll_back import RollBacks
+from nextquery.service.model.arrays import Arrays, packed, under, unpacked, within
+from nextquery.service.model.experiment.branches import Branch, begin, restored_besides
+from nextquery.service.model.experiment.comparison import Comparison
+from nextquery.service.model.experiment.interleaving import Interleaving
+from nextquery.service.model.experiment.lessons import examples_of, parts_of, typed_examples
 from nextquery.service.model.model_events import (
-    TAUGHT,
+    beside,
     described,
+    event_of,
     half_life_of,
-    policy_of,
     restored,
 )
 from nextquery.service.model.past import Decided, Past
 from nextquery.service.model.statistics import Statistics
 
-FORESEEN = (LeftOut.kind, Erased.kind)
+FORESEEN = (LeftOut.kind, Erased.kind, RolledBack.kind)
 """Kinds of events that change what earlier ones taught."""
 
 
@@ -59,17 +60,24 @@ class State:
     Events are applied one by one, in order. The same position therefore means the same state, bit
     for bit, wherever the log is read and however it is cut into batches.
 
-    Decisions that `left_out` events name teach nothing, also those applied before. A state that
-    meets such an event, or that of an erasure, is *stale* until it is computed again from the start
-    of the log, with `foresee` (see `Learner.refresh`).
+    Decisions that `left_out` events name teach nothing, also those applied before; and a roll-back
+    leaves out what came before it. A state that meets such an event, or that of an erasure, is
+    *stale* until it is computed again from the start of the log, with `foresee` (see
+    `Learner.refresh`).
     """
 
     def __init__(self) -> None:
         self.position = 0
         self.model = 0  # position of the model event in force
         self.lineage: list[int] = []  # the models whose live learning it has; it is the last
+        self.named: dict[int, str] = {}  # the name in those of them that had several policies
+        self.beside: dict[str, Branch] = {}  # policies that get a share of the sessions
         self.left_out: dict[int, tuple[int, ...]] = {}  # by position of the event: decisions
         self._unused: set[int] = set()  # all of those decisions
+        self.roll_backs = RollBacks()
+        self.fallen: dict[str, int] = {}  # policies that fell back, by position of the event
+        self.comparison: Comparison | None = None  # of the policies that share the sessions
+        self.interleaving: Interleaving | None = None  # of two that share the slates
         self._foreseen = 0  # events of `FORESEEN` up to here are in force from the start
         self.stale = False
         self.arms_used_up = 0  # arm ids below this are, even if the event of an arm is void
@@ -92,6 +100,8 @@ class State:
         for event in events:
             if isinstance(event.body, LeftOut):
                 self._leave_out(event.position, event.body)
+            elif isinstance(event.body, RolledBack):
+                self.roll_backs.follow(event.position, event.body)
             self._foreseen = event.position
 
     def apply(self, event: Event, past: Past) -> None:
@@ -111,6 +121,20 @@ class State:
                 if event.position > self._foreseen:
                     self._leave_out(event.position, body)
                     self.stale = True
+            case RolledBack() as body:
+                if event.position > self._foreseen:
+                    self.roll_backs.follow(event.position, body)
+                    self.stale = True
+                if self.comparison is not None:
+                    self.comparison.restart(event.position)
+            case FellBack() as body:
+                self.fallen[body.policy] = event.position
+                if self.comparison is not None:
+                    self.comparison.fell_back(body.policy)
+            case FallbackEnded() as body:
+                self.fallen.pop(body.policy, None)
+                if self.comparison is not None:
+                    self.comparison.go_on(body.policy, event.position)
             case Erased() as body:
                 self.removed.update(body.arms)
                 self.stale |= event.position > self._foreseen
@@ -143,21 +167,59 @@ class State:
                 assert_never(body)
         self.position = event.position
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of the sessions that each policy gets, the main one first."""
+        return {} if self.model_event is None else self.model_event.shares
+
+    def branches(self) -> dict[str, Branch]:
+        """Return the policies in force by name, the main one first."""
+        if self.model_event is None:
+            return {}
+        names = {position: self.named.get(position, "") for position in self.lineage}
+        main = Branch(self.learnt.policy, self.learnt.calibration, names)
+        return {self.model_event.policy: main, **self.beside}
+
+    def learnt_by(self, name: str) -> Learnt:
+        """Return what a policy has learnt, with the memory of all; the main one if it is gone."""
+        branch = self.beside.get(name)
+        if branch is None:
+            return self.learnt
+        return Learnt(branch.policy, branch.calibration, self.learnt.live, self.learnt.people)
+
+    def taught(self, decision: Decided) -> Policy | None:
+        """Return the policy that a decision teaches; None if it is not in force any more."""
+        name = self.named.get(decision.model, decision.policy)
+        if decision.model in self.lineage and name == decision.policy:
+            return self.learnt.policy
+        for branch in self.beside.values():
+            if branch.learns_from(decision.model, decision.policy):
+                return branch.policy
+        return None
+
     def _new_model(self, body: ModelEvent, at: Event, past: Past) -> None:
-        arrays = unpacked(from_text(body.arrays))
-        event, policy = restored(body, arrays)
-        if taught := within(arrays, TAUGHT):
-            policy.take_over(type(policy).from_state(taught), type(policy)(**policy.get_params()))
-        if body.continues is None:
-            self.lineage = []
-        else:
-            policy.move_to(at.time)  # what was learnt live is as new as this event
-            policy.take_over(self.learnt.policy, policy_of(past.model(body.continues)))
-        self.model_event, self.learnt.policy = event, policy
-        self.learnt.calibration = within(arrays, "calibration")
+        event, main, self.beside = begin(at, body, self.branches(), past)
+        self.model_event, self.learnt.policy = event, main.policy
+        self.learnt.calibration = main.calibration
         self.learnt.live.half_life = half_life_of(event)
-        self.model = at.position
-        self.lineage.append(at.position)
+        self.model, self.lineage = at.position, list(main.lineage)
+        self.named = {position: name for position, name in main.lineage.items() if name}
+        self.fallen = {name: then for name, then in self.fallen.items() if name in event.shares}
+        self.interleaving = Interleaving.next(self.interleaving, event, self.model)
+        self.comparison = Comparison.next(
+            self.comparison, event, self.model, policies=self.branches(), fallen=self.fallen
+        )
+
+    @property
+    def alarms(self) -> list[str]:
+        """The policies that were found worse than the control, and still answer."""
+        found = [] if self.comparison is None or self.stale else self.comparison.alarms
+        return [policy for policy in found if policy not in self.fallen]
+
+    def watched(self, policy: str) -> tuple[int, float]:
+        """Return the sessions that the watch of a policy compared, and the difference so far."""
+        watch = None if self.comparison is None else self.comparison.watches.get(policy)
+        return (0, 0.0) if watch is None else (watch.sessions, watch.difference)
 
     def _leave_out(self, position: int, body: LeftOut) -> None:
         if body.undoes is None:
@@ -170,40 +232,29 @@ class State:
         """Whether a decision teaches: it was not capped, and it is not left out."""
         return body.teaches and position not in self._unused
 
-    def examples(self, body: OutcomeEvent, decision: Decided) -> list[Example]:
-        """Return what an outcome teaches the model in force.
+    def lessons(self, body: OutcomeEvent, decision: Decided) -> list[tuple[Policy, Example]]:
+        """Return what an outcome teaches which of the policies in force.
 
         The next query if it is known, else what is known of the slate. Older versions recorded a
-        typed query as a success of its own.
+        typed query as a success of its own. Of an interleaved slate, each policy learns the entries
+        that it picked.
         """
         if not self.teaches(decision.position, decision):
             return []
-        found: list[Example] = []
-        feedback = body if isinstance(body, FeedbackEvent) else None
-        if decision.model in self.lineage and not decision.fallback:
-            entries = (decision.arms, decision.features, decision.pinned)
-            slate = list(map(self._choice, *entries))
-            old = _answered(body.old, None if feedback is None else feedback.unfull, decision)
-            new = _answered(body.new, None if feedback is None else feedback.full, decision)
-            found += examples(slate, decision.failures, old, new)
-        if feedback is not None:
-            for typed, before, after in (
-                (feedback.issued, None, 1.0),
-                (feedback.unissued, 1.0, None),
-            ):
-                if typed is not None and typed.model in self.lineage:
-                    found.append(Replaced(self._choice(typed.arm, typed.features), before, after))
-        return found
-
-    def _choice(self, arm: int, features: Sequence[float], pinned: bool = False) -> Choice:
-        """Return an entry to learn from; features that came later count as 0."""
-        added = [0.0] * (self.learnt.policy.dimension - len(features))
-        row = np.array([*features, *added], np.float64)
-        return Choice(arm, row, 0.0, 1.0, pinned=pinned)
+        if self.roll_backs.leave_out(self.position + 1, decision.position):
+            return []
+        found: list[tuple[Policy, Example]] = []
+        for part, old, new in parts_of(body, decision):
+            policy = self.taught(part)
+            if policy is not None:
+                found += [(policy, one) for one in examples_of(policy, part, old, new)]
+        older = typed_examples(self.learnt.policy, body, self.lineage)
+        return [*found, *((self.learnt.policy, one) for one in older)]
 
     def _decision(self, body: DecisionEvent, event: Event) -> None:
         if self.teaches(event.position, body):
-            self.learnt.asked(body.anchor_arm, body.history, event.time)
+            if not self.roll_backs.leave_out(event.position, event.position):
+                self.learnt.asked(body.anchor_arm, body.history, event.time)
         else:
             self.statistics.not_teaching += 1
         if body.own is not None and event.position not in self._unused:
@@ -217,9 +268,13 @@ class State:
 
     def _outcome(self, body: OutcomeEvent, decision: Decided) -> None:
         """Replace the old reward of each entry by the new one, and learn the typed query."""
-        for example in self.examples(body, decision):
-            example.learn(self.learnt.policy, decision.time)
+        for policy, example in self.lessons(body, decision):
+            example.learn(policy, decision.time)
         self.statistics.closed(decision.policy, decision.time, body.was, body.state)
+        if self.teaches(decision.position, decision):
+            for counting in (self.comparison, self.interleaving):
+                if counting is not None:
+                    counting.closed(body, decision)
 
     def _next_query(self, body: FeedbackEvent, decision: Decided) -> None:
         foreseen = body.foresaw(decision.arms)
@@ -239,6 +294,12 @@ class State:
             "model": self.model,
             "meta": {} if self.model_event is None else described(self.model_event),
             "lineage": self.lineage,
+            **({"named": sorted(self.named.items())} if self.named else {}),
+            **({"beside": self._besides()} if self.beside else {}),
+            **({"rolled_back": sorted(known.items())} if (known := self.roll_backs.known) else {}),
+            **({"fallen": self.fallen} if self.fallen else {}),
+            **({} if self.comparison is None else {"comparison": self.comparison.state()}),
+            **({} if self.interleaving is None else {"interleaving": self.interleaving.state()}),
             "left_out": sorted(self.left_out.items()),
             "arms_used_up": self.arms_used_up,
             "added": [[arm.arm, arm.text, arm.shown, arm.vector] for arm in self.added],
@@ -249,20 +310,32 @@ class State:
             **({"pins": [list(pin) for pin in self.pins]} if len(self.pins) else {}),
             "on": self.on,
         }
+        others: Arrays = {}
+        for number, branch in enumerate(self.beside.values()):
+            others |= under(f"{beside(number)}/policy", branch.policy.state())
+            others |= under(f"{beside(number)}/calibration", branch.calibration)
         return {
             "said": as_text_array(fields),  # the name in snapshots since the first version
             **under("policy", self.learnt.policy.state() if self.model else {}),
             **under("calibration", self.learnt.calibration),
+            **others,
             **under("memory", self.learnt.live.state()),
             **under("people", self.learnt.people.state()),
             **under("statistics", self.statistics.state()),
         }
+
+    def _besides(self) -> dict[str, dict[int, str]]:
+        return {name: branch.lineage for name, branch in self.beside.items()}
 
     def copy(self) -> "State":
         """Return an independent copy, fast enough to hold the lock that guards this one."""
         twin = State()
         twin.__dict__.update(self.__dict__)
         twin.lineage, twin.left_out = list(self.lineage), dict(self.left_out)
+        twin.named, twin.beside = dict(self.named), deepcopy(self.beside)
+        twin.roll_backs, twin.fallen = self.roll_backs.copy(), dict(self.fallen)
+        twin.comparison = None if self.comparison is None else self.comparison.copy()
+        twin.interleaving = None if self.interleaving is None else self.interleaving.copy()
         twin.added, twin.removed, twin.blocked = [*self.added], {*self.removed}, {*self.blocked}
         twin.patterns, twin.pins = {*self.patterns}, self.pins.copy()
         twin.held = dict(self.held)
@@ -295,10 +368,18 @@ class State:
         self.lineage = fields.get("lineage", [self.model] if self.model else [])
         for at, positions in fields.get("left_out", []):
             self._leave_out(at, LeftOut(decisions=tuple(positions)))
+        self.roll_backs = RollBacks(map(tuple, fields.get("rolled_back", [])))
+        self.fallen = fields.get("fallen", {})
+        if "comparison" in fields:
+            self.comparison = Comparison.from_state(fields["comparison"])
+        if "interleaving" in fields:
+            self.interleaving = Interleaving.from_state(fields["interleaving"])
         if fields["meta"]:
-            event = ModelEvent(**fields["meta"], arrays="")
+            event = event_of(fields["meta"])
             self.model_event, self.learnt.policy = restored(event, arrays)
             self.learnt.calibration = within(arrays, "calibration")
+            self.named = dict(fields.get("named", []))
+            self.beside = restored_besides(self.model_event, arrays, fields.get("beside", {}))
         self.learnt.live = LiveMemory.from_state(within(arrays, "memory"))
         self.learnt.people = People.from_state(within(arrays, "people"))
         self.statistics = Statistics.from_state(within(arrays, "statistics"))
@@ -308,15 +389,3 @@ class State:
 def _decision_of(event: Event, past: Past) -> Decided:
     assert event.decision_id is not None
     return past.decision(event.decision_id)
-
-
-def _answered(rewards: Rewards, known: NextQuery | None, decision: Decided) -> Answered:
-    """Return what is known of a slate, with the candidate that came next as it was then."""
-    if known is None:
-        return Answered(rewards)
-    failures = base64.b64decode(known.failures, validate=True)
-    if known.arm is None:
-        return Answered(rewards, True, None, failures)
-    shown = dict(zip(decision.arms, decision.features, strict=True))
-    features = np.array(shown.get(known.arm, known.features), np.float64)
-    return Answered(rewards, True, Choice(known.arm, features, 0.0, 1.0), failures)

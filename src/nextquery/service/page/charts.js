@@ -65,6 +65,24 @@ export function barChart({ label, bars, width: WIDTH }) {
   return picture;
 }
 
+/** Estimates with their intervals around 0: {name, mean, low, high}; the interval may be unknown. */
+export function intervals({ label, rows, width: WIDTH }) {
+  const room = 46;
+  const high = rows.length * room + 18;
+  const picture = svg("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${high}`, role: "img", "aria-label": label });
+  const ends = rows.flatMap((row) => [row.mean, row.low, row.high]).filter((value) => value !== null);
+  const most = Math.min(1, Math.max(0.05, ...ends.map(Math.abs)) * 1.1);
+  const x = (value) => WIDTH / 2 + (Math.max(-most, Math.min(most, value)) / most) * (WIDTH / 2 - 8);
+  picture.append(svg("line", { class: "level", x1: x(0), x2: x(0), y1: 4, y2: high - 14 }), svg("text", { x: x(0), y: high - 2, "text-anchor": "middle", text: "0" }));
+  rows.forEach((row, at) => {
+    const y = at * room + 34;
+    picture.append(svg("text", { class: "over", x: 0, y: y - 14, text: row.name }));
+    if (row.low !== null) picture.append(svg("line", { class: "span", x1: x(row.low), x2: x(row.high), y1: y, y2: y }));
+    if (row.mean !== null) picture.append(svg("circle", { class: "c0", cx: x(row.mean), cy: y, r: 5 }));
+  });
+  return picture;
+}
+
 /** The legend of the colours. */
 export function keyOf(names, level) {
   const items = names.map((name, which) => el("li", {}, el("span", { class: `swatch c${which % 4}` }), name));

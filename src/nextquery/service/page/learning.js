@@ -3,6 +3,7 @@
 import { get, lines } from "./api.js";
 import { barChart, box, figures, keyOf, lineChart, widthIn } from "./charts.js";
 import { el, number, pause, percent } from "./dom.js";
+import { comparison, warnings } from "./experiment.js";
 import { attempt } from "./states.js";
 
 const EVERY = 10_000;
@@ -30,11 +31,12 @@ export function enter(host) {
 async function refresh(host, signal) {
   let rows = 3;
   while (!signal.aborted) {
-    const work = () => get("/v1/stats?by=hour", signal);
-    const stats = await attempt(host, work, { signal, rows, waiting: rows ? undefined : () => {} });
+    const work = () => Promise.all([get("/v1/stats?by=hour", signal), get("/v1/experiment", signal)]);
+    const answers = await attempt(host, work, { signal, rows, waiting: rows ? undefined : () => {} });
     rows = 0; // later refreshes keep the figures on screen
-    if (stats === undefined) return;
-    host.replaceChildren(...drawn(stats, widthIn(host, 2)));
+    if (answers === undefined) return;
+    const [stats, found] = answers;
+    host.replaceChildren(...warnings(found), ...drawn(stats, widthIn(host, 2)), ...comparison(found, widthIn(host)));
     await pause(EVERY, signal);
   }
 }

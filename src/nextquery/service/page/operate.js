@@ -5,6 +5,7 @@ import { fillArms } from "./arms.js";
 import { box, figures } from "./charts.js";
 import { auditBox, fillPins, pinBox } from "./curated.js";
 import { el, number, pause, percent, words } from "./dom.js";
+import { fillModel, modelBox, warnings } from "./experiment.js";
 import { fillPatterns, patternBox } from "./patterns.js";
 import { attempt } from "./states.js";
 import { table, wide } from "./tables.js";
@@ -24,14 +25,14 @@ export function enter(host) {
 }
 
 async function watch(host, signal) {
-  const load = () => Promise.all([get("/v1/operate", signal), get("/v1/decisions?limit=30", signal), get("/v1/arms?limit=100", signal), get("/v1/patterns", signal), get("/v1/pins", signal)]);
+  const load = () => Promise.all([get("/v1/operate", signal), get("/v1/decisions?limit=30", signal), get("/v1/arms?limit=100", signal), get("/v1/patterns", signal), get("/v1/pins", signal), get("/v1/experiment", signal)]);
   let parts = null;
   while (!signal.aborted) {
     const answers = await attempt(host, load, { signal, rows: 3, waiting: parts ? () => {} : undefined });
     if (answers === undefined) return;
     if (!parts || !host.contains(parts.top)) {
       parts = frame(() => load().then((next) => fill(parts, next)), host, signal);
-      host.replaceChildren(parts.top, parts.actions, parts.arms, parts.routes, parts.decisions, parts.changes);
+      host.replaceChildren(parts.notices, parts.top, parts.actions, parts.arms, parts.routes, parts.decisions, parts.changes);
     }
     fill(parts, answers);
     await pause(EVERY, signal);
@@ -60,16 +61,19 @@ function frame(refresh, host, signal) {
   const blocked = el("ul", { class: "blocked" });
   const patterns = patternBox(act);
   const pins = pinBox(act);
+  const model = modelBox(act, post);
   const power = el("button", { type: "button", class: "main", id: "power" });
   power.addEventListener("click", () => act(() => post("/v1/switch", { on: power.dataset.on !== "true" }), "Switched."));
   const files = ["ubi", "parquet"].map((format) =>
     el("button", { type: "button", class: "quiet", text: format === "ubi" ? "Export as UBI" : "Export as Parquet", onclick: () => act(() => download(`/v1/export?format=${format}`), "Download started.") }),
   );
-  const actions = el("div", { class: "grid" }, box("Block a query", "It is never shown again, starting with the next answer of every worker.", form, blocked), patterns.box, pins.box, box("Switch and export", "When off, every answer is empty but still recorded.", el("div", { class: "bar-of" }, power, ...files), note));
-  return { top: el("div"), actions, arms: el("div", { id: "arms" }), routes: el("div"), decisions: el("div"), blocked, patterns: patterns.list, pins: pins.list, changes: auditBox(el("div"), signal), power, act };
+  const actions = el("div", { class: "grid" }, box("Block a query", "It is never shown again, starting with the next answer of every worker.", form, blocked), patterns.box, pins.box, model.box, box("Switch and export", "When off, every answer is empty but still recorded.", el("div", { class: "bar-of" }, power, ...files), note));
+  return { notices: el("div"), top: el("div"), actions, model, arms: el("div", { id: "arms" }), routes: el("div"), decisions: el("div"), blocked, patterns: patterns.list, pins: pins.list, changes: auditBox(el("div"), signal), power, act };
 }
 
-function fill(parts, [now, { decisions }, arms, { patterns }, { pins }]) {
+function fill(parts, [now, { decisions }, arms, { patterns }, { pins }, found]) {
+  parts.notices.replaceChildren(...warnings(found));
+  fillModel(parts.model, found);
   fillPins(parts.pins, pins, parts.act);
   fillPatterns(parts.patterns, patterns, parts.act);
   fillArms(parts.arms, arms, parts.act);

@@ -7,6 +7,7 @@ from typing import Any
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
 from nextquery.exclusions import MIN_HITS
+from nextquery.experiments.shares import Shares
 from nextquery.memory import FEATURES
 from nextquery.memory.memory import SESSIONS
 from nextquery.outcomes import FAILS, Learning
@@ -30,6 +31,7 @@ from nextquery.selecting import check_schedule
 from nextquery.service.log.events import ModelSettings
 from nextquery.service.log.limits import MOST_RECOMMENDATIONS
 from nextquery.service.log.teaching.caps import Caps
+from nextquery.service.settings.split import CONTROL, split_of
 from nextquery.warm_start import WARM_EXAMPLES, WARM_SESSIONS
 
 
@@ -53,6 +55,23 @@ class EngineOptions:
         SERVED,
         f"The policy that ranks the candidates: {', '.join(LIVE)}; or a variant, like "
         "lin-ucb-shared@alpha=0.1.",
+    )
+    experiment: str = _option(
+        "",
+        "Policies that share the sessions, like lin-ucb-memory:0.5,lin-ts-interaction:0.5; policy "
+        "must be one of them. Each learns from its own sessions. Empty: no experiment.",
+    )
+    interleave: str = _option(
+        "",
+        "Another policy that shares every slate with policy (team-draft interleaving): whose "
+        "entries are accepted tells which ranks better. Empty: none. Not with an experiment.",
+    )
+    control_share: float = _option(
+        0.0,
+        "Share of the sessions that always get the most similar queries, so that the served model "
+        "is watched; 0 for none. A policy that learns nothing is not watched.",
+        ge=0,
+        le=0.5,
     )
     alpha: float | None = _option(
         None, "LinUCB's exploration bonus; by default the policy's own value.", ge=0
@@ -208,7 +227,7 @@ class EngineOptions:
                 f"{self.max_waiting}."
             )
         one_of(self.timeout_fails, "timeout_fails", FAILS)
-        self.new_policy()
+        self.new_policies()
         selector = self.new_selector()
         check_schedule(selector, self.new_schedule())
         if self.reselect is False and selector.k is None:
@@ -230,6 +249,9 @@ class EngineOptions:
             "half_life_days": self.half_life_days,
             "features": len(FEATURES) if remembers else None,
             "personal": "off" if remembers and not self.personal else None,
+            "experiment": self.experiment or None,
+            "interleave": self.interleave or None,
+            "control_share": self.control_share if self.watched else None,
         }
 
     @property
@@ -295,9 +317,26 @@ class EngineOptions:
         """How much one user, session and key owner may teach in a day."""
         return Caps(self.teach_per_user, self.teach_per_session, self.teach_per_key)
 
+    @property
+    def split(self) -> Shares:
+        """The share of the sessions that each policy gets, the main one first."""
+        return split_of(self.policy_name, self.experiment, self.control_share, self.interleave)
+
+    @property
+    def watched(self) -> bool:
+        """Whether some sessions get the most similar queries, for comparison."""
+        return self.control_share > 0 and CONTROL in self.split
+
     def new_policy(self) -> Policy:
-        """Return a policy that has learnt nothing yet."""
-        policy = live_policy(self.policy_name, seed=self.seed)
+        """Return the main policy, which has learnt nothing yet."""
+        return self._new(self.policy_name)
+
+    def new_policies(self) -> dict[str, Policy]:
+        """Return all policies by name, the main one first; they have learnt nothing yet."""
+        return {name: self._new(name) for name in self.split}
+
+    def _new(self, name: str) -> Policy:
+        policy = live_policy(name, seed=self.seed)
         if self.half_life_days is None or "half_life" not in policy.get_params():
             return policy
-        return live_policy(self.policy_name, seed=self.seed, half_life=self.half_life_days)
+        return live_policy(name, seed=self.seed, half_life=self.half_life_days)

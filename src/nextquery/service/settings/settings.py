@@ -30,9 +30,9 @@ _REGISTERED: dict[str, Callable[[str], object]] = {
 }
 
 
-def _engine(name: str) -> Any:
-    """Return an option of the engine as a setting."""
-    default: Any = _ENGINE[name].default
+def _engine(name: str, **other: Any) -> Any:
+    """Return an option of the engine as a setting, perhaps with another default."""
+    default: Any = other.get("default", _ENGINE[name].default)
     if name == "user_hash_secret":
         default = SecretStr(default)
     return Field(default, **_ENGINE[name].metadata)
@@ -158,6 +158,9 @@ class Settings(BaseSettings):
 
     # recommending and learning: options of the engine
     policy: str = _engine("policy")
+    experiment: str = _engine("experiment")
+    interleave: str = _engine("interleave")
+    control_share: float = _engine("control_share", default=0.05)
     alpha: float | None = _engine("alpha")
     selection: str = _engine("selection")
     utility: Literal["log-probability", "facility-location", "log-det"] = _engine("utility")

@@ -63,6 +63,9 @@ def play(
     yield None
     options = replace(
         served,
+        experiment="",
+        interleave="",
+        control_share=0.0,  # every visit shows what the policy does
         seed=seed,  # so that every play draws other numbers, and a seed always the same
         gather_ms=0.0,  # one person asks at a time: there is nobody to wait for
         user_hash_secret=_SECRET,  # the pool below knows its people by the same secret

@@ -21,7 +21,7 @@ from nextquery.service.log.store import Store, as_event
 
 _KINDS = {one.kind: one for one in Body.__args__ if "by" in {f.name for f in fields(one)}}
 _AUTOMATIC = ("arm_added",)  # made by people who typed the query, unless somebody approved it
-_LEFT_OUT = ("by", "vector", "arrays", "shown")
+_LEFT_OUT = ("by", "vector", "arrays", "shown", "share", "beside", "continued", "interleaved")
 _LONG = 20  # entries of a list that are told
 
 
