@@ -12,6 +12,9 @@ from nextquery.cli.output import Stages, err, out, print_json, table
 from nextquery.cli.replay import Processes, Run, held_out_of, progress_of
 from nextquery.cli.reproduce import pool_of
 
+HITS, COSTS = range(1, 6), range(6, 10)
+"""The columns of the two tables, since one would be too wide for a terminal."""
+
 if TYPE_CHECKING:
     from nextquery.arms import ArmPool
     from nextquery.replay import CompareOptions
@@ -125,7 +128,10 @@ def compare(
         print_json({"use": verdict(rows), "rows": rows, "tuning": tuned, "page": str(page)})
         return
     made = compare_table(rows)
-    out().print(table("By the clock", made.header, made.rows, numbers=range(1, len(made.header))))
+    for title, columns in (("By the clock", HITS), ("What it costs", COSTS)):
+        cells = [[row[0], *(row[at] for at in columns)] for row in made.rows]
+        header = [made.header[0], *(made.header[at] for at in columns)]
+        out().print(table(title, header, cells, numbers=range(1, len(header))))
     for line in (stream_note(to), tuned_note(tuned), f"written: {page}", verdict(rows)):
         if line:
             out().print(line, markup=False, soft_wrap=True)

@@ -168,6 +168,22 @@ def test_the_anchor_as_onnx_is_that_of_torch() -> None:
             assert np.abs(anchor - predicted.numpy()).max() < 1e-4
 
 
+@pytest.mark.parametrize("scale", [10.0, 1e5])
+def test_an_exported_network_agrees_whatever_the_scale_of_its_scores(scale: float) -> None:
+    """Rounding grows with the scores, so only a share of them tells another network."""
+    task = RinTask(TrainingData.of(stages()), RinOptions(hidden=8), 0, torch.device("cpu"))
+    with torch.no_grad():
+        task.module.network.scale.fill_(float(np.log(scale)))
+        for weight in task.module.network.reader.parameters():
+            weight += 0.2 * torch.randn_like(weight)
+    task.to_cpu()
+    networks = task.networks()
+    assert task.difference(networks) < 1e-6
+    with torch.no_grad():
+        task.module.network.wanted.bias += 0.01 * scale
+    assert task.difference(networks) > 1e-3
+
+
 @pytest.mark.parametrize("both", [False, True])
 def test_a_recurrent_layer_ignores_padding(both: bool) -> None:
     layer = Recurrent(4, 3, both=both)

@@ -13,7 +13,7 @@ from nextquery.rivals.neural.model_folder import probe
 from nextquery.rivals.neural.next_item import INPUT, NETWORK, OUT, OUTPUT, SESSION
 from nextquery.rivals.neural.training.batches import batch_of
 from nextquery.rivals.neural.training.items import Items, TextVectors
-from nextquery.rivals.neural.training.task import Measured, Scored, Task, measure
+from nextquery.rivals.neural.training.task import Measured, Scored, Task, apart, measure
 from nextquery.sessions import Ids, Sessions
 
 _SCORES = 1 << 24  # at once, in validation
@@ -114,7 +114,7 @@ class NextItemTask(Task):
                 ours = served(rows)
             theirs = run(list(self.outputs), {SESSION: rows.cpu().numpy()})
             for own, other in zip(ours, theirs, strict=True):
-                worst = max(worst, float(np.abs(other - own.cpu().numpy()).max()))
+                worst = max(worst, apart(own.cpu().numpy(), other))
         return worst
 
     def arrays(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from nextquery.rivals.neural.training.card import model_card
 from nextquery.rivals.neural.training.data import TrainingData
 from nextquery.rivals.neural.training.task import Task
 
-_AGREE = 1e-3  # by which an ONNX network may differ from the trained one
+_AGREE = 1e-3  # of the largest entry, by which an ONNX network may differ from the trained one
 
 
 def learn(
@@ -58,6 +58,7 @@ def learn(
     stage = stages.run(task, task.floor, used | how)
     progress("export", None)
     measured = task.measured(data.validation)
+    task.to_cpu()
     networks = task.networks()
     difference = task.difference(networks)
     if not difference <= _AGREE:  # NaN too

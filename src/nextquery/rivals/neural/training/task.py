@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 
 from nextquery.arms import ArmPool
@@ -76,9 +77,17 @@ class Task(Objective):
     def learnt(self) -> Ids:
         """The items that it learnt something of its own about; their texts are in the folder."""
 
+    def to_cpu(self) -> None:
+        """Move to the CPU, where models are served. A GPU rounds differently, by up to 1e-3."""
+        self.device = torch.device("cpu")
+        self.module.to(self.device)
+
     @abstractmethod
     def difference(self, networks: dict[str, bytes]) -> float:
-        """Return by how much the exported networks differ from the trained ones, at most."""
+        """Return by how much the exported networks differ from the trained ones: `apart`, at most.
+
+        Both run on the CPU: call `to_cpu` before.
+        """
 
     @abstractmethod
     def networks(self) -> dict[str, bytes]:
@@ -112,6 +121,19 @@ def measure(steps: Iterator[Scored]) -> Measured:
     return Measured(
         found / count, reciprocal / count, math.exp(min(entropy / count, 50.0)), int(count)
     )
+
+
+def apart(own: Any, other: Any) -> float:
+    """Return by how much two outputs differ at most, as a share of the largest entry of `own`.
+
+    Scores have no natural unit, and rounding grows with them. Entries below 1 count as 1.
+
+    >>> apart(np.array([1000.0, 0.0]), np.array([1000.0, 0.5]))
+    0.0005
+    >>> apart(np.array([0.1]), np.array([0.1 + 2**-10])) == 2**-10
+    True
+    """
+    return float(np.abs(other - own).max() / max(1.0, float(np.abs(own).max())))
 
 
 def conservative_ranks(scores: Any, targets: Any) -> Any:

@@ -35,7 +35,7 @@ from nextquery.rivals.neural.training.clicks.network import CfanNetwork, Served
 from nextquery.rivals.neural.training.data import Slates, TrainingData
 from nextquery.rivals.neural.training.items import Items
 from nextquery.rivals.neural.training.next_item import NextItemModule, NextItemTask
-from nextquery.rivals.neural.training.task import Scored
+from nextquery.rivals.neural.training.task import Scored, apart
 from nextquery.sessions import Ids, Sessions
 
 _NONE = np.empty((1, 0), np.int64)  # no drawn items
@@ -150,7 +150,7 @@ class CfanTask(NextItemTask):
                 ours = served(*rows).cpu().numpy()
             arrays = [row.cpu().numpy() for row in rows]
             (theirs,) = run([OUT], dict(zip((SESSION, ACCEPTED), arrays, strict=True)))
-            worst = max(worst, float(np.abs(theirs - ours).max()))
+            worst = max(worst, apart(ours, theirs))
         return worst
 
     def _batch(

@@ -26,7 +26,7 @@ from nextquery.rivals.neural.acg import INPUTS, OUTPUT, AcgOptions
 from nextquery.rivals.neural.next_item import NETWORK
 from nextquery.rivals.neural.training.batches import Shuffled, batch_of
 from nextquery.rivals.neural.training.data import TrainingData
-from nextquery.rivals.neural.training.task import AMONG, Measured, Task
+from nextquery.rivals.neural.training.task import AMONG, Measured, Task, apart
 from nextquery.rivals.neural.training.words.likelihood import ItemWords, log_likelihoods
 from nextquery.rivals.neural.training.words.network import AcgNetwork, Served
 from nextquery.rivals.neural.words import Vocabulary
@@ -134,6 +134,11 @@ class AcgTask(Task):
         self.module.to(self.device)
         return {NETWORK: made}
 
+    def to_cpu(self) -> None:
+        """Move to the CPU, with the words of the queries."""
+        super().to_cpu()
+        self.words.device = self.device
+
     def difference(self, networks: dict[str, bytes]) -> float:
         """Return by how much the score of a candidate differs, over some sessions."""
         run, served, worst = runner(networks[NETWORK]), Served(self.module.eval()), 0.0
@@ -146,7 +151,7 @@ class AcgTask(Task):
                 ours = served(*rows).cpu().numpy()
             arrays = [row.cpu().numpy() for row in rows]
             (theirs,) = run([OUTPUT], dict(zip(INPUTS, arrays, strict=True)))
-            worst = max(worst, float(np.abs(ours - theirs).max()))
+            worst = max(worst, apart(ours, theirs))
         return worst
 
     def arrays(self) -> dict[str, Any]:
