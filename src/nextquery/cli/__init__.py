@@ -21,6 +21,7 @@ from nextquery.cli.config import config
 from nextquery.cli.curate import curate
 from nextquery.cli.demo import demo
 from nextquery.cli.doctor import doctor
+from nextquery.cli.evaluate import evaluate
 from nextquery.cli.export import export
 from nextquery.cli.forget import forget
 from nextquery.cli.ingest import ingest
@@ -61,7 +62,8 @@ app = typer.Typer(
 )
 experiments = (replay, report, reproduce, compare)
 commands = (demo, ingest, stats, verify, recommend, train, *experiments, serve, export)
-of_a_store = (block, curate, audit, rebuild, leave_out, take_over, forget, backup, restore, doctor)
+repairs = (rebuild, backup, restore, doctor)
+of_a_store = (evaluate, block, curate, audit, leave_out, take_over, forget, *repairs)
 for command in (*commands, algorithms, *of_a_store):
     app.command()(command)
 for group in (keys, config):
