@@ -58,7 +58,7 @@ def strangers(_: Candidates) -> list[int]:
 
 
 def twins(candidates: Candidates) -> list[int]:
-    return candidates.arms[:2].tolist()
+    return [int(arm) for arm in candidates.arms[:2]]
 
 
 @pytest.mark.parametrize("arms", [strangers, twins])

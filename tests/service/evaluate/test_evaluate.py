@@ -57,12 +57,10 @@ def explored(start: Start) -> Callable[..., Engine]:
     return lambda store, **changes: start(store, **{"exploration": EXPLORING, **changes})
 
 
-def test_by_hand(sqlite: Store, explored: Callable[..., Engine], world: nq.ArmPool) -> None:
-    engine = explored(sqlite)
+def test_by_hand(store: Store, explored: Callable[..., Engine], world: nq.ArmPool) -> None:
+    engine = explored(store)
     made = serve(engine, 60, m=2)
-    found = evaluate(
-        sqlite, world, ["random", "most-similar-first"], options(exploration=EXPLORING)
-    )
+    found = evaluate(store, world, ["random", "most-similar-first"], options(exploration=EXPLORING))
     assert (found.used, found.again, found.left_out) == (60, 1.0, {})
 
     totals, before = {"random": 0.0, "most-similar-first": 0.0}, dict[int, int]()
@@ -71,7 +69,7 @@ def test_by_hand(sqlite: Store, explored: Callable[..., Engine], world: nq.ArmPo
         before[number] = query
         ranked = world.nearest(world.vectors[query], 20, exclude=[query])[0].tolist()
         left = [arm for arm in ranked if arm not in asked]  # a session's own queries are not shown
-        stored = sqlite.decision(decision.decision_id)
+        stored = store.decision(decision.decision_id)
         assert stored is not None
         weights = dict.fromkeys(totals, 1.0)
         for entry in decision.recommendations:

@@ -112,12 +112,13 @@ def evaluate(
         again=again,
         ran=dict(found.policies.most_common()),
         log={part: ESTIMATORS["ips"](of) for part, of in _parts(log).items()},
-        policies=[_evaluated(name, found, aimed) for name, aimed in found.aimed.items()],
+        policies=[evaluated(name, found, aimed) for name, aimed in found.aimed.items()],
         warnings=_other_settings(again),
     )
 
 
-def _evaluated(name: str, found: Sample, aimed: Aimed) -> Evaluated:
+def evaluated(name: str, found: Sample, aimed: Aimed) -> Evaluated:
+    """Return the estimates of a policy, with what to beware of."""
     log = _logged(found, aimed.target, aimed.expected)
     estimates = {
         part: {estimator: estimate(of) for estimator, estimate in ESTIMATORS.items()}

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -35,7 +35,14 @@ from nextquery.service.settings.engine_options import EngineOptions
 
 Progress = Callable[[str, float | None], None]
 OF_CANDIDATES = ("k", "selection", "reading", "epsilon", "schedule", "reselect")
-_OF_MODEL = (*OF_CANDIDATES[:-1], "memory_sessions", "warm_sessions", "warm_examples")
+_OF_MODEL = (
+    *OF_CANDIDATES[:-1],
+    *("memory_sessions", "warm_sessions", "warm_examples", "half_life_days"),
+)
+_OF_SERVICE = (
+    *("exploration", "seed", "repeat", "returns", "fold_similar", "min_letters", "min_hits"),
+    "cache_size",
+)
 _SAME = 1e-6  # of two propensities
 
 
@@ -87,21 +94,21 @@ def sample(
 
 
 def of_model(options: EngineOptions, settings: ModelSettings) -> EngineOptions:
-    """Return options with the settings of a model in the log; what it does not say stays.
+    """Return the options that matter here, with the settings of a model in the log.
 
-    >>> options = of_model(EngineOptions(utility="log-det"), {"k": 20, "epsilon": None})
+    >>> options = of_model(EngineOptions(utility="log-det"), {"k": 20, "selection": None})
     >>> options.k, options.epsilon, options.selection_name
     (20, 0.5, 'max-utility')
     """
     usual = {one.name: one.default for one in fields(EngineOptions)}
-    names = [name for name in (*_OF_MODEL, "half_life_days") if name in settings]
-    known = {n: usual[n] if settings[n] is None else settings[n] for n in names}
-    if "selection" in settings:
-        known |= {"utility": usual["utility"], "optimizer": usual["optimizer"]}
-    if "reselect" in settings:
-        known["reselect"] = {"on": True, "off": False}.get(str(settings["reselect"]))
+    kept = {name: getattr(options, name) for name in (*_OF_SERVICE, *_OF_MODEL)}
+    said = {name: settings[name] for name in _OF_MODEL if name in settings}
+    kept |= {name: usual[name] if value is None else value for name, value in said.items()}
+    if "selection" not in settings:
+        kept["selection"] = options.selection_name
+    reselect = {"on": True, "off": False}.get(str(settings.get("reselect")))
     personal = options.personal and settings.get("personal") != "off"
-    return replace(options, **known, personal=personal)
+    return EngineOptions(**kept, reselect=reselect, personal=personal)
 
 
 class Reading:
