@@ -60,10 +60,9 @@ app = typer.Typer(
     help="Recommend the next query: learn from a query log and from clicks.",
     pretty_exceptions_enable=False,
 )
-experiments = (replay, report, reproduce, compare)
+experiments = (replay, report, reproduce, compare, evaluate)
 commands = (demo, ingest, stats, verify, recommend, train, *experiments, serve, export)
-repairs = (rebuild, backup, restore, doctor)
-of_a_store = (evaluate, block, curate, audit, leave_out, take_over, forget, *repairs)
+of_a_store = (block, curate, audit, rebuild, leave_out, take_over, forget, backup, restore, doctor)
 for command in (*commands, algorithms, *of_a_store):
     app.command()(command)
 for group in (keys, config):

@@ -1,7 +1,7 @@
 """When each decision of a log was made, and what later events say of it."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -41,12 +41,14 @@ class Plan(NamedTuple):
     erased: int  #: events of which only the position is left
 
 
-def planned(store: Store, until: int) -> Plan:
-    """Read the log once."""
+def planned(store: Store, until: int, *, told: Callable[[float], None] = lambda done: None) -> Plan:
+    """Read the log once; `told` is told the share that was read, page by page."""
     named: dict[str, set[int]] = defaultdict(set)
     last: dict[str, int] = {}
     found: list[tuple[int, str, int]] = []
-    for position, kind, decision_id, text in _rows(store, until):
+    for number, (position, kind, decision_id, text) in enumerate(_rows(store, until), start=1):
+        if number % _PAGE == 0:
+            told(position / until)
         body = from_json(kind, text, position)
         if isinstance(body, DecisionEvent):
             found.append((body.model_version, decision_id, position))

@@ -142,11 +142,14 @@ class Reading:
 
     def run(self, head: int) -> Sample:
         """Read up to a position."""
-        plan = planned(self.store, head)
+        stage = "find the decisions"
+        self.progress(stage, None)
+        plan = planned(self.store, head, told=lambda done: self.progress(stage, done))
+        self.progress(stage, 1.0)
         found = Sample(plan.decisions, plan.erased)
         found.aimed = {target.name: Aimed() for target in self.targets}
-        stage = "read the log"
-        self.progress(stage, None)
+        replaying = "read the log"
+        self.progress(replaying, None)
         while self.learner.position < head:
             for event in self.store.read(
                 self.learner.position, min(500, head - self.learner.position)
@@ -156,7 +159,7 @@ class Reading:
                     target.learn(event)
                 for made in plan.made_at.pop(event.position, ()):
                     self.look(made, found)
-            self.progress(stage, self.learner.position / head)
+            self.progress(replaying, self.learner.position / head)
         return found
 
     def look(self, made: Planned, found: Sample) -> None:
