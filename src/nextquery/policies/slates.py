@@ -94,7 +94,7 @@ class Slates(ABC):
         draws: np.random.Generator,
         mix: float,
     ) -> tuple[Floats, Floats]:
-        """Return how probable each candidate that is `left` is next, without and with exploration."""
+        """Return how probable each of the `left` is next, without and with exploration."""
         leader = self._leader(candidates, scores, left)
         if leader is None:
             rest = candidates if len(left) == len(candidates) else candidates.take(left)
