@@ -23,6 +23,7 @@ import numpy as np
 
 from nextquery.arms import ArmPool
 from nextquery.catalogue import Catalogue
+from nextquery.policies.names import SERVED
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.exchange.formats import FORMATS, export_pages
 from nextquery.service.log.store import Store
@@ -96,14 +97,14 @@ print("trained on %d sessions; recall@20 %.4f, MRR@20 %.4f on %d"
 """
 
 
-def drive(pool: ArmPool, store: Store, sessions: int, seed: int) -> None:
+def drive(pool: ArmPool, store: Store, sessions: int, seed: int, *, policy: str = SERVED) -> None:
     """Let past sessions ask the engine; a click is the next query, if it was offered."""
     origin = pool.origin
     assert origin is not None
     rng = np.random.default_rng(seed)
     past = origin.sessions.without_repeats()
     chosen = rng.permutation(past.offsets.size - 1)[:sessions]
-    options = EngineOptions(exploration=0.2, seed=seed)
+    options = EngineOptions(exploration=0.2, seed=seed, policy=policy)
     with Engine.start(pool, store, options) as engine:
         for number in chosen:
             arms = [int(arm) for arm in past.of_number(int(number))]

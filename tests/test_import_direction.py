@@ -58,6 +58,7 @@ ORDER = {
         {"settings"},
         {"model"},
         {"answer"},
+        {"evaluate"},
         {"http"},
         {"greeting", "warm_up"},
         {"server", "process"},

@@ -48,6 +48,15 @@ class ToRank(NamedTuple):
     at_least: float
 
 
+class Offered(NamedTuple):
+    """What a slate is drawn from: its `candidates`, those of them that are `ranked`, and pins."""
+
+    candidates: Candidates
+    ranked: Candidates
+    context: Context
+    pinned: Sequence[int]
+
+
 class Likely(NamedTuple):
     """A next query with the probability that it comes next."""
 
@@ -194,40 +203,43 @@ class Loop(Selecting):
 
     def rank_many(self, asked: Sequence["ToRank"], at: Moment = NOW) -> list[Slate]:
         """Return one slate each, as `rank` does; the policy ranks them together."""
-        repeat, returns = self.repeat, self.returns
-        found = [
-            self.candidates(
-                one.place, one.visit, one.selected, repeat=repeat, returns=returns, at=at
-            )
-            for one in asked
-        ]
-        pins = [self.catalogue.pinned(one.place)[: one.m] for one in asked]
-        found = [
-            (without(candidates, pinned) if pinned else candidates, context)
-            for (candidates, context), pinned in zip(found, pins, strict=True)
-        ]
-        worthy = [
-            candidates.take(self.learnt.probabilities(candidates, context) >= one.at_least)
-            if one.at_least > 0
-            else candidates
-            for one, (candidates, context) in zip(asked, found, strict=True)
-        ]
+        offered = [self.offered(one, at) for one in asked]
         slates = self.policy.rank_many(
-            list(map(self.folded, worthy)),
-            [context for _, context in found],
-            [max(1, one.m - len(pinned)) for one, pinned in zip(asked, pins, strict=True)],
+            [one.ranked for one in offered],
+            [one.context for one in offered],
+            [max(1, one.m - len(its.pinned)) for one, its in zip(asked, offered, strict=True)],
             [one.rng for one in asked],
             exploration=self.exploration,
         )
         # Their own draws: what is learnt must not depend on the length of the slate.
         return [
             Slate(
-                [*self.pinned(one.place, pinned), *choices][: one.m],
-                *both,
-                self.policy.failures(*both, one.rng.spawn(1)[0]),
+                [*self.pinned(one.place, its.pinned), *choices][: one.m],
+                its.candidates,
+                its.context,
+                self.policy.failures(its.candidates, its.context, one.rng.spawn(1)[0]),
             )
-            for one, choices, both, pinned in zip(asked, slates, found, pins, strict=True)
+            for one, choices, its in zip(asked, slates, offered, strict=True)
         ]
+
+    def offered(self, asked: "ToRank", at: Moment = NOW) -> "Offered":
+        """Return what a slate is drawn from."""
+        candidates, context = self.candidates(
+            asked.place,
+            asked.visit,
+            asked.selected,
+            repeat=self.repeat,
+            returns=self.returns,
+            at=at,
+        )
+        pinned = self.catalogue.pinned(asked.place)[: asked.m]
+        if pinned:
+            candidates = without(candidates, pinned)
+        worthy = candidates
+        if asked.at_least > 0:
+            probable = self.learnt.probabilities(candidates, context) >= asked.at_least
+            worthy = candidates.take(probable)
+        return Offered(candidates, self.folded(worthy), context, pinned)
 
     def pinned(self, place: Place, arms: Sequence[int]) -> list[Choice]:
         """Return the entries of pinned arms; nobody drew them, so their propensity is 1."""

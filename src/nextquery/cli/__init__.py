@@ -21,6 +21,7 @@ from nextquery.cli.config import config
 from nextquery.cli.curate import curate
 from nextquery.cli.demo import demo
 from nextquery.cli.doctor import doctor
+from nextquery.cli.evaluate import evaluate
 from nextquery.cli.export import export
 from nextquery.cli.forget import forget
 from nextquery.cli.ingest import ingest
@@ -60,7 +61,7 @@ app = typer.Typer(
     help="Recommend the next query: learn from a query log and from clicks.",
     pretty_exceptions_enable=False,
 )
-experiments = (replay, report, reproduce, compare)
+experiments = (replay, report, reproduce, compare, evaluate)
 commands = (demo, ingest, stats, verify, recommend, train, *experiments, serve, export)
 of_the_model = (rebuild, leave_out, roll_back, end_fallback, take_over)
 of_a_store = (block, curate, audit, *of_the_model, forget, backup, restore, doctor)

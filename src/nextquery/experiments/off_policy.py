@@ -38,7 +38,8 @@ class Estimate(NamedTuple):
     """A hit rate with its 95 % interval.
 
     `effective` is the number of slates that the weights are worth, (Σρ)² / Σρ² (Kish 1965), at the
-    place where it is smallest: with fewer than `ENOUGH` the interval may be far too narrow.
+    place where it is smallest, as if all slates had it: with fewer than `ENOUGH` the interval may
+    be far too narrow.
     """
 
     mean: float
@@ -183,6 +184,7 @@ def _mean(values: Floats, log: Logged, weights: Floats, center: float | None = N
         error = float(np.sqrt((spread**2).sum() * groups / (groups - 1)) / len(values))
     total, squares = np.nansum(weights, axis=0), np.nansum(weights**2, axis=0)
     worth = np.divide(total**2, squares, out=np.zeros_like(total), where=squares > 0)
+    worth *= len(values) / np.maximum(1, (~np.isnan(weights)).sum(axis=0))  # few slates are long
     return Estimate(mean, mean - Z * error, mean + Z * error, float(worth.min(initial=np.inf)))
 
 

@@ -1,6 +1,6 @@
 """The base class of policies: choose a candidate, observe a reward, learn."""
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -19,18 +19,19 @@ from nextquery.params import (
 from nextquery.policies.about import About
 from nextquery.policies.choice import Choice as Choice
 from nextquery.policies.choice import Context as Context
-from nextquery.policies.choice import checked_reward, drawn
+from nextquery.policies.choice import checked_reward
 from nextquery.policies.half_life import checked_time
 from nextquery.policies.observes import Observes
 from nextquery.policies.ridge import Ridge
+from nextquery.policies.slates import Floats as Floats
+from nextquery.policies.slates import Ids as Ids
+from nextquery.policies.slates import Slates
 from nextquery.select.base import Candidates
 
-Floats = NDArray[np.float64]
-Ids = NDArray[np.int64]
 State = dict[str, NDArray[Any]]
 
 
-class Policy(Observes, About, ABC):
+class Policy(Observes, About, Slates, ABC):
     """A bandit over candidates. A subclass implements `_probabilities` and the hooks it needs.
 
     Random draws come from the `rng` of a call, or else from a generator made from `seed`.
@@ -45,9 +46,6 @@ class Policy(Observes, About, ABC):
     >>> policy.update(slate[1], 1.0)  # the second was clicked: it may come late, or be taken back
     >>> policy.correct(slate[1], 1.0, 0.0)
     """
-
-    estimated = False
-    """Whether propensities are estimates."""
 
     def __init__(self, *, seed: int = 0) -> None:
         self.seed = whole_number(seed, "seed", at_least=0)
@@ -128,41 +126,6 @@ class Policy(Observes, About, ABC):
             self._slate(*one, mix)
             for one in zip(candidates, features, scores, m, draws, strict=True)
         ]
-
-    def _slate(
-        self,
-        candidates: Candidates,
-        features: Floats,
-        scores: Floats,
-        m: int,
-        draws: np.random.Generator,
-        mix: float,
-    ) -> list[Choice]:
-        left = np.arange(len(candidates))
-        slate: list[Choice] = []
-        while len(slate) < m and len(left):
-            leader = self._leader(candidates, scores, left)
-            if leader is None:
-                rest = candidates if not slate else candidates.take(left)
-                own = self._probabilities(rest, features[left], scores[left], draws)
-            else:
-                own = np.zeros(len(left))
-                own[leader] = 1.0
-            mixed = (1 - mix) * own + mix / len(left) if mix else own
-            place = drawn(mixed, draws)
-            at = left[place]
-            x, score = features[at].copy(), scores[at]
-            if score == -np.inf:  # drawn by exploration, so not scored yet
-                score = self._scores(candidates.take([at]), x[None])[0]
-            arm, propensity = int(candidates.arms[at]), float(mixed[place])
-            explored = bool(own[place] == 0.0)
-            slate.append(
-                Choice(arm, x, float(score), propensity, self.estimated, explored=explored)
-            )
-            left = left[left != at]
-            if candidates.alike is not None:  # what says the same is not drawn any more
-                left = left[(candidates.alike[left] != candidates.alike[at]).all(axis=1)]
-        return slate
 
     def as_choice(self, candidates: Candidates, context: Context, arm: int | None) -> Choice | None:
         """Return the choice of a given arm as if it had been recommended, to learn from a log.
@@ -269,31 +232,6 @@ class Policy(Observes, About, ABC):
     def __repr__(self) -> str:
         params = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
         return f"{type(self).__name__}({params})"
-
-    def _leader(self, candidates: Candidates, scores: Floats, left: Ids) -> int | None:
-        """Return which of the candidates `left` is chosen for certain, as a place in `left`.
-
-        None if the choice is random: see `_probabilities`.
-        """
-        return None
-
-    @abstractmethod
-    def _probabilities(
-        self,
-        candidates: Candidates,
-        features: Floats,
-        scores: Floats,
-        rng: np.random.Generator,
-    ) -> Floats:
-        """Return the probability of choosing each candidate; sums to 1."""
-
-    def _features(self, candidates: Candidates, context: Context) -> Floats:
-        """Return the model's features of each candidate; empty unless the policy learns."""
-        return np.empty((len(candidates), 0))
-
-    def _scores(self, candidates: Candidates, features: Floats) -> Floats:
-        """Return the score of each candidate."""
-        return np.zeros(len(candidates))
 
     def _leading_scores(
         self, candidates: Sequence[Candidates], features: Sequence[Floats], m: Sequence[int]

@@ -1,0 +1,268 @@
+"""Read a log in order, and ask policies that did not run about each decision when it was made."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from nextquery.arms import ArmPool
+from nextquery.loop import Offered, ToRank
+from nextquery.memory import Moment
+from nextquery.policies.slates import Floats
+from nextquery.segments import text_of
+from nextquery.service.answer.candidate_cache import Asked, CandidateCache
+from nextquery.service.answer.visits import visit_before
+from nextquery.service.evaluate.decisions import (
+    ERASED,
+    NOT_FOUND,
+    SETTINGS,
+    UNEXPLORED,
+    Span,
+    chosen,
+    teaches,
+    why_not,
+)
+from nextquery.service.evaluate.plan import Planned, planned
+from nextquery.service.evaluate.target import Target
+from nextquery.service.log.event_parts import SlateEntry
+from nextquery.service.log.events import ModelSettings
+from nextquery.service.log.store import Store, StoredDecision
+from nextquery.service.model.learner import Learner, foreseeing
+from nextquery.service.model.prepare import loop_of
+from nextquery.service.model.served_catalogue import ServedCatalogue
+from nextquery.service.settings.engine_options import EngineOptions
+
+Progress = Callable[[str, float | None], None]
+OF_CANDIDATES = ("k", "selection", "reading", "epsilon", "schedule", "reselect")
+_OF_MODEL = (
+    *OF_CANDIDATES[:-1],
+    *("memory_sessions", "warm_sessions", "warm_examples", "half_life_days"),
+)
+_OF_SERVICE = (
+    *("exploration", "seed", "repeat", "returns", "fold_similar", "min_letters", "min_hits"),
+    "cache_size",
+)
+_SAME = 1e-6  # of two propensities
+
+
+@dataclass
+class Aimed:
+    """What a policy would have drawn: rows as in `experiments.off_policy.Logged`."""
+
+    target: list[Floats] = field(default_factory=list)
+    expected: list[Floats] = field(default_factory=list)
+    unsupported: float = 0.0  #: sum of the probabilities of first entries that the log cannot show
+
+
+@dataclass
+class Sample:
+    """The decisions that can be used, in the order of the log, and how many cannot, by reason.
+
+    Those of the model's main policy are `checked`, and `again` counts for how many of them it gives
+    the propensities of the log when it is computed again.
+    """
+
+    decisions: int
+    erased: int
+    left_out: Counter[str] = field(default_factory=Counter)
+    sessions: list[int] = field(default_factory=list)
+    rewards: list[Floats] = field(default_factory=list)
+    logged: list[Floats] = field(default_factory=list)
+    predicted: list[Floats] = field(default_factory=list)
+    policies: Counter[str] = field(default_factory=Counter)
+    aimed: dict[str, Aimed] = field(default_factory=dict)
+    checked: int = 0
+    again: int = 0
+
+
+def sample(
+    store: Store,
+    pool: ArmPool,
+    names: Sequence[str],
+    options: EngineOptions,
+    *,
+    span: Span,
+    progress: Progress,
+) -> Sample:
+    """Read the log up to its end as it is now, and ask each policy about each decision."""
+    head = store.head()
+    newest = store.model(head.model)
+    settings: ModelSettings = {} if newest is None else newest.settings
+    reading = Reading(store, pool, names, of_model(options, settings), span, settings, progress)
+    return reading.run(head.position)
+
+
+def of_model(options: EngineOptions, settings: ModelSettings) -> EngineOptions:
+    """Return the options that matter here, with the settings of a model in the log.
+
+    >>> options = of_model(EngineOptions(utility="log-det"), {"k": 20, "selection": None})
+    >>> options.k, options.epsilon, options.selection_name
+    (20, 0.5, 'max-utility')
+    """
+    usual = {one.name: one.default for one in fields(EngineOptions)}
+    kept = {name: getattr(options, name) for name in (*_OF_SERVICE, *_OF_MODEL)}
+    said = {name: settings[name] for name in _OF_MODEL if name in settings}
+    kept |= {name: usual[name] if value is None else value for name, value in said.items()}
+    if "selection" not in settings:
+        kept["selection"] = options.selection_name
+    reselect = {"on": True, "off": False}.get(str(settings.get("reselect")))
+    personal = options.personal and settings.get("personal") != "off"
+    return EngineOptions(**kept, reselect=reselect, personal=personal)
+
+
+class Reading:
+    """One reading of a log."""
+
+    def __init__(
+        self,
+        store: Store,
+        pool: ArmPool,
+        names: Sequence[str],
+        options: EngineOptions,
+        span: Span,
+        settings: ModelSettings,
+        progress: Progress,
+    ) -> None:
+        self.store, self.span, self.settings, self.progress = store, span, settings, progress
+        self.catalogue = ServedCatalogue(pool, **options.minimums)
+        state = foreseeing(store, store.head().position)
+        self.learner = Learner(store, state, catalogue=self.catalogue)
+        self.loop = loop_of(self.catalogue, options, state.learnt)
+        self.cache = CandidateCache(self.loop, options.cache_size)
+        self.targets = []
+        for name in names:
+            stage = f"warm start of {name}"
+
+            def warm(done: int, total: int, stage: str = stage) -> None:
+                progress(stage, done / total if total else 1.0)
+
+            self.targets.append(Target(name, pool, self.loop, options, warm))
+        self.numbers: dict[tuple[str, str], int] = {}
+
+    def run(self, head: int) -> Sample:
+        """Read up to a position."""
+        stage = "find the decisions"
+        self.progress(stage, None)
+        plan = planned(self.store, head, told=lambda done: self.progress(stage, done))
+        self.progress(stage, 1.0)
+        found = Sample(plan.decisions, plan.erased)
+        found.aimed = {target.name: Aimed() for target in self.targets}
+        replaying = "read the log"
+        self.progress(replaying, None)
+        while self.learner.position < head:
+            for event in self.store.read(
+                self.learner.position, min(500, head - self.learner.position)
+            ):
+                self.learner.apply(event)
+                for target in self.targets:
+                    target.learn(event)
+                for made in plan.made_at.pop(event.position, ()):
+                    self.look(made, found)
+            self.progress(replaying, self.learner.position / head)
+        return found
+
+    def look(self, made: Planned, found: Sample) -> None:
+        """Ask the policies about a decision that is made now."""
+        decision = self.store.decision(made.id)
+        if decision is None:  # it was erased since the log was read first
+            found.left_out[ERASED] += 1
+            return
+        state = self.learner.state
+        why, taught = why_not(made, decision, state, self.span), teaches(decision, state)
+        if why is None and not self._same_settings():
+            why = SETTINGS
+        if why is not None and not taught:
+            found.left_out[why] += 1
+            return
+        asked, at = self._asked(decision), Moment(decision.time)
+        by_log = self.loop.offered(asked, at)
+        offers = [target.offered(asked, at, self.loop, by_log) for target in self.targets]
+        if why is None and not _found_again(decision, by_log):
+            why = NOT_FOUND
+        if why is None and len(by_log.ranked) > 1 and chosen(decision)[0].propensity == 1.0:
+            why = UNEXPLORED
+        if why is None:
+            self._use(decision, asked, by_log, offers, found)
+        else:
+            found.left_out[why] += 1
+        for target, offered in zip(self.targets, offers, strict=True):
+            if taught:
+                rng = self.loop.draws(decision.session_id, decision.body.trial).spawn(1)[0]
+                target.follow(made, decision, offered, rng)
+
+    def _same_settings(self) -> bool:
+        model = self.learner.state.model_event
+        now = {} if model is None else model.settings
+        return all(now.get(name) == self.settings.get(name) for name in OF_CANDIDATES)
+
+    def _asked(self, decision: StoredDecision) -> ToRank:
+        body, visit = decision.body, visit_before(decision)
+        place = self.catalogue.place(body.query, body.segment)
+        wanted = [Asked(place, visit, self.loop.policy.needs_preferences)]
+        selected = self.cache.select(wanted, self.catalogue.version)[0]
+        rng = self.loop.draws(visit.session, visit.trial + 1)
+        return ToRank(place, visit, selected, body.m, rng, body.at_least)
+
+    def _use(
+        self,
+        decision: StoredDecision,
+        asked: ToRank,
+        by_log: Offered,
+        offers: Sequence[Offered],
+        found: Sample,
+    ) -> None:
+        """Add the rows of a decision."""
+        entries = chosen(decision)
+        arms = [entry.arm for entry in entries]
+        propensities = np.array([entry.propensity for entry in entries])
+        chances = self.loop.learnt.probabilities(by_log.candidates, by_log.context)
+        chance = dict(zip(by_log.candidates.arms.tolist(), chances.tolist(), strict=True))
+        session = (decision.owner, decision.session_id)
+        found.sessions.append(self.numbers.setdefault(session, len(self.numbers)))
+        found.rewards.append(np.array([float(arm == decision.accepted) for arm in arms]))
+        found.logged.append(propensities)
+        found.predicted.append(np.array([chance[arm] for arm in arms]))
+        found.policies[decision.body.policy] += 1
+        model = self.learner.state.model_event
+        if model is not None and model.policy == decision.body.policy:
+            found.checked += 1
+            found.again += self._again(asked, by_log, arms, propensities)
+        shown = set(by_log.ranked.arms.tolist())
+        for target, offered in zip(self.targets, offers, strict=True):
+            rows = target.drawn(asked, offered, arms)
+            candidates = offered.ranked.arms.tolist()
+            worth = np.array([chance.get(arm, 0.0) for arm in candidates])
+            never = np.array([arm not in shown for arm in candidates], bool)
+            at = [candidates.index(arm) if arm in candidates else -1 for arm in arms]
+            aimed = found.aimed[target.name]
+            aimed.target.append(
+                np.array([row[n] if n >= 0 else 0.0 for row, n in zip(rows, at, strict=True)])
+            )
+            aimed.expected.append(np.array([float(row @ worth) for row in rows]))
+            aimed.unsupported += float(rows[0][never].sum())
+
+    def _again(
+        self, asked: ToRank, by_log: Offered, arms: Sequence[int], propensities: Floats
+    ) -> bool:
+        """Whether the log's own policy has the same propensities when it is computed again."""
+        rng = self.loop.draws(asked.visit.session, asked.visit.trial + 1)
+        rows = self.loop.policy.distributions(
+            by_log.ranked, by_log.context, arms, rng, exploration=self.loop.exploration
+        )
+        at = [by_log.ranked.arms.tolist().index(arm) for arm in arms]
+        ours = np.array([row[n] for row, n in zip(rows, at, strict=True)])
+        return bool(np.allclose(ours, propensities, rtol=0, atol=_SAME))
+
+
+def _found_again(decision: StoredDecision, offered: Offered) -> bool:
+    """Whether a decision was drawn from these candidates, as far as its event says."""
+    public = int((offered.candidates.arms >= 0).sum())
+    arms = set(offered.ranked.arms.tolist())
+    own = offered.ranked.own_texts
+
+    def there(entry: SlateEntry) -> bool:
+        same = entry.arm >= 0 or text_of(own.get(entry.arm, "")) == entry.text
+        return entry.arm in arms and same
+
+    return public == decision.body.candidates and all(map(there, chosen(decision)))

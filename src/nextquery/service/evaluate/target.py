@@ -1,0 +1,143 @@
+"""A policy that did not run: it learns from the log what it could have known at each position."""
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from nextquery.arms import ArmPool
+from nextquery.learnt import Answered, Example, Learnt, Replaced, examples
+from nextquery.loop import Loop, Offered, ToRank
+from nextquery.memory import Moment
+from nextquery.outcomes import Rewards
+from nextquery.policies import Choice
+from nextquery.policies.slates import Floats
+from nextquery.service.evaluate.plan import Planned
+from nextquery.service.log.event_parts import PINNED, NextQuery, TypedArm
+from nextquery.service.log.events import Event, FeedbackEvent, OutcomeEvent
+from nextquery.service.log.store import StoredDecision
+from nextquery.service.model.arrays import from_text, unpacked, within
+from nextquery.service.model.model_events import policy_of
+from nextquery.service.model.prepare import first_model
+from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.warm_start import Progress
+
+
+class Lesson(NamedTuple):
+    """What later events need to teach the policy about a slate.
+
+    An entry that is no candidate of this policy is None. `known` are the candidates that later
+    events name.
+    """
+
+    slate: list[Choice | None]
+    known: dict[int, Choice]
+    failures: bytes
+    time: float
+    last: int
+
+
+class Target:
+    """A policy with a loop of its own, on the arms and the memory of the log.
+
+    It begins with the warm start from the pool, as in `nextquery serve`, and learns from what the
+    slates of the log showed: by the rule of the service, and no sooner than the log says.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        pool: ArmPool,
+        loop: Loop,
+        options: EngineOptions,
+        progress: Progress | None = None,
+    ) -> None:
+        self.name = name
+        model = first_model(pool, replace(options, policy=name, alpha=None), progress)
+        calibration = within(unpacked(from_text(model.arrays)), "calibration")
+        learnt = Learnt(policy_of(model), calibration, loop.learnt.live, loop.learnt.people)
+        self.loop = copy(loop)
+        self.loop.learnt = learnt  # the memory stays that of the log
+        self.policy = learnt.policy
+        self._lessons: dict[str, Lesson] = {}
+
+    def offered(self, asked: ToRank, at: Moment, log: Loop, by_log: Offered) -> Offered:
+        """Return what this policy would have drawn from."""
+        same = self.policy.needs_memory == log.policy.needs_memory and not asked.at_least
+        return by_log if same else self.loop.offered(asked, at)
+
+    def drawn(self, asked: ToRank, offered: Offered, arms: Sequence[int]) -> list[Floats]:
+        """Return how probable each candidate is at each place of the logged slate."""
+        rng = self.loop.draws(asked.visit.session, asked.visit.trial + 1).spawn(2)[1]
+        return self.policy.distributions(
+            offered.ranked, offered.context, arms, rng, exploration=self.loop.exploration
+        )
+
+    def follow(
+        self, planned: Planned, decision: StoredDecision, offered: Offered, rng: np.random.Generator
+    ) -> None:
+        """Keep what later events will teach about a slate, if there are any."""
+        if not planned.last:
+            return
+
+        def choice(arm: int) -> Choice | None:
+            return self.policy.as_choice(offered.candidates, offered.context, arm)
+
+        slate = [
+            Choice(entry.arm, np.empty(0), 0.0, 1.0, pinned=True)
+            if entry.source == PINNED
+            else choice(entry.arm)
+            for entry in decision.body.slate
+        ]
+        named = ((arm, choice(arm)) for arm in planned.named)
+        known = {arm: found for arm, found in named if found is not None}
+        failures = self.policy.failures(offered.candidates, offered.context, rng)
+        self._lessons[planned.id] = Lesson(slate, known, failures, decision.time, planned.last)
+
+    def learn(self, event: Event) -> None:
+        """Learn from an event, if it is the outcome of a slate that was followed."""
+        lesson = self._lessons.get(event.decision_id or "")
+        if lesson is None or not isinstance(event.body, OutcomeEvent):
+            return
+        for example in _examples(event.body, lesson):
+            example.learn(self.policy, lesson.time)
+        if event.position >= lesson.last:
+            del self._lessons[event.decision_id or ""]
+
+
+def _examples(body: OutcomeEvent, lesson: Lesson) -> list[Example]:
+    """Return what an outcome teaches, as `State.examples` does for the model that ran."""
+    feedback = body if isinstance(body, FeedbackEvent) else None
+    stranger = Choice(-1, np.empty(0), 0.0, 1.0)
+    slate = [stranger if choice is None else choice for choice in lesson.slate]
+    old, new = Answered(body.old), Answered(body.new)
+    if feedback is not None:
+        old = _answered(body.old, feedback.unfull, feedback.unissued, lesson)
+        new = _answered(body.new, feedback.full, feedback.issued, lesson)
+    found = [
+        example
+        for example in examples(slate, lesson.failures, old, new)
+        if not isinstance(example, Replaced) or example.choice is not stranger
+    ]
+    if feedback is not None:  # older versions recorded a typed query as a success of its own
+        for typed, before, after in (
+            (feedback.issued, None, 1.0),
+            (feedback.unissued, 1.0, None),
+        ):
+            if typed is not None and typed.model is not None and typed.arm in lesson.known:
+                found.append(Replaced(lesson.known[typed.arm], before, after))
+    return found
+
+
+def _answered(
+    rewards: Rewards, following: NextQuery | None, typed: TypedArm | None, lesson: Lesson
+) -> Answered:
+    """Return what is known of a slate; the next query may be a candidate of this policy alone."""
+    if following is None:
+        return Answered(rewards)
+    arm = following.arm
+    if arm is None and typed is not None:
+        arm = typed.arm
+    return Answered(rewards, True, None if arm is None else lesson.known.get(arm))
