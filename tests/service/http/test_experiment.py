@@ -71,6 +71,7 @@ def test_hits_per_session_and_their_differences(client: TestClient, engine: Engi
         assert one["p_value"] == pytest.approx(oracle[one["other"]].p_value())
     assert [one["policy"] for one in found["watch"]] == ["lin-ucb-shared"]  # random learns nothing
     assert 0 < found["watch"][0]["p_value"] <= 1
+    assert found["watch"][0]["alpha"] == 0.05
     assert sum(one["share"] for one in found["policies"]) == pytest.approx(1.0)
 
 

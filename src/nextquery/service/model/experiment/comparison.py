@@ -11,6 +11,7 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 from nextquery.experiments.difference import Difference
+from nextquery.experiments.sequential import ALPHA
 from nextquery.experiments.shares import Shares
 from nextquery.experiments.watch import Watch
 from nextquery.service.log.events import FeedbackEvent, ModelEvent, OutcomeEvent
@@ -52,6 +53,7 @@ class Comparison:
         self.watched_since: dict[str, int] = {}
         self.fallen: list[str] = []  # whose sessions get something else
         self.alarms: list[str] = []
+        self.alpha = ALPHA / max(1, len(learning))  # of each watch, so that it holds for all
         for policy in learning if CONTROL in shares else ():
             self.watch(policy, since)
 
@@ -79,7 +81,7 @@ class Comparison:
         """Watch a policy, from the sessions that begin after a position."""
         alarm = [one for one in self.alarms if one != policy]
         self.alarms = alarm
-        self.watches[policy] = Watch(self._of_two(policy, CONTROL))
+        self.watches[policy] = Watch(self._of_two(policy, CONTROL), alpha=self.alpha)
         self.watched_since[policy] = since
 
     def restart(self, since: int) -> None:
@@ -154,4 +156,4 @@ class Comparison:
         return self
 
 
-_PLAIN = ("since", "sessions", "hits", "watched_since", "fallen", "alarms")
+_PLAIN = ("since", "alpha", "sessions", "hits", "watched_since", "fallen", "alarms")

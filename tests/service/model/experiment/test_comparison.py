@@ -1,0 +1,62 @@
+"""Counting sessions for policies, by hand and against the tests of `nextquery.experiments`."""
+
+import numpy as np
+
+from nextquery.experiments.difference import Difference
+from nextquery.experiments.watch import Watch
+from nextquery.service.model.experiment.comparison import Comparison, Seen
+from nextquery.service.settings.split import CONTROL
+
+SHARES = {"b": 0.4, "a": 0.4, CONTROL: 0.2}  # the main one is not the first by name
+
+
+def drawn(count: int, chances: dict[str, float], seed: int = 0) -> list[Seen]:
+    rng = np.random.default_rng(seed)
+    policies = rng.choice(list(SHARES), size=count, p=list(SHARES.values())).tolist()
+    return [
+        Seen(policy, at + 1, bool(rng.random() < chances[policy]))
+        for at, policy in enumerate(policies)
+    ]
+
+
+def test_it_counts_as_the_tests_do_also_after_a_restart() -> None:
+    comparison = Comparison(SHARES, 0, ["b", "a"])
+    difference, watch = Difference((0.5, 0.5)), Watch((2 / 3, 1 / 3), alpha=0.025)
+    for seen in drawn(1500, {"b": 0.5, "a": 0.4, CONTROL: 0.3}):
+        comparison = Comparison.from_state(comparison.state())  # as if killed after each
+        comparison.add(seen)
+        if seen.policy in ("b", "a"):
+            difference.add(hit=seen.hit, second=seen.policy == "a")
+        if seen.policy in ("b", CONTROL):
+            watch.add(hit=seen.hit, second=seen.policy == CONTROL)
+    assert list(comparison.shares) == ["b", "a", CONTROL]
+    assert comparison.differences["a"].interval() == difference.interval()
+    np.testing.assert_allclose(comparison.watches["b"].evidence, watch.evidence)
+    assert comparison.alarms == []
+
+
+def test_an_alarm_stays_until_the_watch_begins_anew() -> None:
+    comparison = Comparison(SHARES, 0, ["b", "a"])
+    sessions = drawn(3000, {"b": 0.4, "a": 0.02, CONTROL: 0.6})
+    raised = 0
+    for seen in sessions:
+        comparison.add(seen)
+        raised = raised or (seen.position if "a" in comparison.alarms else 0)
+    assert 0 < raised < 600
+    assert "a" in comparison.alarms
+    counted = comparison.differences[CONTROL].count
+    comparison.fell_back("a")
+    for seen in sessions[:100]:
+        comparison.add(seen._replace(position=seen.position + 3000))
+    assert comparison.differences["a"].count == difference_of(sessions)  # no more of these
+    assert comparison.differences[CONTROL].count > counted
+    comparison.go_on("a", 4000)
+    assert "a" not in comparison.alarms
+    comparison.add(Seen("a", 3999, True))  # its slate is from before
+    assert comparison.watches["a"].sessions == 0
+    comparison.add(Seen("a", 4001, True))
+    assert comparison.watches["a"].sessions == 1
+
+
+def difference_of(sessions: list[Seen]) -> int:
+    return sum(seen.policy in ("a", "b") for seen in sessions)
