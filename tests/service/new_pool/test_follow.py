@@ -196,6 +196,35 @@ def test_a_pool_encoded_anew_keeps_what_was_learnt(
     store.close()
 
 
+def test_policies_beside_each_other_go_on(
+    pool: nq.ArmPool, tmp_path: Path, sqlite_url: str
+) -> None:
+    """Of two policies, the one that learns from vectors must not lose what it has learnt."""
+    chosen = following(experiment="lin-ucb-shared:0.5,lin-ucb-memory:0.5")
+    store = Store.open(sqlite_url)
+    with Engine.start(pool, store, chosen) as engine:
+        clicks(engine, 24)
+        typed(engine, NEW)
+        learnt = {name: one.policy for name, one in engine.learner.state.branches().items()}
+        before = {name: lessons(engine, name) for name in learnt}
+        assert all(before.values())
+        assert serves(engine, grow(tmp_path))
+        assert {name: lessons(engine, name) for name in learnt} == before
+        now = answers(engine)
+        encoded_anew(tmp_path)
+        assert until(lambda: "--forget" in engine.follower.problem)
+        assert {name: lessons(engine, name) for name in learnt} == before
+        assert answers(engine) == now
+    with Engine.start(
+        nq.ArmPool.open(tmp_path / "pool"), store, chosen, forget=lambda question: True
+    ) as engine:
+        after = {name: lessons(engine, name) for name in learnt}
+        assert after == {"lin-ucb-shared": 0, "lin-ucb-memory": before["lin-ucb-memory"]}
+        now = answers(engine)
+    assert restarted(tmp_path, sqlite_url, chosen) == now
+    store.close()
+
+
 def test_what_other_vectors_would_make_meaningless_is_kept_until_somebody_forgets_it(
     pool: nq.ArmPool, tmp_path: Path, sqlite_url: str
 ) -> None:

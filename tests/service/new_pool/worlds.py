@@ -8,7 +8,7 @@ from nextquery.ingest import ingest
 from nextquery.lineage import fingerprint
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
-from nextquery.service.model.model_events import policy_of
+from nextquery.service.model.model_events import policies_of
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.update import update
 from tests.service.worlds import options, until
@@ -42,11 +42,13 @@ def grow(
     return update(log, folder / "pool", secret=SECRET).pool
 
 
-def lessons(engine: Engine) -> int:
-    """Return how much was learnt live, by the model in force and those that it continues."""
+def lessons(engine: Engine, policy: str | None = None) -> int:
+    """Return how much a policy learnt live, in the model in force and those that it continues."""
     engine.learner.catch_up()
-    base = policy_of(engine.learner.model(engine.learner.state.model))
-    return engine.learner.state.learnt.policy.learnt_since(base)
+    state = engine.learner.state
+    bases, branches = policies_of(engine.learner.model(state.model)), state.branches()
+    name = next(iter(branches)) if policy is None else policy
+    return branches[name].policy.learnt_since(bases[name])
 
 
 def typed(engine: Engine, query: str, *, users: int = 2) -> int:
