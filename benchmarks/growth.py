@@ -77,7 +77,7 @@ def measure(point: dict[str, Any]) -> dict[str, Any]:
     anchors = rng.standard_normal((b, d), np.float32)
     anchors /= np.linalg.norm(anchors, axis=1, keepdims=True)
     none = np.empty(0, np.int64)
-    blocks = Blocks([rows], none, Codes.of(rows) if point["kind"] == "coded" else None)
+    blocks = Blocks([rows], none, [Codes.of(rows)] if point["kind"] == "coded" else ())
     out = np.empty((b, 65536), np.float32)
 
     def search() -> None:

@@ -341,6 +341,7 @@ class Loop(Selecting):
             at=step.at,
             own_id=lambda text: self.catalogue.own_id(text, segment),
             inside=(lambda arms: segmented.inside(arms, segment)) if segmented or segment else None,
+            encode=lambda text: self.catalogue.encode(text_of(text)),
         )
         earlier += [arm for arm in own.this_session if arm not in earlier]
         if step.returns:  # earlier queries may come again, even if they were shown

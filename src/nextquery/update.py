@@ -23,9 +23,10 @@ from nextquery.arms.origin import Origin
 from nextquery.arms.pool import KIND, VERSION, ArmPool
 from nextquery.arms.texts import TextColumn
 from nextquery.encoding import BLOCK, EncodeBlocks, in_this_process, planned
-from nextquery.errors import InvalidInput
+from nextquery.errors import InvalidInput, StorageError
 from nextquery.grown import GONE, NEW, alone, gone, ids_of, together
 from nextquery.ingest import PREPARED, Progress, encode
+from nextquery.lineage import continuing
 from nextquery.log_files import checksums, ingested
 from nextquery.logs import LogOptions, Prepared, prepare
 from nextquery.logs.remembered.join import Remember, day
@@ -103,6 +104,7 @@ def update(
     _check_files(origin, sums)
     report: Progress = progress or (lambda stage, done: None)
     with work_on(target) as work:
+        _check_unchanged(old)
         exempt = None if remember is not None else _live_texts(old)
         done = prepare(
             log,
@@ -130,7 +132,9 @@ def update(
         away = np.setdiff1d(np.union1d(origin.report.get(GONE, []), lost), ids).astype(np.int64)
         removed = np.union1d(np.setdiff1d(old.removed, origin.report.get(GONE, [])), away)
         made = grown.with_log(log_of_all, removed.astype(np.int64))
-        made.origin = _complete(made, log_of_all, origin, done, sums, len(new) - len(added), away)
+        complete = _complete(made, log_of_all, origin, done, sums, len(new) - len(added), away)
+        made_from = [sums, log_of_all.sessions.size, len(log_of_all.sessions.arms), away.tolist()]
+        made.origin = replace(complete, **continuing(old, made.rows_in_all, made_from))
         if remember is not None and done.ledger is not None:
             ledger = done.ledger.without_plain(made.texts).to_bytes(remember.keys)
             made.origin = replace(made.origin, ledger=ledger)
@@ -194,6 +198,16 @@ def _remember(target: Path, old: ArmPool, origin: Origin, secret: str) -> Rememb
     content = origin.ledger if isinstance(origin.ledger, bytes) else origin.ledger.read_bytes()
     ledger = Ledger.from_bytes(content, keys, f"the ledger of {target}")
     return Remember(keys, ledger, old.texts)
+
+
+def _check_unchanged(pool: ArmPool) -> None:
+    """Raise an error if the pool was saved since it was opened, before this was its only writer."""
+    folder = pool.folder
+    if folder is not None and folders.newest(folder) != folder:
+        raise StorageError(
+            f"{folder.path} was changed by another process meanwhile. Nothing was written: run the "
+            "update again."
+        )
 
 
 def _check_files(origin: Origin, sums: list[str]) -> None:

@@ -154,7 +154,7 @@ def test_scores_too_close_for_float32_are_ordered_exactly() -> None:
     rows = unit_rows(np.array([1.0, 1.0, 1.0, 1.0]) + rng.normal(size=(1000, 4)) * 1e-7)
     anchor = unit_rows(np.array([[1.0, 1.0, 1.0, 1.0]]))
     for codes in (None, Codes.of(rows)):
-        blocks = Blocks([rows], NO_IDS, codes)
+        blocks = Blocks([rows], NO_IDS, [codes])
         found, _ = scan(blocks, anchor, [Band(10)], exclude=[NO_IDS])
         assert found[0][0].ids.tolist() == best(oracle_scores(rows, anchor[0]), 10)
 
@@ -184,7 +184,7 @@ def test_scores_too_close_for_the_codes_are_ordered_exactly(
     rows[::5] = rows[0]
     codes = Codes.of(rows)
     with cut_into(32):
-        blocks = Blocks([rows], np.array([0, 3]), codes)
+        blocks = Blocks([rows], np.array([0, 3]), [codes])
         found, _ = scan(blocks, middle, [Band(20)], exclude=[np.array([5])])
     expected = oracle_scores(rows, middle[0])
     expected[[0, 3, 5]] = -2

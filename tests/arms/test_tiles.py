@@ -55,7 +55,7 @@ def test_the_arms_of_every_anchor_are_those_of_brute_force(
     anchors[::3] = rows[rng.integers(n, size=len(anchors[::3]))]
     removed = np.unique(rng.integers(n, size=n // 4))
     exclude = [np.unique(rng.integers(n, size=2)) for _ in anchors]
-    blocks = Blocks([rows], removed, Codes.of(rows))
+    blocks = Blocks([rows], removed, [Codes.of(rows)])
     found, _ = scan(blocks, anchors, [Band(k, low=-1.0, high=0.9)], exclude=exclude)
     for anchor, hidden, (result,) in zip(anchors, exclude, found, strict=True):
         scores = exact(rows, anchor)
@@ -93,7 +93,7 @@ def test_arms_too_close_for_the_codes_are_ordered_exactly(monkeypatch: pytest.Mo
     rows = unit_rows(middle + rng.normal(size=(60_000, 128)) * 1e-4)
     rows[::5] = rows[0]
     anchors = unit_rows(middle + rng.normal(size=(3, 128)) * 1e-4)
-    blocks = Blocks([rows], np.array([0, 3]), Codes.of(rows))
+    blocks = Blocks([rows], np.array([0, 3]), [Codes.of(rows)])
     found, _ = scan(blocks, anchors, [Band(20)], exclude=[np.array([5])] * 3)
     for anchor, (result,) in zip(anchors, found, strict=True):
         scores = exact(rows, anchor)
@@ -105,7 +105,7 @@ def test_added_rows_without_codes_are_found_too() -> None:
     rng = np.random.default_rng(1)
     rows = unit_rows(rng.normal(size=(5000, 16)))
     anchors = unit_rows(rng.normal(size=(40, 16)))
-    blocks = Blocks([rows[:4000], rows[4000:]], NO_IDS, Codes.of(rows[:4000]))
+    blocks = Blocks([rows[:4000], rows[4000:]], NO_IDS, [Codes.of(rows[:4000])])
     found, _ = scan(blocks, anchors, [Band(9)], exclude=[NO_IDS] * 40)
     for anchor, (result,) in zip(anchors, found, strict=True):
         assert result.ids.tolist() == best(exact(rows, anchor), 9)
@@ -114,7 +114,7 @@ def test_added_rows_without_codes_are_found_too() -> None:
 def test_without_the_instruction_the_same_arms_come(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     rows, anchors = unit_rows(rng.normal(size=(3000, 12))), unit_rows(rng.normal(size=(20, 12)))
-    blocks = Blocks([rows], NO_IDS, Codes.of(rows))
+    blocks = Blocks([rows], NO_IDS, [Codes.of(rows)])
     tiled, _ = scan(blocks, anchors, [Band(7)], exclude=[NO_IDS] * 20)
     monkeypatch.setattr(scanning, "_can_tile", lambda dim: False)
     others, _ = scan(blocks, anchors, [Band(7)], exclude=[NO_IDS] * 20)

@@ -23,12 +23,12 @@ class Block(NamedTuple):
 
 
 class Blocks:
-    """Rows by id in one or more segments, the first of which may have a coded copy."""
+    """Rows by id in one or more segments; the first ones may have a coded copy."""
 
     def __init__(
-        self, segments: Sequence[Vectors], removed: Ids, codes: Codes | None = None
+        self, segments: Sequence[Vectors], removed: Ids, codes: Sequence[Codes | None] = ()
     ) -> None:
-        coded = zip(segments, [codes, *[None] * len(segments)], strict=False)
+        coded = zip(segments, [*codes, *[None] * len(segments)], strict=False)
         kept = [(_read_only(segment), code) for segment, code in coded if len(segment)]
         self.segments = [segment for segment, _ in kept]
         self.codes = [code for _, code in kept]

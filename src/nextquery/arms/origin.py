@@ -50,7 +50,9 @@ class Origin:
     segments: NDArray[np.int32] = field(default_factory=lambda: NO_SEGMENTS)
     segment_names: Sequence[str] = ()
     ledger: bytes | Path | None = field(default=None, repr=False)  #: a sealed `Ledger`, or its file
-    known_as: str = ""  #: its rows and its digest from before texts were taken out of it
+    known_as: str = ""  #: its rows and its digest, if they do not follow from its texts and vectors
+    #: pools whose rows it begins with, oldest first: their rows, digest and encoder's digest
+    was: Sequence[Sequence[Any]] = ()
 
     @property
     def arms_are(self) -> str:
@@ -123,6 +125,8 @@ class Origin:
             known["named_with"] = dict(self.named_with)
         if len(self.segments):
             known["segment_names"] = list(self.segment_names)
+        if self.was:
+            known["was"] = [list(one) for one in self.was]
         return {**known, "known_as": self.known_as} if self.known_as else known
 
     def parts(self) -> dict[str, Part]:

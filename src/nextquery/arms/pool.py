@@ -104,6 +104,10 @@ class ArmPool:
         twin._saved_origin = self._saved_origin
         return twin
 
+    def use(self, rows: Rows, folder: folders.Folder | None) -> None:
+        """Take other rows, for the texts as they are, and the folder that they are from."""
+        self._rows, self._folder = rows, folder
+
     def with_log(self, origin: Origin, removed: ArrayLike) -> Self:
         """Return a copy with another log, and exactly these arms removed: what an update makes."""
         twin = self.copy()
@@ -249,6 +253,11 @@ class ArmPool:
     def rows(self, ids: Iterable[int]) -> Vectors:
         """Return the vectors of a few arms, in the order of `ids`."""
         return self._blocks().rows(self._ids(ids, "ids", keep_order=True))
+
+    @property
+    def codes(self) -> Codes | None:
+        """The coded copy of the vectors, if one was saved with them."""
+        return self._rows.codes()[0]
 
     def row(self, arm: int) -> Vectors:
         """Return the vector of one arm."""

@@ -1,6 +1,7 @@
-"""Append-only rows: a stored part, which may be memory-mapped, and the rows added since."""
+"""Append-only rows: stored parts, which may be memory-mapped, and the rows added since."""
 
 import threading
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,15 +21,22 @@ class Rows:
     (3, [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     """
 
-    def __init__(self, stored: Vectors, codes: Codes | None = None) -> None:
+    def __init__(
+        self,
+        stored: Vectors,
+        codes: Codes | None = None,
+        between: Sequence[tuple[Vectors, Codes | None]] = (),
+    ) -> None:
         self.stored = stored
+        self._between = list(between)  # more rows that are fixed, each with its codes
+        self._fixed = len(stored) + sum(len(rows) for rows, _ in self._between)
         self._codes, self._asked, self._lock = codes, 0, threading.Lock()
         self.added = 0  # rows since then
         self.saved: list[tuple[int, str]] = []  # number of first rows, SHA-256 of their file
         self._buffer = np.empty((0, stored.shape[1]), np.float32)  # with room for more
 
     def __len__(self) -> int:
-        return len(self.stored) + self.added
+        return self._fixed + self.added
 
     @property
     def dim(self) -> int:
@@ -45,8 +53,8 @@ class Rows:
         self._buffer[self.added : needed] = rows
         self.added = needed
 
-    def codes(self) -> Codes | None:
-        """Return the coded copy of the stored rows, for a scan that would use it.
+    def codes(self) -> list[Codes | None]:
+        """Return the coded copy of each segment but the last, for a scan that would use it.
 
         If none was saved, it is made in memory after the scans without it have cost as much.
         """
@@ -55,24 +63,28 @@ class Rows:
                 self._asked += 1
                 if self._codes is None and self._asked > _PATIENCE:
                     self._codes = Codes.of(self.stored)
-        return self._codes
+        return [self._codes, *(codes for _, codes in self._between)]
 
     def copy(self) -> "Rows":
         """Return an independent copy that shares the stored part."""
-        twin = Rows(self.stored, self._codes)
+        twin = Rows(self.stored, self._codes, self._between)
         twin.append(self._buffer[: self.added])
         twin.saved = list(self.saved)
         return twin
 
     def segments(self) -> list[Vectors]:
         """Return the rows as they are in memory, in order."""
-        return [self.stored, self._buffer[: self.added]]
+        fixed = (rows for rows, _ in self._between)
+        return [self.stored, *fixed, self._buffer[: self.added]]
 
     def row(self, number: int) -> Vectors:
         """Return a copy of one row."""
-        known = len(self.stored)
-        row = self.stored[number] if number < known else self._buffer[number - known]
-        return np.array(row, np.float32)
+        at = number
+        for rows in self.segments()[:-1]:
+            if at < len(rows):
+                return np.array(rows[at], np.float32)
+            at -= len(rows)
+        return np.array(self._buffer[at], np.float32)
 
     def whole(self) -> Vectors:
         """Return all rows as one read-only matrix: a view, or a copy if rows were added."""

@@ -63,7 +63,7 @@ def scan_rows(
 ) -> tuple[list[list[Found]], Sums | None]:
     """Scan rows, using their coded copy if that is faster."""
     few = len(anchors) <= FEW or _can_tile(rows.dim)
-    codes = rows.codes() if epsilon is None and few else None  # they are too coarse for the sums
+    codes = rows.codes() if epsilon is None and few else ()  # they are too coarse for the sums
     blocks = Blocks(rows.segments(), removed, codes)
     return scan(blocks, anchors, bands, exclude=exclude, epsilon=epsilon)
 

@@ -160,6 +160,24 @@ class Texts(Sequence[str]):
         """The texts that are on disk."""
         return self._stored
 
+    @property
+    def table(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """The hashes of the texts on disk, sorted, and the row of each."""
+        return self._hashes, self._ids
+
+    def in_one_column(self) -> "Texts":
+        """Return the same texts without a list of added ones.
+
+        >>> table = Texts()
+        >>> table.append(["a"])
+        >>> len(table.in_one_column().stored), table.in_one_column().ids_of("a")
+        (1, [0])
+        """
+        if not self._added:
+            return self
+        hashes, ids = text_table(self)
+        return Texts(TextColumn.of(iter(self)), hashes, ids)
+
     @classmethod
     def of(cls, folder: Folder) -> "Texts":
         """Open the texts of an opened folder, memory-mapped."""
@@ -235,13 +253,16 @@ class Texts(Sequence[str]):
 
     def parts(self) -> dict[str, Part]:
         """Return the parts of the texts to save in a folder."""
-        hashes = np.array([_hash(text) for text in self], np.uint64)
-        order = np.argsort(hashes, kind="stable")
-        return {
-            **TextColumn.of(iter(self)).parts("texts"),
-            "text_hashes.npy": hashes[order],
-            "text_ids.npy": order.astype(np.int64),
-        }
+        hashes, ids = text_table(self)
+        column = TextColumn.of(iter(self)).parts("texts")
+        return {**column, "text_hashes.npy": hashes, "text_ids.npy": ids}
+
+
+def text_table(texts: Iterable[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return the hashes of texts, sorted, and the place of each text."""
+    hashes = np.array([_hash(text) for text in texts], np.uint64)
+    order = np.argsort(hashes, kind="stable").astype(np.int64)
+    return hashes[order], order
 
 
 def nameless(row: int) -> str:

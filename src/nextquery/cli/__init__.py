@@ -21,6 +21,7 @@ from nextquery.cli.config import config
 from nextquery.cli.curate import curate
 from nextquery.cli.demo import demo
 from nextquery.cli.doctor import doctor
+from nextquery.cli.encode import encode
 from nextquery.cli.evaluate import evaluate
 from nextquery.cli.export import export
 from nextquery.cli.forget import forget
@@ -62,7 +63,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 experiments = (replay, report, reproduce, compare, evaluate)
-commands = (demo, ingest, stats, verify, recommend, train, *experiments, serve, export)
+commands = (demo, ingest, encode, stats, verify, recommend, train, *experiments, serve, export)
 of_the_model = (rebuild, leave_out, roll_back, end_fallback, take_over)
 of_a_store = (block, curate, audit, *of_the_model, forget, backup, restore, doctor)
 for command in (*commands, algorithms, *of_a_store):

@@ -83,7 +83,7 @@ def forget(
     if pool is not None or (settings.pool and Path(settings.pool).is_dir()):
         arms = ArmPool.open(str(settings.pool))
     if arms is not None:
-        check_pool(opened, arms)
+        check_pool(opened, arms, or_next=True)
     secret = settings.user_hash_secret.get_secret_value()
     person = Person(user, session, owner)
     if show:
@@ -139,8 +139,8 @@ def _tell(
             )
         if pool.anything:
             tell(
-                f"{pool.sessions} sessions left the pool; restart the services that serve it, so "
-                "that their memory is made of what is left"
+                f"{pool.sessions} sessions left the pool; services that serve it make their "
+                "memory of what is left"
             )
     if cleaned.vacuumed:
         tell("the files of the store were written anew")

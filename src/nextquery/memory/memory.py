@@ -11,7 +11,7 @@ from nextquery.arms.pool import ArmPool
 from nextquery.memory.live import LiveMemory
 from nextquery.memory.mentions import Mentions
 from nextquery.memory.own import MOST_OWN, Key, People
-from nextquery.memory.own_recall import NOTHING, Inside, Own, OwnId, OwnLog, recall_own
+from nextquery.memory.own_recall import NOTHING, Encode, Inside, Own, OwnId, OwnLog, recall_own
 from nextquery.memory.past import SessionMemory
 from nextquery.memory.recalled import Recalled
 from nextquery.sessions import AnySessions, Floats, Ids, Sessions
@@ -134,6 +134,7 @@ class Memory:
         at: Moment = NOW,
         own_id: OwnId,
         inside: Inside | None = None,
+        encode: Encode | None = None,
     ) -> Own:
         """Recall a person's own queries; see `recall_own`."""
         if person is None:
@@ -152,6 +153,7 @@ class Memory:
             now=at.time or math.inf,
             own_id=own_id,
             inside=inside,
+            encode=encode,
         )
 
     def own_totals(self) -> tuple[int, int]:

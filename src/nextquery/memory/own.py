@@ -28,7 +28,7 @@ class OwnQuery(NamedTuple):
     last: float  #: Unix time
     session: int  #: the person's session of that time, from 1
     follows: Mapping[Key, int]
-    vector: Vector | None = None  #: of a query that is not an arm
+    vector: Vector | None = None  #: of a query that is not an arm, if its encoder is still in use
 
 
 class OwnPast:
@@ -65,6 +65,8 @@ class OwnPast:
             number = self.numbers if isinstance(key, str) else 0
             self.numbers += isinstance(key, str)
             known = OwnQuery(number, 0, time, 0, {}, vector)
+        if known.vector is None:
+            known = known._replace(vector=vector)
         seen = known._replace(times=known.times + 1, last=time, session=session)
         self.queries[key] = seen  # at the end: in order of the last time
         before = None if after is None else self.queries.get(after)
@@ -156,6 +158,15 @@ class People:
         past.add(key, time=time, vector=vector, after=after)
         self.queries += len(past.queries) - size
 
+    def forget_vectors(self) -> None:
+        """Forget all vectors, because another encoder is used now."""
+        for name, past in self._pasts.items():
+            if name in self._shared:
+                past = self._pasts[name] = past.copy()
+            known = past.queries.items()
+            past.queries = {key: query._replace(vector=None) for key, query in known}
+        self._shared.clear()
+
     def copy(self) -> "People":
         """Return an independent copy, fast: a past is copied when one of the two changes it."""
         twin = People()
@@ -168,12 +179,15 @@ class People:
         """Return all pasts as arrays; empty without people."""
         if not self._pasts:
             return {}
-        vectors: list[Vector] = []
+        vectors: list[Vector | None] = []
         people = [
             [name, past.sessions, past.numbers, list(_rows(past, vectors))]
             for name, past in sorted(self._pasts.items())
         ]
-        rows = np.stack(vectors) if vectors else np.empty((0, 0), np.float32)
+        width = max((len(vector) for vector in vectors if vector is not None), default=0)
+        unknown = np.zeros(width, np.float32)
+        known = [unknown if vector is None else vector for vector in vectors]
+        rows = np.stack(known) if known else np.empty((0, 0), np.float32)
         return {"people": as_text_array(people), "vectors": rows}
 
     @classmethod
@@ -187,14 +201,15 @@ class People:
             past = self._pasts[name] = OwnPast()
             past.sessions, past.numbers = sessions, numbers
             for key, number, times, last, session, follows in rows:
-                vector = next(vectors).copy() if isinstance(key, str) else None
+                row = next(vectors) if isinstance(key, str) else None
+                vector = row.copy() if row is not None and row.any() else None
                 past.queries[key] = OwnQuery(number, times, last, session, dict(follows), vector)
             self.queries += len(past.queries)
         return self
 
 
-def _rows(past: OwnPast, vectors: list[Vector]) -> Iterator[list[Any]]:
+def _rows(past: OwnPast, vectors: list[Vector | None]) -> Iterator[list[Any]]:
     for key, query in past.queries.items():
-        if query.vector is not None:
+        if isinstance(key, str):
             vectors.append(query.vector)
         yield [key, *query[:4], list(query.follows.items())]

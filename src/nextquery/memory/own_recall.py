@@ -21,6 +21,8 @@ OwnId = Callable[[str], int | None]
 """Returns the arm of a text that is one by now, -1 if it is not an arm, None if it is hidden."""
 Inside = Callable[[Ids], NDArray[np.bool_]]
 """Returns which arms are in the segment of the step."""
+Encode = Callable[[str], Vector]
+"""Returns the vector of a query by its key."""
 
 
 class Own(NamedTuple):
@@ -186,6 +188,7 @@ def recall_own(
     now: float,
     own_id: OwnId,
     inside: Inside | None = None,
+    encode: Encode | None = None,
 ) -> Own:
     """Return a person's own queries, without the current one, best first and at most 100.
 
@@ -198,6 +201,7 @@ def recall_own(
     now : Unix time, for the recency 1/(1 + log(1 + hours)).
     own_id : what a text that was not an arm is now.
     inside : which arms are in the segment of the step; None: all are.
+    encode : gives the vector of a query that has none any more, because the encoder changed.
     """
     known, sessions = log.known(person, current, before)
     private: dict[int, Key] = {}
@@ -222,6 +226,8 @@ def recall_own(
         key = private[id] if id < 0 else 0
         if past is not None and isinstance(key, str):
             vector = past.queries[key].vector
+            if vector is None and encode is not None:
+                vector = encode(key)
             assert vector is not None
             texts[id] = key
             vectors.append(vector)

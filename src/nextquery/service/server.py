@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,8 @@ def serve(
     listening.listen(2048)  # from here on connections wait instead of failing
     port = listening.getsockname()[1]
     if settings.workers == 1:
-        engine = Engine(pool, store, settings.engine_options())
+        opener = partial(open_pool, settings)
+        engine = Engine(pool, store, settings.engine_options(), open_pool=opener)
         warm_up(engine)
         query = next(iter(example_queries(engine.catalogue, 1)), "A QUERY")
         lines = greeting(settings, port, arms=len(pool), token=token, query=query)
@@ -219,8 +221,9 @@ def worker() -> FastAPI:
 
 
 def _worker_app(settings: Settings, opener: str, token: str | None) -> FastAPI:
-    pool, store = pkgutil.resolve_name(opener)(settings), _open_store(settings)
-    engine = Engine.start(pool, store, settings.engine_options())
+    open_pool, store = partial(pkgutil.resolve_name(opener), settings), _open_store(settings)
+    pool, options = open_pool(), settings.engine_options()
+    engine = Engine.start(pool, store, options, open_pool=open_pool)
     warm_up(engine)
     ring = KeyRing(store)
     keys = ring if settings.keys == "on" else None

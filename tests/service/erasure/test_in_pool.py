@@ -11,11 +11,11 @@ import nextquery as nq
 from nextquery import cli
 from nextquery.errors import InvalidInput
 from nextquery.ingest import ingest
+from nextquery.lineage import fingerprint
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.people.rights import Person
 from nextquery.service.log.store import Store
 from nextquery.service.model.forgetting.in_pool import InPool, can_search, forget_in_pool, user_in
-from nextquery.service.model.served_catalogue import fingerprint
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.update import update
 from nextquery.working import work_beside

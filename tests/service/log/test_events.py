@@ -34,6 +34,7 @@ from nextquery.service.log.operators.changes import (
     Unblocked,
 )
 from nextquery.service.log.operators.curation import Pinned, Unpinned
+from nextquery.service.log.operators.new_pool import PoolAnnounced
 from nextquery.service.log.operators.safety import FallbackEnded, FellBack, RolledBack
 
 KINDS: dict[str, type[Any]] = {
@@ -57,6 +58,7 @@ KINDS: dict[str, type[Any]] = {
     "fell_back": FellBack,
     "fallback_ended": FallbackEnded,
     "rolled_back": RolledBack,
+    "pool_announced": PoolAnnounced,
     "void": Void,
     "forgotten": Forgotten,
     "erased": Erased,

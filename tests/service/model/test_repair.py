@@ -23,7 +23,7 @@ from nextquery.service.log.store import Store
 from nextquery.service.model.learner import Learner, rebuilt
 from nextquery.service.model.rebuild import difference, rebuild
 from nextquery.service.model.repair import repair, warning
-from nextquery.service.model.served_catalogue import ServedCatalogue
+from nextquery.service.model.served_catalogue import Arms
 from nextquery.service.model.state import State
 from tests.service.conftest import Start
 from tests.service.model.test_learner import run_traffic
@@ -246,9 +246,10 @@ def test_a_void_arm_keeps_its_id_unused(sqlite: Store, start: Start, world: nq.A
     repair(sqlite, world)
     pool = caught_up(engine).catalogue.pool
     assert (pool.index_of(SECRET), pool.rows_in_all) == (first + 1, first + 2)
-    catalogue = ServedCatalogue(world)
-    Learner(sqlite, catalogue=catalogue).catch_up()
-    assert catalogue.pool.alive([first, first + 1]).tolist() == [first + 1]
+    learner = Learner(sqlite, arms=Arms(world))
+    learner.catch_up()
+    assert learner.catalogue is not None
+    assert learner.catalogue.pool.alive([first, first + 1]).tolist() == [first + 1]
 
 
 def damage(store: Store, position: int, **values: Any) -> None:

@@ -8,11 +8,16 @@ from typing import NamedTuple, TypeVar
 from nextquery.catalogue import Place
 from nextquery.loop import Loop
 from nextquery.select import Candidates
+from nextquery.service.model.served_catalogue import ServedCatalogue
 from nextquery.visit import Visit
 
 Key = tuple[str | int, int | None]
 """The query (its arm, or its text) and the size of its set."""
 Name = TypeVar("Name", bound=Hashable)
+
+
+class PoolChanged(Exception):
+    """What was selected is of a pool that is not served any more: it must be selected again."""
 
 
 class Asked(NamedTuple):
@@ -94,6 +99,14 @@ class CandidateCache:
                 selected = self._loop.select(places, visits, normalise=normalise, vectors=vectors)
                 found |= zip(some, selected, strict=True)
         return found
+
+
+class Served(NamedTuple):
+    """What answers are made from: the arms, the loop over them, and the sets of recent queries."""
+
+    catalogue: ServedCatalogue
+    loop: Loop
+    cache: CandidateCache
 
 
 def _normalise(asked: Asked | None) -> bool:

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
@@ -35,6 +35,7 @@ from nextquery.service.answer.requests import (
     Request,
 )
 from nextquery.service.answer.results import Decision, Forecast, MapData
+from nextquery.service.answer.shards import leave
 from nextquery.service.answer.slates import Answerer
 from nextquery.service.answer.waited_for import waited_for
 from nextquery.service.log.clock import Clock
@@ -44,10 +45,10 @@ from nextquery.service.log.store import Store
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.background import Background
 from nextquery.service.model.forgetting.in_pool import use_anew
-from nextquery.service.model.learner import Learner
+from nextquery.service.model.new_pool.follow import Opened, PoolFollower
+from nextquery.service.model.new_pool.reader import open_again, reader_of
 from nextquery.service.model.prepare import Ask, loop_of, never, prepare
-from nextquery.service.model.served_catalogue import ServedCatalogue
-from nextquery.service.model.snapshots import newest_state
+from nextquery.service.model.state import State
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.warm_start import Progress
 
@@ -62,21 +63,21 @@ class Engine(Operations, Rights, Reports):
     """
 
     def __init__(
-        self, pool: ArmPool, store: Store, options: EngineOptions, clock: Clock | None = None
+        self,
+        pool: ArmPool,
+        store: Store,
+        options: EngineOptions,
+        clock: Clock | None = None,
+        open_pool: Callable[[], ArmPool] | None = None,
     ) -> None:
-        self.pool, self.store, self.options = pool, store, options
+        self.store, self.options = store, options
         self.clock = Clock() if clock is None else clock
         self.hashes = Hashes.of(store, options.user_hash_secret)
-        state = newest_state(store)
-        self.catalogue = ServedCatalogue(pool, **options.minimums)
-        self.catalogue.restore(state)
-        self.learner = Learner(store, state, catalogue=self.catalogue)
-        self.learner.catch_up()
-        self.learner.refresh()
+        opener = open_again(pool) if open_pool is None else open_pool
+        self.pool, self.learner, self.catalogue = reader_of(pool, store, options, opener)
         loop = loop_of(self.catalogue, options, self.learner.state.learnt)
-        self.learner.swapped = lambda swapped: use_anew(loop, swapped.learnt, pool)
-        secret = self.hashes.store_secret
-        self.answerer = Answerer(loop, self.learner, options, self.clock, secret)
+        secret, learner = self.hashes.store_secret, self.learner
+        self.answerer = Answerer(self.catalogue, loop, learner, options, self.clock, secret)
         self._waiting, self._count_lock = 0, threading.Lock()
         self._closed = False
         self.background = Background(self.learner, store, options, self.clock)
@@ -91,7 +92,17 @@ class Engine(Operations, Rights, Reports):
             in_flight=lambda: self._waiting,
         )
         self.lane = Lane(self.batcher.idle)
-        self.background.start(self.writer)
+        self.follower = PoolFollower(
+            self.learner,
+            options,
+            lambda write: self.writer.submit(write).result(),
+            opener,
+            self._use,
+            self.pool,
+            ready=self.answerer.ready,
+        )
+        self.learner.changed, self.learner.swapped = self.follower.arrive, self._learnt_anew
+        self.background.start(self.writer, self.follower)
 
     @classmethod
     def start(
@@ -103,11 +114,15 @@ class Engine(Operations, Rights, Reports):
         progress: Progress | None = None,
         clock: Clock | None = None,
         forget: Ask = never,
+        open_pool: Callable[[], ArmPool] | None = None,
     ) -> "Engine":
-        """Prepare the store (see `prepare`), read the log and start the threads."""
+        """Prepare the store (see `prepare`), read the log and start the threads.
+
+        `open_pool` opens the pool again after an update; by default from its folder, if it has one.
+        """
         chosen = EngineOptions() if options is None else options
         prepare(pool, store, chosen, progress=progress, clock=clock, forget=forget)
-        return cls(pool, store, chosen, clock)
+        return cls(pool, store, chosen, clock, open_pool)
 
     def submit_recommend(
         self,
@@ -280,6 +295,7 @@ class Engine(Operations, Rights, Reports):
         if self._closed:
             return
         self._closed = True
+        self.follower.stop()
         begin = time.monotonic()
 
         def left(share: float) -> float:
@@ -300,6 +316,17 @@ class Engine(Operations, Rights, Reports):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _use(self, opened: Opened) -> None:
+        """Serve another pool; the state is locked."""
+        before, self.pool, self.catalogue = self.pool, opened.pool, opened.catalogue
+        self.answerer.serve(opened.catalogue, opened.loop)
+        leave(before)
+
+    def _learnt_anew(self, state: State) -> None:
+        """Recommend with what was learnt anew; the state is locked."""
+        use_anew(self.answerer.loop, state.learnt, self.pool)
+        self.follower.again()
 
     def _submit(self, request: Request) -> None:
         if self._waiting >= self.options.max_waiting:

@@ -86,7 +86,8 @@ class Operations:
     def curate(self, queries: Sequence[str], by: By, *, segment: str = "") -> int:
         """Make arms of queries that may be suggested although nobody asked; return how many."""
         self.learner.catch_up()
-        return self._change(to_curate(self.catalogue, self.hashes, queries, segment, by))
+        model = self.learner.state.model
+        return self._change(to_curate(self.catalogue, self.hashes, queries, segment, by, model))
 
     def pin(
         self, query: str, after: str | None = None, by: By | None = None, *, segment: str = ""
@@ -139,8 +140,8 @@ class Operations:
 
     def approve(self, query: str, by: By | None = None, *, segment: str = "") -> int:
         """Make an arm of a query that is held for review in a segment."""
-        held = self._held(query, segment)
-        return self._change(ApproveArm(self.hashes.text(held.text), held, by))
+        model, held = self.learner.state.model, self._held(query, segment)
+        return self._change(ApproveArm(self.hashes.text(held.text), held, by, model))
 
     def reject(self, query: str, by: By | None = None, *, segment: str = "") -> int:
         """Refuse a query that is held for review: it never becomes an arm of its segment."""

@@ -14,7 +14,10 @@ from nextquery.service.log.store import Store
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.background import Background
 from nextquery.service.model.learner import Learner
+from nextquery.service.model.new_pool.follow import PoolFollower
 from nextquery.service.model.served_catalogue import ServedCatalogue
+
+_SHORT = 12  # characters of a fingerprint that are told
 
 
 class Reports:
@@ -28,6 +31,7 @@ class Reports:
     answerer: Answerer
     background: Background
     handler: RequestHandler
+    follower: PoolFollower
     _waiting: int
 
     def stats(self, *, by: Literal["hour", "day"] = "hour") -> Stats:
@@ -83,4 +87,6 @@ class Reports:
             shards=shards,
             shards_away=len(away),
             away=away,
+            pool=self.catalogue.digest[:_SHORT],
+            pool_current=self.answerer.ready.is_set() and not self.follower.problem,
         )

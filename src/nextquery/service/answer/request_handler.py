@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from nextquery.catalogue import Place
 from nextquery.errors import Conflict, NextqueryError, StoreUnavailable
 from nextquery.segments import key_of, text_of
 from nextquery.select import Candidates
+from nextquery.service.answer.candidate_cache import PoolChanged, Served
 from nextquery.service.answer.requests import (
     FeedbackRequest,
     ForecastRequest,
@@ -37,6 +38,14 @@ _TOGETHER = 16  # slates that are made and written together
 _TRIES = 20  # how often a slate is made again because a block came in between
 Placed = RecommendRequest | ForecastRequest | MapRequest
 Selected = tuple[Placed, Place, Visit, Candidates]
+
+
+class Chosen(NamedTuple):
+    """The candidates of requests, and what they were selected of at which model."""
+
+    served: Served
+    model: int
+    rows: list[Selected]
 
 
 class RequestHandler:
@@ -76,22 +85,23 @@ class RequestHandler:
 
         return rest
 
-    def _select(self, batch: list[Request]) -> list[Selected]:
+    def _select(self, batch: Sequence[Request]) -> Chosen:
         if any(_must_know_the_barrier(request) for request in batch):
             self._read_to_the_barrier()
+        served, model = self.answerer.now()
         placed: list[tuple[Placed, Place]] = []
         for request in batch:
             try:
                 if isinstance(request, FeedbackRequest):
-                    self._feedback(request)
+                    self._feedback(request, served, model)
                 elif isinstance(request, RecommendRequest) and request.known is not None:
                     self._repeat(request, *request.known)
                 else:
-                    placed.append((request, self._place(request)))
+                    placed.append((request, self._place(request, served)))
             except NextqueryError as error:
                 request.future.set_exception(error)
         if not placed:
-            return []
+            return Chosen(served, model, [])
         last = self.store.last_of_sessions(
             (request.owner, request.session_id) for request, _ in placed
         )
@@ -101,15 +111,14 @@ class RequestHandler:
         explained = [_explained(request) for request, _ in placed]
         places, waiting = [place for _, place in placed], [request for request, _ in placed]
         with tracing.step("scan", waiting, batch=len(placed)):
-            selections = self.answerer.select(places, visits, explained)
-        return [
-            (request, place, visit, selected)
-            for (request, place), visit, selected in zip(placed, visits, selections, strict=True)
-        ]
+            selections = self.answerer.select(places, visits, explained, served)
+        both = zip(placed, visits, selections, strict=True)
+        rows = [(request, place, visit, some) for (request, place), visit, some in both]
+        return Chosen(served, model, rows)
 
-    def _place(self, request: Placed) -> Place:
+    def _place(self, request: Placed, served: Served) -> Place:
         hits = request.hits if isinstance(request, RecommendRequest) else None
-        place = self.answerer.catalogue.place(request.query, request.segment)
+        place = served.catalogue.place(request.query, request.segment)
         return self._with_hits(place, hits)
 
     def _with_hits(self, place: Place, hits: int | None) -> Place:
@@ -118,26 +127,37 @@ class RequestHandler:
             return place
         return place._replace(may_become_arm=False)
 
-    def _make_slates(self, batch: list[Selected]) -> None:
-        slates: list[ToAnswer] = []
-        for request, place, visit, selected in batch:
-            if isinstance(request, RecommendRequest):
-                slates.append(ToAnswer(request, place, visit, selected))
-            elif isinstance(request, ForecastRequest):
-                forecast = self.answerer.forecast(request, place, selected, visit)
-                request.future.set_result(forecast)
-            else:
-                considered = self.answerer.considered(request, place, selected, visit)
-                request.future.set_result(MapData(place, request.trail, considered))
+    def _make_slates(self, chosen: Chosen) -> None:
+        """Answer; what was selected of another pool is selected again."""
+        slates, again, served = list[ToAnswer](), list[Placed](), chosen.served
+        for request, place, visit, selected in chosen.rows:
+            try:
+                if isinstance(request, RecommendRequest):
+                    slates.append(ToAnswer(request, place, visit, selected))
+                elif isinstance(request, ForecastRequest):
+                    forecast = self.answerer.forecast(request, place, selected, visit, served)
+                    request.future.set_result(forecast)
+                else:
+                    found = self.answerer.considered(request, place, selected, visit, served)
+                    trail = _placed_by(served, request.trail)
+                    request.future.set_result(MapData(place, trail, found))
+            except PoolChanged:
+                again.append(request)
         for start in range(0, len(slates), _TOGETHER):
-            self._record(slates[start : start + _TOGETHER])
+            some = slates[start : start + _TOGETHER]
+            try:
+                self._record(some, chosen)
+            except PoolChanged:
+                again += [one.request for one in some]
+        if again:
+            self._make_slates(self._select(again))
 
     def _read_to_the_barrier(self) -> None:
         """Read the log at least up to the last block or switch, so that the answer respects it."""
         if self.answerer.learner.position < self.store.head().barrier:
             self.answerer.learner.catch_up()
 
-    def _decision(self, asked: ToAnswer, body: DecisionEvent) -> NewDecision:
+    def _decision(self, asked: ToAnswer, body: DecisionEvent, model: int) -> NewDecision:
         request = asked.request
         return NewDecision(
             request.decision_id,
@@ -147,18 +167,19 @@ class RequestHandler:
             request.request_key,
             request.request_hash,
             request.owner,
-            self._sighting(asked.place, request.user_hash),
+            self._sighting(asked.place, request.user_hash, model),
             self.rules,
             self.options.caps,
             request.person,
         )
 
-    def _record(self, asked: Sequence[ToAnswer]) -> None:
+    def _record(self, asked: Sequence[ToAnswer], chosen: Chosen) -> None:
         """Make slates and pass them to the writer, which answers them once they are durable."""
         requests = [one.request for one in asked]
         with tracing.step("slate", requests, together=len(asked)):
-            bodies = self.answerer.slates(asked)
-        decisions = list(map(self._decision, asked, bodies))
+            bodies = self.answerer.slates(asked, chosen.served)
+        both = zip(asked, bodies, strict=True)
+        decisions = [self._decision(one, body, chosen.model) for one, body in both]
         for one in asked:
             one.request.handed_on = True
         futures = self.writer.submit_many(decisions, requests)
@@ -212,17 +233,17 @@ class RequestHandler:
         slate = [entry for entry in stored.body.slate if on and entry.arm in left]
         request.future.set_result(Decision.of(decision_id, stored.body, slate, repeated=True))
 
-    def _feedback(self, request: FeedbackRequest) -> None:
+    def _feedback(self, request: FeedbackRequest, served: Served, model: int) -> None:
         """Record feedback with the query that was typed instead."""
         stored = self._stored(request.decision_id, request.owner)
         answerer = self.answerer
-        segment, catalogue = stored.body.segment, answerer.catalogue
+        segment, catalogue = stored.body.segment, served.catalogue
         place = self._with_hits(catalogue.place(request.issued, segment), request.hits)
         person = stored.person if stored.person == request.person else None
         # A person's own entry is known by its text: its id may have changed since it was shown.
         own = [entry for entry in stored.body.slate if entry.arm < 0 and person is not None]
         with answerer.lock:
-            arm = answerer.loop.typed_arm(place, person)
+            arm = served.loop.typed_arm(place, person)
             keys = [(entry.arm, key_of(segment, entry.text)) for entry in own]
             same = [
                 own_arm
@@ -236,7 +257,7 @@ class RequestHandler:
             teaches = False  # it may be in the own past of that person, who is not proved to ask
         sighting = None
         if place.arm is None:
-            sighting = self._sighting(place, request.user_hash or stored.user_hash)
+            sighting = self._sighting(place, request.user_hash or stored.user_hash, model)
         issued = TypedQuery(arm, features, sighting, teaches, failures)
         feedback = NewFeedback(
             request.decision_id,
@@ -276,14 +297,25 @@ class RequestHandler:
             raise unknown_decision(decision_id)
         return stored
 
-    def _sighting(self, place: Place, user_hash: str | None) -> Sighting | None:
+    def _sighting(self, place: Place, user_hash: str | None, model: int) -> Sighting | None:
         """Return who typed the query, if it may become an arm."""
         if not self.options.new_arms or user_hash is None or not place.may_become_arm:
             return None
         key = self._hashes.text(place.text)
         # Shown as cleaned: a spelling of one person alone could carry what the others never typed.
         shown = text_of(place.text)
-        return Sighting(key, user_hash, place.text, shown, vector_text(place.vector))
+        return Sighting(key, user_hash, place.text, shown, vector_text(place.vector), model)
+
+
+def _placed_by(served: Served, trail: Sequence[Place]) -> list[Place]:
+    """Return the places of a trail, again if they are of a pool with other vectors."""
+    catalogue = served.catalogue
+    return [
+        place
+        if len(place.vector) == catalogue.pool.dim
+        else catalogue.place(place.query, place.segment)
+        for place in trail
+    ]
 
 
 def _fail(batch: list[Request], error: Exception) -> None:

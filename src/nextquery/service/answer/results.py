@@ -108,6 +108,8 @@ class Health:
     shards: int
     shards_away: int
     away: list[int]
+    pool: str = ""  #: the beginning of the fingerprint of the pool that is served
+    pool_current: bool = True  #: whether it is what the folder and the log have
 
 
 class Stats(TypedDict):

@@ -1,6 +1,7 @@
 """Slates and forecasts: the library's loop, applied to the state of the learner."""
 
 import logging
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,11 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from nextquery.catalogue import Place
+from nextquery.errors import StoreUnavailable
 from nextquery.folding import best_first
 from nextquery.loop import Loop, Slate, ToRank
 from nextquery.memory import Moment
 from nextquery.select import Candidates
-from nextquery.service.answer.candidate_cache import Asked, CandidateCache
+from nextquery.service.answer.candidate_cache import Asked, CandidateCache, PoolChanged, Served
 from nextquery.service.answer.experiment.assignment import Assignment, OfSession, Turn
 from nextquery.service.answer.requests import ForecastRequest, RecommendRequest
 from nextquery.service.answer.results import Considered, Forecast
@@ -26,12 +28,14 @@ from nextquery.service.log.event_parts import (
 from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.store import StoredDecision
 from nextquery.service.model.learner import Learner
+from nextquery.service.model.served_catalogue import ServedCatalogue
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.service.settings.split import CONTROL
 from nextquery.visit import Visit
 
 _log = logging.getLogger("nextquery.service")
 _OFFERED = 1024  # slates kept in memory, for the features of a query that is typed instead
+_POOL_S = 10.0  # how long a request waits for a pool that comes
 _FAILED = "the model failed; similarity answers instead"
 
 
@@ -39,14 +43,54 @@ class Answerer:
     """Makes slates and forecasts from the state of the learner."""
 
     def __init__(
-        self, loop: Loop, learner: Learner, options: EngineOptions, clock: Clock, secret: str
+        self,
+        catalogue: ServedCatalogue,
+        loop: Loop,
+        learner: Learner,
+        options: EngineOptions,
+        clock: Clock,
+        secret: str,
     ) -> None:
-        self.loop, self.learner, self.options, self._clock = loop, learner, options, clock
-        self.assignment = Assignment(loop, learner, secret)
-        self.catalogue, self.lock = loop.catalogue, learner.lock
-        self.entries = Entries(loop, repeat=options.repeat)
-        self.cache = CandidateCache(loop, options.cache_size)
+        self.learner, self.options, self._clock, self.lock = learner, options, clock, learner.lock
+        self._secret = secret
+        self.ready = threading.Event()  # whether the pool of the log is served
+        self.ready.set()
+        self.serve(catalogue, loop)
         self._offered: OrderedDict[str, Slate] = OrderedDict()
+
+    def serve(self, catalogue: ServedCatalogue, loop: Loop) -> None:
+        """Answer with these arms from now on."""
+        self.assignment = Assignment(loop, self.learner, self._secret)
+        self.entries = Entries(loop, repeat=self.options.repeat)
+        self.served = Served(catalogue, loop, CandidateCache(loop, self.options.cache_size))
+
+    def now(self) -> tuple[Served, int]:
+        """Return what is served and the position of the model, once the pool of the log is."""
+        if not self.ready.wait(_POOL_S):
+            raise StoreUnavailable(
+                "this worker does not have the pool that the log is at. GET /v1/operate says why."
+            )
+        with self.lock:
+            return self.served, self.learner.state.model
+
+    @property
+    def catalogue(self) -> ServedCatalogue:
+        """The arms that are served."""
+        return self.served.catalogue
+
+    @property
+    def loop(self) -> Loop:
+        """The loop over them."""
+        return self.served.loop
+
+    @property
+    def cache(self) -> CandidateCache:
+        """The sets of recent queries."""
+        return self.served.cache
+
+    def _check(self, served: Served | None) -> None:
+        if served is not None and (served is not self.served or not self.ready.is_set()):
+            raise PoolChanged
 
     @property
     def policy(self) -> str:
@@ -60,14 +104,17 @@ class Answerer:
         places: Sequence[Place],
         visits: Sequence[Visit],
         normalise: Sequence[bool] | None = None,
+        served: Served | None = None,
     ) -> list[Candidates]:
         """Return the candidates of every place in its session.
 
-        `normalise` says for each whether the paper's preferences are asked for.
+        `normalise` says for each whether the paper's preferences are asked for. `served` are the
+        arms that the places are of.
         """
-        version, needed = self.catalogue.version, self.assignment.needs_preferences
+        catalogue, _, cache = self.served if served is None else served
+        version, needed = catalogue.version, self.assignment.needs_preferences
         wanted = [needed or asked for asked in normalise or [False] * len(places)]
-        return self.cache.select(list(map(Asked, places, visits, wanted)), version)
+        return cache.select(list(map(Asked, places, visits, wanted)), version)
 
     def slate(
         self, request: RecommendRequest, place: Place, selected: Candidates, visit: Visit
@@ -75,9 +122,15 @@ class Answerer:
         """Make a slate with the model as it is now, as a decision event."""
         return self.slates([ToAnswer(request, place, visit, selected)])[0]
 
-    def slates(self, asked: Sequence[ToAnswer]) -> list[DecisionEvent]:
-        """Make several slates with one state of the model."""
+    def slates(
+        self, asked: Sequence[ToAnswer], served: Served | None = None
+    ) -> list[DecisionEvent]:
+        """Make several slates with one state of the model.
+
+        If they were selected of `served`, and that is no longer served, raise `PoolChanged`.
+        """
         with self.lock:
+            self._check(served)
             on = self.learner.state.on
             turns = [self.assignment.turn(one.request) for one in asked]
             ranked = self._ranked(asked, [turn.answers for turn in turns] if on else [])
@@ -212,10 +265,16 @@ class Answerer:
                 self._offered.popitem(last=False)
 
     def forecast(
-        self, request: ForecastRequest, place: Place, selected: Candidates, visit: Visit
+        self,
+        request: ForecastRequest,
+        place: Place,
+        selected: Candidates,
+        visit: Visit,
+        served: Served | None = None,
     ) -> Forecast:
         """Return the most probable next queries; none while the switch is off."""
         with self.lock:
+            self._check(served)
             position = self.learner.position
             if not self.learner.state.on:
                 return Forecast([], 1.0, position, selected.missing)
@@ -234,13 +293,19 @@ class Answerer:
         return self.assignment.loop_of(self.assignment.turn(request).answers)
 
     def considered(
-        self, request: OfSession, place: Place, selected: Candidates, visit: Visit
+        self,
+        request: OfSession,
+        place: Place,
+        selected: Candidates,
+        visit: Visit,
+        served: Served | None = None,
     ) -> Considered:
         """Return all candidates with their scores; none while the switch is off.
 
         A person's own queries that are not arms have no place on a map, so they are left out.
         """
         with self.lock:
+            self._check(served)
             loop = self._loop_for(request)
             nobody, returns = visit._replace(person=None), loop.returns
             candidates, context = loop.candidates(
@@ -269,12 +334,14 @@ class Answerer:
         their `failures` are returned too; a person's own past is used only if `person` is theirs.
         """
         with self.lock:
-            slate = self._offered.get(decision.id)
+            slate, served = self._offered.get(decision.id), self.served
         if slate is None:
-            place = self.catalogue.place(decision.body.query, decision.body.segment)
+            place = served.catalogue.place(decision.body.query, decision.body.segment)
             visit = visit_before(decision)._replace(person=person)
-            selected = self.select([place], [visit])[0]
+            selected = self.select([place], [visit], served=served)[0]
         with self.lock:
+            if slate is None and served is not self.served:
+                return self.as_candidate(arm, decision, person)  # the pool was changed
             loop = self.assignment.loop_of(decision.body.policy)
             failures, policy = b"", loop.policy
             if slate is None:
@@ -282,7 +349,7 @@ class Answerer:
                 candidates, context = loop.candidates(
                     place, visit, selected, repeat=repeat, returns=returns, at=Moment(decision.time)
                 )
-                rng = self.loop.draws(decision.session_id, decision.body.trial)
+                rng = loop.draws(decision.session_id, decision.body.trial)
                 failures = policy.failures(candidates, context, rng.spawn(1)[0])
             else:
                 candidates, context = slate.candidates, slate.context

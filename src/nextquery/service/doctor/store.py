@@ -87,8 +87,8 @@ def check_store(settings: Settings, pool: ArmPool | None) -> Iterator[Finding]:
         yield from _log(store)
         yield from _clock(store)
         if pool is not None and store.head().position:
-            check_pool(store, pool)  # raises if it is another pool
-            yield ok("pool of the store", "the store was started with this pool")
+            check_pool(store, pool, or_next=True)  # raises if it is another pool
+            yield ok("pool of the store", "the store goes with this pool")
         ring = KeyRing(store)
         keys = keys_needed(settings, ring)  # raises if there must be one
         yield ok("keys", "requests need none here" if keys is None else "requests need a key")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from nextquery.arms import ArmPool
+from nextquery.errors import InvalidInput
 from nextquery.loop import Offered, ToRank
 from nextquery.memory import Moment
 from nextquery.policies.slates import Floats
@@ -26,11 +27,11 @@ from nextquery.service.evaluate.decisions import (
 from nextquery.service.evaluate.plan import Planned, planned
 from nextquery.service.evaluate.target import Target
 from nextquery.service.log.event_parts import SlateEntry
-from nextquery.service.log.events import ModelSettings
+from nextquery.service.log.events import ModelEvent, ModelSettings
 from nextquery.service.log.store import Store, StoredDecision
 from nextquery.service.model.learner import Learner, foreseeing
 from nextquery.service.model.prepare import loop_of
-from nextquery.service.model.served_catalogue import ServedCatalogue
+from nextquery.service.model.served_catalogue import Arms
 from nextquery.service.settings.engine_options import EngineOptions
 
 Progress = Callable[[str, float | None], None]
@@ -111,6 +112,19 @@ def of_model(options: EngineOptions, settings: ModelSettings) -> EngineOptions:
     return EngineOptions(**kept, reselect=reselect, personal=personal)
 
 
+def _check_one_pool(store: Store, head: int) -> None:
+    """Raise an error if the pool of a log was changed: decisions of before had other candidates."""
+    bodies = ((event.position, event.body) for event in store.of_kind(ModelEvent.kind, head))
+    pools = [(at, body.pool) for at, body in bodies if isinstance(body, ModelEvent)]
+    changes = [at for (at, new), (_, old) in zip(pools[1:], pools, strict=False) if new != old]
+    if changes:
+        raise InvalidInput(
+            f"the pool of this log was updated or encoded anew at position {changes[-1]}, and what "
+            "was decided with another pool cannot be selected again. Evaluate from an export: "
+            "nextquery export --format obp."
+        )
+
+
 class Reading:
     """One reading of a log."""
 
@@ -125,9 +139,12 @@ class Reading:
         progress: Progress,
     ) -> None:
         self.store, self.span, self.settings, self.progress = store, span, settings, progress
-        self.catalogue = ServedCatalogue(pool, **options.minimums)
-        state = foreseeing(store, store.head().position)
-        self.learner = Learner(store, state, catalogue=self.catalogue)
+        head = store.head().position
+        _check_one_pool(store, head)
+        self.learner = Learner(store, foreseeing(store, head), arms=Arms(pool, **options.minimums))
+        catalogue, state = self.learner.catalogue, self.learner.state
+        assert catalogue is not None  # nothing was read yet
+        self.catalogue = catalogue
         self.loop = loop_of(self.catalogue, options, state.learnt)
         self.cache = CandidateCache(self.loop, options.cache_size)
         self.targets = []

@@ -30,6 +30,7 @@ from nextquery.service.log.operators.changes import (
     Unblocked,
 )
 from nextquery.service.log.operators.curation import Pinned, Unpinned
+from nextquery.service.log.operators.new_pool import PoolAnnounced
 from nextquery.service.log.operators.safety import FallbackEnded, FellBack, RolledBack
 
 ModelSettings = dict[str, str | int | float | None]
@@ -65,6 +66,8 @@ class ModelEvent:
     share: float = 1.0  #: of the sessions
     beside: tuple[BesideModel, ...] = ()
     interleaved: str = ""  #: the one of them that shares the slates of the main policy
+    runs: tuple[tuple[int, int], ...] = ()  #: of the pool: see `nextquery.laid_out.Layout`
+    encoded_anew: bool = False  #: whether earlier vectors mean nothing in this pool
 
     @property
     def shares(self) -> dict[str, float]:
@@ -164,7 +167,7 @@ class ArmAdded:
     arm: int
     text: str
     shown: str
-    vector: str  #: base64 of its float32 row
+    vector: str  #: base64 of its float32 row; empty: what the encoder of the pool makes of it
     by: By | None = None  #: who approved it, if it was held
 
     def row(self) -> NDArray[np.float32]:
@@ -214,6 +217,7 @@ Body = (
     | FellBack
     | FallbackEnded
     | RolledBack
+    | PoolAnnounced
     | Void
     | Forgotten
     | Erased

@@ -208,6 +208,10 @@ class Transaction:
         """From now on no answer is recorded whose model has not read the last event."""
         self.barrier = self.position
 
+    def vector(self, vector: str, model: int | None) -> str:
+        """Return a vector, or none if it was computed at an older model: with another encoder?"""
+        return vector if model in (None, self.model) else ""
+
     def take_arm_id(self) -> int:
         """Return the id of the next arm and count on."""
         self.next_arm += 1

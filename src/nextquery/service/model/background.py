@@ -15,6 +15,7 @@ from nextquery.service.log.timeouts import CloseOpen, OneTimeoutAgo, due
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.experiment.fall_back import fall_back
 from nextquery.service.model.learner import Learner
+from nextquery.service.model.new_pool.follow import PoolFollower
 from nextquery.service.model.snapshots import save_snapshot
 from nextquery.service.settings.engine_options import EngineOptions
 
@@ -27,7 +28,8 @@ class Background:
     """Threads that read the log and keep snapshots, close expired slates, and recompute.
 
     The last works only after decisions were left out or erased; it does not hold up the others. One
-    more looks after the store: retention, and what erasures left undone.
+    more looks after the store: retention, and what erasures left undone. Another one follows the
+    folder of the pool.
     """
 
     def __init__(
@@ -40,16 +42,16 @@ class Background:
         self._snapshot_at = learner.position
         self._threads: list[threading.Thread] = []
 
-    def start(self, writer: Writer) -> None:
+    def start(self, writer: Writer, follower: PoolFollower) -> None:
         """Start the threads."""
-        self.writer = writer
+        self.writer, self.follower = writer, follower
         self.tidy = Tidy(
             self.store,
             lambda write: writer.submit(write).result(),
             self.options.retention_days,
             lambda: self._stop.wait(_BETWEEN_S),
         )
-        for work in (self._read, self._sweep, self._refresh, self._tidy):
+        for work in (self._read, self._sweep, self._refresh, self._tidy, self._follow):
             name = f"nextquery{work.__name__.replace('_', '-')}"
             self._threads.append(threading.Thread(target=work, name=name, daemon=True))
             self._threads[-1].start()
@@ -66,6 +68,7 @@ class Background:
         self._stop.set()
         self._grown.set()
         self._stale.set()
+        self.follower.stop()
         end = time.monotonic() + within_s
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
@@ -85,6 +88,7 @@ class Background:
                 if self.learner.state.stale:
                     self._stale.set()
                 fall_back(self.learner, self.writer)
+                self.follower.announced(self.learner.state.announced)
                 if self.learner.position - self._snapshot_at >= self.options.snapshot_every:
                     self._snapshot()
                 self.error = None
@@ -110,6 +114,9 @@ class Background:
             except Exception as error:  # the reader sees that the state is stale, and asks again
                 _log.error("cannot recompute the model: %s", error)
                 self._stop.wait(0.5)
+
+    def _follow(self) -> None:
+        self.follower.run()
 
     def _snapshot(self) -> None:
         """Save a snapshot, unless another worker saved one that is about as new."""

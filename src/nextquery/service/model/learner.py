@@ -2,7 +2,8 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from nextquery.errors import Damaged
@@ -10,7 +11,7 @@ from nextquery.service.log.events import DecisionEvent, Event, ModelEvent
 from nextquery.service.log.store import Store, as_event
 from nextquery.service.model.event_checks import check
 from nextquery.service.model.past import Decided
-from nextquery.service.model.served_catalogue import ServedCatalogue
+from nextquery.service.model.served_catalogue import Arms, ServedCatalogue
 from nextquery.service.model.state import FORESEEN, State
 
 _REMEMBERED = 10_000  # decisions kept in memory for their feedback
@@ -21,7 +22,8 @@ class Learner:
     """The state at a position of a log, and how to bring it to later positions.
 
     An event is applied wholly or not at all, to the state and to the `catalogue` of the arms, if
-    there is one. `swapped` is called with a state that takes the place of the one before.
+    there is one: `arms` makes it as soon as the log comes to its pool. `swapped` is called with a
+    state that takes the place of the one before, `changed` when the log changes to another pool.
     """
 
     def __init__(
@@ -30,11 +32,14 @@ class Learner:
         state: State | None = None,
         *,
         remembered: int = _REMEMBERED,
-        catalogue: ServedCatalogue | None = None,
+        arms: Arms | None = None,
     ) -> None:
         self.store, self.state = store, State() if state is None else state
-        self.catalogue = catalogue
+        self.catalogue = None if arms is None else arms.at(self.state)
         self.swapped: Callable[[State], None] = lambda state: None
+        self.changed: Callable[[State], ServedCatalogue | None] = lambda state: (
+            None if arms is None else arms.at(state)
+        )
         self.lock = threading.RLock()  # held while the state changes
         self._reading = threading.Lock()  # one reader at a time, or events would be applied twice
         self._remembered = remembered
@@ -49,6 +54,12 @@ class Learner:
         """Apply the events after the position, up to `until`; return how many there were."""
         with self._reading:
             return self._catch_up(batch, until)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Apply no event meanwhile."""
+        with self._reading:
+            yield
 
     def _catch_up(self, batch: int, until: int | None) -> int:
         count = 0
@@ -81,13 +92,20 @@ class Learner:
         check(event, self.state, self)
         if self.catalogue is not None:
             self.catalogue.check(event)
+        pool = None if self.state.model_event is None else self.state.model_event.pool
         with self.lock:
             if isinstance(event.body, DecisionEvent) and event.decision_id is not None:
                 decided = Decided.of(event.body, event.time, event.position)
                 self._remember(event.decision_id, decided)
             self.state.apply(event, self)
-            if self.catalogue is not None:
+            if isinstance(event.body, ModelEvent) and event.body.pool != pool:
+                self._change_pool(event.body.pool)
+            elif self.catalogue is not None:
                 self.catalogue.follow(event)
+
+    def _change_pool(self, pool: str) -> None:
+        if self.catalogue is None or self.catalogue.digest != pool:
+            self.catalogue = self.changed(self.state)
 
     def refresh(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Recompute a stale state from the start of the log, unless `stopped` on the way.
@@ -145,10 +163,10 @@ def rebuilt(
     *,
     until: int | None = None,
     batch: int = 500,
-    catalogue: ServedCatalogue | None = None,
+    arms: Arms | None = None,
 ) -> State:
     """Recompute the state from the log alone, without snapshots."""
     head = store.head().position if until is None else until
-    learner = Learner(store, foreseeing(store, head), catalogue=catalogue)
+    learner = Learner(store, foreseeing(store, head), arms=arms)
     learner.catch_up(batch=batch, until=head)
     return learner.state

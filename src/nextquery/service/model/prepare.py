@@ -2,12 +2,16 @@
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Collection
+from typing import Any
+from uuid import uuid4
 
 from nextquery.arms import ArmPool
 from nextquery.catalogue import Catalogue
 from nextquery.errors import Damaged, InvalidInput
 from nextquery.learnt import Learnt
+from nextquery.lineage import continued, fingerprint
 from nextquery.loop import Loop
 from nextquery.memory import FEATURES, Memory
 from nextquery.personal import why_unrecognised
@@ -15,20 +19,23 @@ from nextquery.policies import Policy
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.controls import NewModel
 from nextquery.service.log.events import BesideModel, ModelEvent
+from nextquery.service.log.operators.leases import LEASE_S, EndLease, TakeLease
 from nextquery.service.log.store import Store
+from nextquery.service.log.transaction import Write
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.arrays import Arrays, packed, to_text, under
 from nextquery.service.model.experiment.branches import continuing, loses
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.model_events import beside, policy_of
+from nextquery.service.model.new_pool.change import POOL_LEASE, Change, not_its_pool
 from nextquery.service.model.old_policy_names import same_model
-from nextquery.service.model.served_catalogue import fingerprint
 from nextquery.service.model.snapshots import newest_state
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.service.settings.split import CONTROL
 from nextquery.warm_start import Progress, WarmStart, calibrate, warm_start
 
 _log = logging.getLogger("nextquery.service")
+_LEASED_S = 0.5  # between two looks whether another process has finished
 Ask = Callable[[str], bool]
 """Answers whether live learning may be forgotten, told how much."""
 
@@ -56,16 +63,21 @@ def prepare(
     one result is used. Returns whether a model was written. `owners` are those of the API keys, if
     they are known.
     """
-    check_pool(store, pool)
     _warn_of_strangers(pool, options, owners)
     digest = fingerprint(pool)
     while True:
         head = store.head()
         last = store.model(head.model)
+        if last is not None and last.pool != digest:
+            change = Change.to(pool, last, head.model, store.name)
+            if _change(change, store, options, progress, clock, forget):
+                return True
+            continue
         if last is not None and same_model(last.settings, options.of_the_model()):
             return False
         if last is not None and loses(last, options.new_policies()):
-            _ask(store, last, options, forget)
+            why = f"changing the policy from {last.policy} to {options.policy_name}"
+            _ask(store, last, why, forget)
         body = first_model(pool, options, progress, digest=digest)
         if last is not None:
             body = continuing(body, last, head.model)
@@ -78,15 +90,58 @@ def prepare(
             writer.close()
 
 
-def _ask(store: Store, last: ModelEvent, options: EngineOptions, forget: Ask) -> None:
+def _change(
+    change: Change,
+    store: Store,
+    options: EngineOptions,
+    progress: Progress | None,
+    clock: Clock | None,
+    forget: Ask,
+) -> bool:
+    """Change the log to another pool; return False if it has another model by now."""
+    learner, holder = Learner(store, newest_state(store)), uuid4().hex
+    writer = Writer(store, Clock() if clock is None else clock, written=lambda: None)
+
+    def submit(write: Write[Any]) -> Any:
+        return writer.submit(write).result()
+
+    try:
+        while not submit(TakeLease(POOL_LEASE, holder, LEASE_S)):
+            time.sleep(_LEASED_S)  # a running service changes the pool just now
+        learner.catch_up()
+        if lost := change.loses(learner.state, options.new_policies()):
+            _check_forgets(lost, "serving this pool, which was encoded anew,", forget)
+        layout = change.layout(learner.state.announced) or change.announce(submit)
+        if layout is None:
+            return False
+        learner.catch_up()
+        arms = change.catalogue(learner.state, layout, options.minimums).pool
+        body = first_model(arms, options, progress, digest=change.digest)
+        return change.write(body, layout, store, submit) is not None
+    finally:
+        submit(EndLease(POOL_LEASE, holder))
+        writer.close()
+
+
+def _newest_model(store: Store) -> ModelEvent | None:
+    """Return the newest model; None also if it is damaged: whoever reads the log will report it."""
+    with contextlib.suppress(Damaged):
+        return store.model(store.head().model)
+    return None
+
+
+def _ask(store: Store, last: ModelEvent, what: str, forget: Ask) -> None:
     """Ask before live learning is lost; raise an error if it must not be."""
     lost = live_policy(store).learnt_since(policy_of(last))
-    changed = f"from {last.policy} to {options.policy_name}"
-    if lost and not forget(f"Changing the policy {changed} forgets {lost} live updates. Go on?"):
+    if lost:
+        _check_forgets(lost, what, forget)
+
+
+def _check_forgets(lost: int, what: str, forget: Ask) -> None:
+    if not forget(f"{what[0].upper()}{what[1:]} forgets {lost} live updates. Go on?"):
         raise InvalidInput(
-            f"changing the policy {changed} would forget {lost} live updates: the two learn from "
-            "different features. Keep the policy, pass a new store, or allow it: nextquery serve "
-            "--forget."
+            f"{what} would forget {lost} live updates: the two learn from different features. Keep "
+            "the policy and the pool, pass a new store, or allow it: nextquery serve --forget."
         )
 
 
@@ -178,16 +233,22 @@ def loop_of(catalogue: Catalogue, options: EngineOptions, learnt: Learnt) -> Loo
     return loop
 
 
-def check_pool(store: Store, pool: ArmPool) -> None:
-    """Raise an error if a log was started with another pool."""
-    with contextlib.suppress(Damaged):  # whoever reads the log will report it
-        model = store.model(store.head().model)
-        if model is not None and model.pool != fingerprint(pool):
-            raise InvalidInput(
-                f"{store.name} was started with another pool, so its arm ids mean other queries. "
-                "Serve that pool, or pass a new store; nextquery take-over brings what was learnt "
-                "into it."
-            )
+def check_pool(store: Store, pool: ArmPool, *, or_next: bool = False) -> None:
+    """Raise an error if the newest model of a log is of another pool.
+
+    With `or_next`, one that continues that pool is right too.
+    """
+    model = _newest_model(store)
+    if model is None or model.pool == fingerprint(pool):
+        return
+    if continued(pool.origin, model.pool) is None:
+        raise not_its_pool(store.name)
+    if or_next:
+        return
+    raise InvalidInput(
+        f"the pool was updated, and {store.name} is not served with it yet. A running service "
+        "takes it over within a minute; without one, start it: nextquery serve POOL."
+    )
 
 
 def _warn_of_strangers(

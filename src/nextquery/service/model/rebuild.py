@@ -7,7 +7,7 @@ import numpy as np
 from nextquery.arms import ArmPool
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import Learner, foreseeing, rebuilt
-from nextquery.service.model.served_catalogue import ServedCatalogue
+from nextquery.service.model.served_catalogue import Arms
 from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.state import State
 
@@ -38,12 +38,12 @@ def rebuild(store: Store, pool: ArmPool | None = None) -> Rebuilt:
     With the pool, raise `Damaged` where a start of the service would.
     """
     kept = newest_state(store)
-    catalogue = None if pool is None else ServedCatalogue(pool)
-    learner = Learner(store, foreseeing(store, kept.position), catalogue=catalogue)
+    arms = None if pool is None else Arms(pool)
+    learner = Learner(store, foreseeing(store, kept.position), arms=arms)
     learner.catch_up(until=kept.position)
     apart = difference(learner.state, kept)
-    if pool is not None:
-        ServedCatalogue(pool).restore(kept)
+    if arms is not None:
+        arms.at(kept)
     learner.catch_up()
     state = rebuilt(store, until=learner.position) if learner.state.stale else learner.state
     return Rebuilt(state, kept.position, apart)

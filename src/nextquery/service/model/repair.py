@@ -14,7 +14,7 @@ from nextquery.service.log.make_void import MakeVoid, Repaired
 from nextquery.service.log.store import Store
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.learner import Learner
-from nextquery.service.model.served_catalogue import ServedCatalogue
+from nextquery.service.model.served_catalogue import Arms
 
 
 def repair(store: Store, pool: ArmPool) -> list[Repaired]:
@@ -23,8 +23,7 @@ def repair(store: Store, pool: ArmPool) -> list[Repaired]:
     `pool` must be the pool of the log (`prepare.check_pool`). Repairing again does nothing.
     """
     done: list[Repaired] = []
-    catalogue = ServedCatalogue(pool)
-    learner = Learner(store, catalogue=catalogue)
+    learner = Learner(store, arms=Arms(pool))
     writer = Writer(store, Clock(), written=lambda: None)
     try:
         while learner.position < (head := store.head().position):
@@ -34,13 +33,22 @@ def repair(store: Store, pool: ArmPool) -> list[Repaired]:
                     raise Damaged(f"events after {learner.position} are missing.")
             except Damaged as error:
                 why = str(error).removesuffix(REPAIR).strip()
-                state, arms = learner.state, catalogue.pool.rows_in_all
+                state, arms = learner.state, _arms(learner)
                 removed, held = frozenset(state.removed), frozenset(state.held)
                 void = MakeVoid(learner.position + 1, why, arms, removed, held)
                 done.append(writer.submit(void).result())
     finally:
         writer.close()
     return done
+
+
+def _arms(learner: Learner) -> int:
+    """Return how many arm ids are used up, so that a lost arm uses up the next one."""
+    known = learner.catalogue
+    if known is not None:
+        return known.pool.rows_in_all
+    state = learner.state  # another pool was served here: its own arms are not known any more
+    return max([state.arms_used_up, *(arm.arm + 1 for arm in state.added)])
 
 
 def warning(done: Sequence[Repaired]) -> str:

@@ -1,9 +1,9 @@
 """The arms of the service: a copy of the pool that only events change."""
 
 import base64
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ from nextquery.arms.texts import matched, nameless
 from nextquery.catalogue import Catalogue
 from nextquery.errors import Damaged, InvalidInput
 from nextquery.exclusions import MIN_HITS
+from nextquery.laid_out import Layout, LiveArm, lay_out, vector_of
+from nextquery.lineage import fingerprint
 from nextquery.policies.packed import unpack
 from nextquery.service.log.erasure.tombstones import Erased, Forgotten
 from nextquery.service.log.event_parts import OwnAsked
@@ -25,25 +27,64 @@ from nextquery.service.log.operators.changes import (
     Unblocked,
 )
 from nextquery.service.log.operators.curation import Pinned, Unpinned
+from nextquery.service.log.operators.new_pool import PoolAnnounced
 from nextquery.service.log.store import Store
 from nextquery.service.model.event_checks import unusable
 from nextquery.service.model.state import State
 
-_SAMPLED = 256  # rows in a fingerprint
+NO_MINIMUMS: Mapping[str, int] = MappingProxyType({})
 
 
 class ServedCatalogue(Catalogue):
-    """A catalogue that follows the log."""
+    """A catalogue that follows the log.
+
+    `encodes` says that vectors in the log are of another encoder than that of the pool: the pool's
+    encodes the texts then.
+    """
 
     def __init__(self, pool: ArmPool, *, min_letters: int = 0, min_hits: int = MIN_HITS) -> None:
         super().__init__(pool.copy(), min_letters=min_letters, min_hits=min_hits)
-        if pool.origin is not None:
-            pool.origin.arm_of_readable("")  # makes its table, so that nobody waits for it
+        self.encodes, self.digest = False, fingerprint(pool)
+        if self.pool.origin is not None:
+            self.pool.origin.arm_of_readable("")  # makes its table, so that nobody waits for it
 
-    def restore(self, state: State) -> None:
-        """Take over the arms of a snapshot."""
+    @classmethod
+    def at(
+        cls,
+        pool: ArmPool,
+        state: State,
+        layout: Layout | None = None,
+        *,
+        encodes: bool = False,
+        minimums: Mapping[str, int] = NO_MINIMUMS,
+    ) -> "ServedCatalogue":
+        """Return the arms of a state, with the rows of a pool under the ids of a layout.
+
+        By default that of the state's model.
+        """
+        if layout is None:
+            runs = () if state.model_event is None else state.model_event.runs
+            layout = Layout.of(runs, pool.rows_in_all)
+        live, digest = (
+            {arm.arm: arm for arm in state.added if arm.arm < layout.end},
+            fingerprint(pool),
+        )
+        if not layout.is_plain:
+            rows = {id: _row(arm, pool, encodes=encodes) for id, arm in live.items()}
+            arms = {id: LiveArm(arm.text, arm.shown, rows[id]) for id, arm in live.items()}
+            pool = lay_out(pool, layout, arms)
+        self = cls(pool, **minimums)
+        self.encodes, self.digest = encodes, digest
+        if pool.origin is None and not layout.is_plain:
+            self.show({id: arm.shown for id, arm in live.items()})
+        self.restore(state, after=0 if layout.is_plain else layout.end)
+        return self
+
+    def restore(self, state: State, *, after: int = 0) -> None:
+        """Take over the arms of a snapshot, but for those with ids below `after`."""
         for arm in state.added:
-            self._add(arm)
+            if arm.arm >= after:
+                self._add(arm)
         self._use_up(state.arms_used_up)
         if state.removed:
             self.pool.remove(state.removed)
@@ -71,7 +112,8 @@ class ServedCatalogue(Catalogue):
             case ArmAdded() as added:
                 if added.arm != rows:
                     raise unusable(event, f"it adds arm {added.arm}, and {rows} is the next id")
-                self._check_row(event, added)
+                if added.vector and not self.encodes:
+                    self._check_row(event, added)
             case PatternBlocked(pattern):
                 try:
                     self.pattern(pattern)
@@ -114,7 +156,7 @@ class ServedCatalogue(Catalogue):
                 self.pins.pin(text, after)
             case Unpinned(text, after):
                 self.pins.unpin(text, after)
-            case Void() | Forgotten() as gone:
+            case Void() | Forgotten() | PoolAnnounced() as gone:
                 self._use_up(gone.arms)
             case Erased() as erased:
                 self._forget(erased.arms)
@@ -142,7 +184,11 @@ class ServedCatalogue(Catalogue):
         if self.pool.texts.ids_of(arm.text):
             self._use_up(arm.arm + 1)
         else:
-            self.add(arm.text, arm.row(), arm.shown)
+            row = _row(arm, self.pool, encodes=self.encodes)
+            if row is None:
+                self.remove(self.add(arm.text, self._unit, arm.shown))
+            else:
+                self.add(arm.text, row, arm.shown)
 
     def _use_up(self, arms: int) -> None:
         """Use up the ids below `arms` with rows that are never selected."""
@@ -156,30 +202,36 @@ class ServedCatalogue(Catalogue):
         return unit
 
 
+def _row(arm: ArmAdded, pool: ArmPool, *, encodes: bool) -> NDArray[np.float32] | None:
+    """Return the vector of an arm; None if the encoder knows none of its words."""
+    if arm.vector and not encodes:
+        return arm.row()
+    return vector_of(pool, arm.text)
+
+
+class Arms:
+    """The arms of a log with the pool of its end, which may have had others before.
+
+    Until the log comes to the pool, there is no catalogue, and nothing is checked against arms.
+    """
+
+    def __init__(self, pool: ArmPool, **minimums: int) -> None:
+        self.pool, self.digest, self.minimums = pool, fingerprint(pool), minimums
+
+    def at(self, state: State) -> ServedCatalogue | None:
+        """Return the catalogue of a state; None if another pool was served then."""
+        event = state.model_event
+        if event is not None and event.pool != self.digest:
+            return None
+        return ServedCatalogue.at(self.pool, state, minimums=self.minimums)
+
+
 def followed(pool: ArmPool, store: Store) -> ServedCatalogue:
     """Return the arms at the end of a log, with what is blocked and pinned."""
     from nextquery.service.model.learner import Learner  # it imports this module
     from nextquery.service.model.snapshots import newest_state
 
-    catalogue = ServedCatalogue(pool)
-    learner = Learner(store, newest_state(store), catalogue=catalogue)
-    catalogue.restore(learner.state)
+    learner = Learner(store, newest_state(store), arms=Arms(pool))
     learner.catch_up()
-    return catalogue
-
-
-def fingerprint(pool: ArmPool) -> str:
-    """Return a digest of a pool: its size and a sample of its texts and vectors.
-
-    A pool that has lost texts since, because somebody was forgotten, keeps its digest.
-    """
-    known = "" if pool.origin is None else pool.origin.known_as
-    rows, _, kept = known.partition(" ")
-    if rows == str(pool.rows_in_all):
-        return kept
-    digest = hashlib.sha256(f"{pool.rows_in_all} {pool.dim}".encode())
-    if pool.rows_in_all:
-        ids = np.linspace(0, pool.rows_in_all - 1, _SAMPLED).astype(np.int64)
-        digest.update(np.ascontiguousarray(pool.rows(ids)).tobytes())
-        digest.update("\0".join(pool.texts[i] for i in ids).encode())
-    return digest.hexdigest()
+    assert learner.catalogue is not None  # the pool was checked
+    return learner.catalogue

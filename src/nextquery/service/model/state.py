@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from copy import deepcopy
+from dataclasses import asdict, replace
 from typing import assert_never
 
 from nextquery.learnt import Example, Learnt
@@ -33,6 +34,7 @@ from nextquery.service.log.operators.changes import (
     Unblocked,
 )
 from nextquery.service.log.operators.curation import Pinned, Unpinned
+from nextquery.service.log.operators.new_pool import PoolAnnounced
 from nextquery.service.log.operators.safety import FallbackEnded, FellBack, RolledBack
 from nextquery.service.log.teaching.roll_back import RollBacks
 from nextquery.service.model.arrays import Arrays, packed, under, unpacked, within
@@ -82,6 +84,7 @@ class State:
         self.stale = False
         self.arms_used_up = 0  # arm ids below this are, even if the event of an arm is void
         self.model_event: ModelEvent | None = None  # that event, without its arrays
+        self.announced: PoolAnnounced | None = None  # the pool that comes next
         self.learnt = Learnt(RandomPolicy())  # until a model event names the policy
         self.statistics = Statistics()
         self.added: list[ArmAdded] = []
@@ -140,6 +143,9 @@ class State:
                 self.stale |= event.position > self._foreseen
             case Void() | Forgotten() as body:
                 self.arms_used_up = max(self.arms_used_up, body.arms)
+            case PoolAnnounced() as body:
+                self.arms_used_up = max(self.arms_used_up, body.arms)
+                self.announced = body
             case ArmAdded() as body:
                 self.added.append(body)
                 self.held.pop(body.text, None)
@@ -198,6 +204,10 @@ class State:
         return None
 
     def _new_model(self, body: ModelEvent, at: Event, past: Past) -> None:
+        if self.model_event is not None and self.model_event.pool != body.pool:
+            self.announced = None
+        if body.encoded_anew:
+            self._forget_vectors()
         event, main, self.beside = begin(at, body, self.branches(), past)
         self.model_event, self.learnt.policy = event, main.policy
         self.learnt.calibration = main.calibration
@@ -220,6 +230,12 @@ class State:
         """Return the sessions that the watch of a policy compared, and the difference so far."""
         watch = None if self.comparison is None else self.comparison.watches.get(policy)
         return (0, 0.0) if watch is None else (watch.sessions, watch.difference)
+
+    def _forget_vectors(self) -> None:
+        """Forget vectors of another encoder: those that the pool's gives the texts hold."""
+        self.added = [replace(arm, vector="") for arm in self.added]
+        self.held = {text: replace(arm, vector="") for text, arm in self.held.items()}
+        self.learnt.people.forget_vectors()
 
     def _leave_out(self, position: int, body: LeftOut) -> None:
         if body.undoes is None:
@@ -308,6 +324,7 @@ class State:
             "blocked": sorted(self.blocked),
             **({"patterns": sorted(self.patterns)} if self.patterns else {}),
             **({"pins": [list(pin) for pin in self.pins]} if len(self.pins) else {}),
+            **({"announced": asdict(self.announced)} if self.announced else {}),
             "on": self.on,
         }
         others: Arrays = {}
@@ -364,6 +381,8 @@ class State:
         self.added = [ArmAdded(*values) for values in fields["added"]]
         self.held = {values[0]: ArmHeld(*values) for values in fields.get("held", [])}
         self.removed = set(fields["removed"])
+        if announced := fields.get("announced"):
+            self.announced = PoolAnnounced(**announced)
         self.arms_used_up = fields.get("arms_used_up", 0)  # older snapshots lack it
         self.lineage = fields.get("lineage", [self.model] if self.model else [])
         for at, positions in fields.get("left_out", []):

@@ -31,7 +31,7 @@ from nextquery.service.model.arrays import from_text, packed, to_text, under, un
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.model_events import TAUGHT, policy_of
 from nextquery.service.model.prepare import check_pool, first_model
-from nextquery.service.model.served_catalogue import ServedCatalogue
+from nextquery.service.model.served_catalogue import Arms, ServedCatalogue
 from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.state import State
 from nextquery.service.settings.engine_options import EngineOptions
@@ -129,13 +129,11 @@ def take_over(
     if store.head().position:
         raise InvalidInput(f"{store.name} has events already. Pass a new, empty store.")
     check_pool(old_store, old_pool)
-    catalogue = ServedCatalogue(old_pool)
-    learner = Learner(old_store, newest_state(old_store), catalogue=catalogue)
-    catalogue.restore(learner.state)
+    learner = Learner(old_store, newest_state(old_store), arms=Arms(old_pool))
     learner.catch_up()
     learner.refresh()
-    old = learner.state
-    if old.model_event is None:
+    old, catalogue = learner.state, learner.catalogue
+    if old.model_event is None or catalogue is None:
         raise InvalidInput(f"{old_store.name} has no model, so there is nothing to take over.")
     taught = options.new_policy()
     _check_features(old.learnt.policy, taught, pool, old_pool)

@@ -82,6 +82,12 @@ function fill(parts, [now, { decisions }, arms, { patterns }, { pins }, found]) 
       ["Requests", number(now.requests), `${number(now.errors)} server errors`],
       ["Slates", number(now.slates), `${percent(now.fallback_share, 1)} by fallback`],
       ["Log position", number(now.position), `learner ${number(now.lag)} behind`],
+      [
+        "Pool",
+        now.pool,
+        now.pool_problem ||
+          (now.pool_current ? "what the folder has" : "a new one is being prepared"),
+      ],
       ["Store", bytes(now.store_bytes), now.store_ok ? "accepts events" : "not accepting events"],
       ["Queries", number(now.arms), `${number(now.blocked)} blocked`],
       ["State", now.on ? "on" : "off", now.learning ? now.policy : "not learning"],

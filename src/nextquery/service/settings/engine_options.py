@@ -209,6 +209,11 @@ class EngineOptions:
     poll_s: float = _option(
         0.2, "Seconds between checks for events written by other workers.", gt=0, le=60
     )
+    pool_check_s: float = _option(
+        5.0,
+        "Seconds between checks whether the pool was updated, to take the new one over; 0: never.",
+        ge=0,
+    )
 
     def __post_init__(self) -> None:
         for option in fields(self):

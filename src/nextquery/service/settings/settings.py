@@ -206,6 +206,7 @@ class Settings(BaseSettings):
     snapshot_every: int = _engine("snapshot_every")
     snapshots_kept: int = _engine("snapshots_kept")
     poll_s: float = _engine("poll_s")
+    pool_check_s: float = _engine("pool_check_s")
 
     @classmethod
     def settings_customise_sources(

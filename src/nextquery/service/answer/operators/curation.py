@@ -17,9 +17,17 @@ MOST_CURATED = 1000  #: queries in one import
 
 
 def to_curate(
-    catalogue: Catalogue, hashes: Hashes, queries: Sequence[str], segment: str, by: By
+    catalogue: Catalogue,
+    hashes: Hashes,
+    queries: Sequence[str],
+    segment: str,
+    by: By,
+    model: int | None = None,
 ) -> Curate:
-    """Return the import of those queries that are no arms yet; all of them must be able to be."""
+    """Return the import of those queries that are no arms yet; all of them must be able to be.
+
+    `model` is the position of the model whose pool has the arms.
+    """
     name = check_segment(segment)
     if len(queries) > MOST_CURATED:
         raise InvalidInput(
@@ -39,7 +47,7 @@ def to_curate(
             )
         key, row = hashes.text(place.text), vector_text(place.vector)
         found[place.text] = Curated(key, place.text, place.shown, row)
-    return Curate(list(found.values()), by)
+    return Curate(list(found.values()), by, model)
 
 
 def to_pin(

@@ -1,8 +1,13 @@
 """A person's rights: to get what is known of them, and to be forgotten."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from nextquery.arms import ArmPool
+from nextquery.laid_out import Layout
+from nextquery.lineage import continued
 from nextquery.service.log.erasure.forget import Forgot, Progress, Submit, forget
 from nextquery.service.log.erasure.known import Known, known_of
 from nextquery.service.log.erasure.who import named
@@ -72,8 +77,20 @@ def erase(
     folder = None if pool is None else getattr(pool, "folder", None)
     if user is not None and folder is not None:
         gone = forget_in_pool(folder.path, user)
-    done = forget(store, who, submit, pool_arms=gone.arms, by=by, progress=progress)
+    arms = () if pool is None else _ids(store, pool, gone.arms)
+    done = forget(store, who, submit, pool_arms=arms, by=by, progress=progress)
     return Erasure(done, gone)
+
+
+def _ids(store: Store, pool: ArmPool, rows: Sequence[int]) -> tuple[int, ...]:
+    """Return the ids that rows of a pool have in a log; those of an update may have none yet."""
+    model = store.model(store.head().model)
+    if model is None or not rows:
+        return tuple(rows)
+    before = continued(pool.origin, model.pool)
+    known = pool.rows_in_all if before is None else before.rows
+    ids = Layout.of(model.runs, known).ids(np.array(rows, np.int64))
+    return tuple(ids[np.array(rows) < known].tolist())
 
 
 def _in_pool(pool: ArmPool | None, person: Person, secret: str) -> InPool | None:

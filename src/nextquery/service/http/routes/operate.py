@@ -31,6 +31,9 @@ _NOW = {
     "arms": 35896,
     "held": 0,
     "capped": 0,
+    "pool": "3f9a1c55d0b2",
+    "pool_current": True,
+    "pool_problem": "",
     "people": 120,
     "own_queries": 3400,
     "store_bytes": 4_194_304,
@@ -74,6 +77,7 @@ async def operate(request: Request) -> Response:
             own = {"people": people, "own_queries": queries}
         return {
             **asdict(engine.health()),
+            "pool_problem": engine.follower.problem,  # names the store
             **own,  # here and not in the metrics, which keys below admin may read
             "store_bytes": engine.store.size(),
             "blocked_queries": blocked,

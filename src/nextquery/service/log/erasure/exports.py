@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from nextquery.arms import ArmPool
 from nextquery.catalogue import Catalogue
+from nextquery.service.log.exchange.arms import pool_by_id
 from nextquery.service.log.exchange.formats import export_pages
 from nextquery.service.log.schema import counter, exports
 from nextquery.service.log.store import Store
@@ -24,7 +25,7 @@ class Remade(NamedTuple):
 
 def write(store: Store, sink: BinaryIO, format: str, pool: str | None = None) -> None:
     """Write an export; `pool` is the folder that some formats need."""
-    catalogue = None if pool is None else Catalogue(ArmPool.open(pool))
+    catalogue = None if pool is None else Catalogue(pool_by_id(store, ArmPool.open(pool)))
     deque(export_pages(format, store, sink, catalogue), maxlen=0)
 
 

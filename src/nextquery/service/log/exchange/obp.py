@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.catalogue import Catalogue
-from nextquery.service.log.events import ArmAdded
+from nextquery.service.log.exchange.arms import added
 from nextquery.service.log.exchange.rounds import rounds
 from nextquery.service.log.store import Store
 
@@ -84,10 +84,10 @@ def _vectors(store: Store, catalogue: Catalogue, arms: NDArray[np.int64]) -> NDA
     """Return the vectors of arms, also of those that were added after the pool was made."""
     rows = catalogue.pool.rows_in_all
     vectors = np.zeros((len(arms), catalogue.pool.dim), np.float32)
-    vectors[arms < rows] = catalogue.pool.vectors[arms[arms < rows]]
+    vectors[arms < rows] = catalogue.pool.rows(arms[arms < rows])
     if len(arms) and arms[-1] >= rows:
         places = {int(arm): at for at, arm in enumerate(arms) if arm >= rows}
-        for event in store.of_kind(ArmAdded.kind, store.head().position):
-            if isinstance(event.body, ArmAdded) and event.body.arm in places:
-                vectors[places[event.body.arm]] = event.body.row()
+        for id, arm in added(store, catalogue.pool):
+            if id in places and arm.vector is not None:
+                vectors[places[id]] = arm.vector
     return vectors

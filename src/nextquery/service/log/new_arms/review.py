@@ -50,6 +50,7 @@ class ApproveArm:
     text_key: str
     held: ArmHeld
     by: By | None = None
+    model: int | None = None
 
     def needs(self) -> Needs:
         """Nothing."""
@@ -60,8 +61,8 @@ class ApproveArm:
         _check_held(transaction, self.text_key)
         arm = transaction.take_arm_id()
         _change(transaction, self.text_key, state="added", arm=arm)
-        held = self.held
-        return transaction.append(ArmAdded(arm, held.text, held.shown, held.vector, self.by))
+        held, vector = self.held, transaction.vector(self.held.vector, self.model)
+        return transaction.append(ArmAdded(arm, held.text, held.shown, vector, self.by))
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class Sighting:
     text: str
     shown: str
     vector: str
+    model: int | None = None  #: position of the model when the vector was computed
 
 
 @dataclass
@@ -111,10 +112,11 @@ def record_sighting(
         return
     texts.settle(text_key)
     arm = None if rules.review else transaction.take_arm_id()
+    vector = transaction.vector(sighting.vector, sighting.model)
     if arm is None:
-        transaction.append(ArmHeld(sighting.text, sighting.shown, sighting.vector))
+        transaction.append(ArmHeld(sighting.text, sighting.shown, vector))
     else:
-        transaction.append(ArmAdded(arm, sighting.text, sighting.shown, sighting.vector))
+        transaction.append(ArmAdded(arm, sighting.text, sighting.shown, vector))
     row = sa.insert(arm_texts).values(
         text_key=text_key,
         shown=key_of(segment_of(sighting.text), sighting.shown),

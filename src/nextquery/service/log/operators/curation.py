@@ -50,6 +50,7 @@ class Curate:
 
     queries: Sequence[Curated]
     by: By
+    model: int | None = None  #: position of the model when the vectors were computed
 
     def needs(self) -> "Needs":
         """Nothing."""
@@ -73,7 +74,8 @@ class Curate:
             if state == "added":
                 continue
             arm = transaction.take_arm_id()
-            transaction.append(ArmAdded(arm, query.text, query.shown, query.vector, self.by))
+            vector = transaction.vector(query.vector, self.model)
+            transaction.append(ArmAdded(arm, query.text, query.shown, vector, self.by))
             _keep(transaction, query, arm, known=state is not None)
             added += 1
         if added:

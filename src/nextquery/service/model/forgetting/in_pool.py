@@ -25,14 +25,14 @@ from nextquery.arms.pool import KIND, VERSION
 from nextquery.arms.texts import Texts, nameless
 from nextquery.errors import InvalidInput
 from nextquery.learnt import Learnt
+from nextquery.lineage import fingerprint
 from nextquery.logs.remembered.keys import Keys
 from nextquery.logs.remembered.ledger import Ledger
 from nextquery.logs.rules.users import person_hash
 from nextquery.loop import Loop
 from nextquery.personal import why_unrecognised
-from nextquery.service.model.served_catalogue import fingerprint
 from nextquery.sessions import Ids, Sessions
-from nextquery.working import work_beside, work_on
+from nextquery.working import work_on
 
 _LINEAGE = "vectors_begin_with"
 
@@ -120,9 +120,14 @@ def forget_in_pool(path: str | os.PathLike[str], user: InPool) -> GoneFromPool:
     What an interrupted ingest left beside it goes too, since that may know them.
     """
     folder = Path(path)
-    if work_beside(folder).exists():
-        with work_on(folder) as work:
-            shutil.rmtree(work)
+    with work_on(folder) as work:  # an update at the same time would bring them back
+        try:
+            return _forget(folder, user)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def _forget(folder: Path, user: InPool) -> GoneFromPool:
     pool = ArmPool.open(folder)
     before = pool.origin
     if before is None:
