@@ -77,7 +77,7 @@ def covered(names: Sequence[str], *, runs: int, decisions: int) -> None:
             found = reading.run(store.head().position)
             store.close()
         assert len(found.rewards) == decisions, found.left_out
-        assert found.again == found.checked
+        assert found.again == decisions
         for target in targets:
             true = float(np.mean(target.true))
             estimates = evaluated(target.name, found, found.aimed[target.name]).estimates[FIRST]

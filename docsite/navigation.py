@@ -10,7 +10,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         *("deploy", "operate", "safe-learner", "experiments"),
         *("exchange", "repair", "rights", "security"),
     ),
-    "How it learns": ("learning", "ranking", "event-log"),
+    "How it learns": ("learning", "ranking", "event-log", "off-policy"),
     "The paper": ("paper", "replay", "many-armed", "neural-rivals", "measurements/paper-claims"),
     "On a cluster": ("cluster", "cluster-operate", "greedi"),
     "Library reference": (),  # the rooms
@@ -22,7 +22,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         *("measurements/paper", "measurements/stream", "measurements/session-rec"),
         "measurements/neural-rivals",
         "measurements/paper-setting",
-        *("measurements/learning", "measurements/encoders"),
+        *("measurements/learning", "measurements/off-policy", "measurements/encoders"),
         *("measurements/cluster", "measurements/greedi", "project/benchmarks"),
     ),
     "The project": (

@@ -258,6 +258,44 @@ def test_a_change_of_settings(
     assert found.again == 1.0  # k comes from the log
 
 
+def test_sessions_of_several_policies(
+    sqlite: Store, explored: Callable[..., Engine], world: nq.ArmPool
+) -> None:
+    shared = {"experiment": "lin-ucb-memory:0.5,random:0.5", "control_share": 0.3}
+    engine = explored(sqlite, **shared)
+    made = serve(engine, 40, m=2)
+    engine.close()
+    serve(explored(sqlite, interleave="random"), 4, m=2, seed=6)
+    chosen = options(exploration=EXPLORING, **shared)
+    found = evaluate(sqlite, world, ["random", "lin-ucb-memory"], chosen)
+    by_control = sum(one.policy == "most-similar-first" for _, one in made)
+    assert 0 < by_control < 40
+    assert found.left_out == {reasons.UNEXPLORED: by_control, reasons.UNKNOWN: 4}
+    assert set(found.ran) == {"lin-ucb-memory", "random"}
+    assert found.again == 1.0
+
+
+def test_a_policy_is_rolled_back_with_the_one_that_ran(
+    sqlite: Store, explored: Callable[..., Engine], world: nq.ArmPool
+) -> None:
+    engine = explored(sqlite, policy="lin-ucb")
+    serve(engine, 10, m=2)
+    caught_up(engine)
+    to = engine.learner.position
+    serve(engine, 10, m=2, seed=7)
+    engine.roll_back(to)
+    caught_up(engine)
+    engine.learner.refresh()
+    late = engine.clock.now()
+    serve(engine, 20, m=2, seed=8)
+    chosen = options(exploration=EXPLORING, policy="lin-ucb")
+    found = evaluate(sqlite, world, ["lin-ucb"], chosen, since=late)
+    assert found.used == 20
+    assert found.again == 1.0
+    assert means(found)["lin-ucb"] == pytest.approx(found.log[SLATE].mean)
+    assert found.policies[0].estimates[SLATE]["ips"].effective == pytest.approx(20)
+
+
 def test_what_later_events_say_is_known_beforehand(
     sqlite: Store, explored: Callable[..., Engine]
 ) -> None:

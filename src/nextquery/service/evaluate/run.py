@@ -101,7 +101,7 @@ def evaluate(
     if not found.rewards:
         raise InvalidInput(_nothing(found))
     log = _logged(found, found.logged, found.predicted)
-    again = found.again / found.checked if found.checked else 1.0
+    again = found.again / len(found.rewards)
     return Evaluation(
         decisions=found.decisions,
         used=len(found.rewards),
@@ -111,7 +111,7 @@ def evaluate(
         erased_events=found.erased,
         again=again,
         ran=dict(found.policies.most_common()),
-        log={part: ESTIMATORS["ips"](of) for part, of in _parts(log).items()},
+        log={part: cut(ESTIMATORS["ips"](of)) for part, of in _parts(log).items()},
         policies=[evaluated(name, found, aimed) for name, aimed in found.aimed.items()],
         warnings=_other_settings(again),
     )
@@ -121,7 +121,7 @@ def evaluated(name: str, found: Sample, aimed: Aimed) -> Evaluated:
     """Return the estimates of a policy, with what to beware of."""
     log = _logged(found, aimed.target, aimed.expected)
     estimates = {
-        part: {estimator: estimate(of) for estimator, estimate in ESTIMATORS.items()}
+        part: {estimator: cut(estimate(of)) for estimator, estimate in ESTIMATORS.items()}
         for part, of in _parts(log).items()
     }
     worth = {part: found["ips"].effective for part, found in estimates.items()}
@@ -141,6 +141,15 @@ def evaluated(name: str, found: Sample, aimed: Aimed) -> Evaluated:
             "They count as without a click, so its hit rate may be higher."
         )
     return Evaluated(name, estimates, unsupported, trusted, warnings)
+
+
+def cut(estimate: Estimate) -> Estimate:
+    """Cut an interval at 0 and 1: no hit rate lies beyond.
+
+    >>> cut(Estimate(0.1, -0.2, 0.4, 50.0)).low
+    0.0
+    """
+    return estimate._replace(low=max(0.0, estimate.low), high=min(1.0, estimate.high))
 
 
 def _parts(log: Logged) -> dict[str, Logged]:

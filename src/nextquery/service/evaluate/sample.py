@@ -8,11 +8,12 @@ import numpy as np
 
 from nextquery.arms import ArmPool
 from nextquery.errors import InvalidInput
-from nextquery.loop import Offered, ToRank
+from nextquery.loop import Loop, Offered, ToRank
 from nextquery.memory import Moment
 from nextquery.policies.slates import Floats
 from nextquery.segments import text_of
 from nextquery.service.answer.candidate_cache import Asked, CandidateCache
+from nextquery.service.answer.experiment.assignment import Assignment
 from nextquery.service.answer.visits import visit_before
 from nextquery.service.evaluate.decisions import (
     ERASED,
@@ -60,8 +61,8 @@ class Aimed:
 class Sample:
     """The decisions that can be used, in the order of the log, and how many cannot, by reason.
 
-    Those of the model's main policy are `checked`, and `again` counts for how many of them it gives
-    the propensities of the log when it is computed again.
+    `again` counts those for which the policy that ran gives the propensities of the log when it is
+    computed again.
     """
 
     decisions: int
@@ -73,7 +74,6 @@ class Sample:
     predicted: list[Floats] = field(default_factory=list)
     policies: Counter[str] = field(default_factory=Counter)
     aimed: dict[str, Aimed] = field(default_factory=dict)
-    checked: int = 0
     again: int = 0
 
 
@@ -146,6 +146,7 @@ class Reading:
         assert catalogue is not None  # nothing was read yet
         self.catalogue = catalogue
         self.loop = loop_of(self.catalogue, options, state.learnt)
+        self.assignment = Assignment(self.loop, self.learner, "")
         self.cache = CandidateCache(self.loop, options.cache_size)
         self.targets = []
         for name in names:
@@ -173,7 +174,7 @@ class Reading:
             ):
                 self.learner.apply(event)
                 for target in self.targets:
-                    target.learn(event)
+                    target.learn(event, self.learner.state.roll_backs)
                 for made in plan.made_at.pop(event.position, ()):
                     self.look(made, found)
             self.progress(replaying, self.learner.position / head)
@@ -193,14 +194,15 @@ class Reading:
             found.left_out[why] += 1
             return
         asked, at = self._asked(decision), Moment(decision.time)
-        by_log = self.loop.offered(asked, at)
-        offers = [target.offered(asked, at, self.loop, by_log) for target in self.targets]
+        ran = self.assignment.loop_of(decision.body.policy)
+        by_log = ran.offered(asked, at)
+        offers = [target.offered(asked, at, ran, by_log) for target in self.targets]
         if why is None and not _found_again(decision, by_log):
             why = NOT_FOUND
         if why is None and len(by_log.ranked) > 1 and chosen(decision)[0].propensity == 1.0:
             why = UNEXPLORED
         if why is None:
-            self._use(decision, asked, by_log, offers, found)
+            self._use(decision, asked, ran, by_log, offers, found)
         else:
             found.left_out[why] += 1
         for target, offered in zip(self.targets, offers, strict=True):
@@ -216,7 +218,7 @@ class Reading:
     def _asked(self, decision: StoredDecision) -> ToRank:
         body, visit = decision.body, visit_before(decision)
         place = self.catalogue.place(body.query, body.segment)
-        wanted = [Asked(place, visit, self.loop.policy.needs_preferences)]
+        wanted = [Asked(place, visit, self.assignment.needs_preferences)]
         selected = self.cache.select(wanted, self.catalogue.version)[0]
         rng = self.loop.draws(visit.session, visit.trial + 1)
         return ToRank(place, visit, selected, body.m, rng, body.at_least)
@@ -225,6 +227,7 @@ class Reading:
         self,
         decision: StoredDecision,
         asked: ToRank,
+        ran: Loop,
         by_log: Offered,
         offers: Sequence[Offered],
         found: Sample,
@@ -233,7 +236,7 @@ class Reading:
         entries = chosen(decision)
         arms = [entry.arm for entry in entries]
         propensities = np.array([entry.propensity for entry in entries])
-        chances = self.loop.learnt.probabilities(by_log.candidates, by_log.context)
+        chances = ran.learnt.probabilities(by_log.candidates, by_log.context)
         chance = dict(zip(by_log.candidates.arms.tolist(), chances.tolist(), strict=True))
         session = (decision.owner, decision.session_id)
         found.sessions.append(self.numbers.setdefault(session, len(self.numbers)))
@@ -241,10 +244,7 @@ class Reading:
         found.logged.append(propensities)
         found.predicted.append(np.array([chance[arm] for arm in arms]))
         found.policies[decision.body.policy] += 1
-        model = self.learner.state.model_event
-        if model is not None and model.policy == decision.body.policy:
-            found.checked += 1
-            found.again += self._again(asked, by_log, arms, propensities)
+        found.again += self._again(asked, ran, by_log, arms, propensities)
         shown = set(by_log.ranked.arms.tolist())
         for target, offered in zip(self.targets, offers, strict=True):
             rows = target.drawn(asked, offered, arms)
@@ -260,12 +260,17 @@ class Reading:
             aimed.unsupported += float(rows[0][never].sum())
 
     def _again(
-        self, asked: ToRank, by_log: Offered, arms: Sequence[int], propensities: Floats
+        self,
+        asked: ToRank,
+        ran: Loop,
+        by_log: Offered,
+        arms: Sequence[int],
+        propensities: Floats,
     ) -> bool:
-        """Whether the log's own policy has the same propensities when it is computed again."""
+        """Whether the policy that ran has the same propensities when it is computed again."""
         rng = self.loop.draws(asked.visit.session, asked.visit.trial + 1)
-        rows = self.loop.policy.distributions(
-            by_log.ranked, by_log.context, arms, rng, exploration=self.loop.exploration
+        rows = ran.policy.distributions(
+            by_log.ranked, by_log.context, arms, rng, exploration=ran.exploration
         )
         at = [by_log.ranked.arms.tolist().index(arm) for arm in arms]
         ours = np.array([row[n] for row, n in zip(rows, at, strict=True)])

@@ -1,7 +1,6 @@
 """A policy that did not run: it learns from the log what it could have known at each position."""
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from nextquery.service.evaluate.plan import Planned
 from nextquery.service.log.event_parts import PINNED, NextQuery, TypedArm
 from nextquery.service.log.events import Event, FeedbackEvent, OutcomeEvent
 from nextquery.service.log.store import StoredDecision
+from nextquery.service.log.teaching.roll_back import RollBacks
 from nextquery.service.model.arrays import from_text, unpacked, within
 from nextquery.service.model.model_events import policy_of
 from nextquery.service.model.prepare import first_model
@@ -36,6 +36,7 @@ class Lesson(NamedTuple):
     known: dict[int, Choice]
     failures: bytes
     time: float
+    position: int
     last: int
 
 
@@ -58,8 +59,7 @@ class Target:
         model = first_model(pool, replace(options, policy=name, alpha=None), progress)
         calibration = within(unpacked(from_text(model.arrays)), "calibration")
         learnt = Learnt(policy_of(model), calibration, loop.learnt.live, loop.learnt.people)
-        self.loop = copy(loop)
-        self.loop.learnt = learnt  # the memory stays that of the log
+        self.loop = loop.beside(learnt)  # the memory stays that of the log
         self.policy = learnt.policy
         self._lessons: dict[str, Lesson] = {}
 
@@ -94,21 +94,24 @@ class Target:
         named = ((arm, choice(arm)) for arm in planned.named)
         known = {arm: found for arm, found in named if found is not None}
         failures = self.policy.failures(offered.candidates, offered.context, rng)
-        self._lessons[planned.id] = Lesson(slate, known, failures, decision.time, planned.last)
+        self._lessons[planned.id] = Lesson(
+            slate, known, failures, decision.time, planned.position, planned.last
+        )
 
-    def learn(self, event: Event) -> None:
+    def learn(self, event: Event, roll_backs: RollBacks) -> None:
         """Learn from an event, if it is the outcome of a slate that was followed."""
         lesson = self._lessons.get(event.decision_id or "")
         if lesson is None or not isinstance(event.body, OutcomeEvent):
             return
-        for example in _examples(event.body, lesson):
-            example.learn(self.policy, lesson.time)
+        if not roll_backs.leave_out(event.position, lesson.position):
+            for example in _examples(event.body, lesson):
+                example.learn(self.policy, lesson.time)
         if event.position >= lesson.last:
             del self._lessons[event.decision_id or ""]
 
 
 def _examples(body: OutcomeEvent, lesson: Lesson) -> list[Example]:
-    """Return what an outcome teaches, as `State.examples` does for the model that ran."""
+    """Return what an outcome teaches, as `State.lessons` does for the models that ran."""
     feedback = body if isinstance(body, FeedbackEvent) else None
     stranger = Choice(-1, np.empty(0), 0.0, 1.0)
     slate = [stranger if choice is None else choice for choice in lesson.slate]
