@@ -52,11 +52,12 @@ def play(pool: ArmPool, sessions: Sessions, out: Path, *, seed: int = 0) -> tupl
                         continue
                     arm, shown = int(sessions.arms[place]), [e.arm for e in slate.recommendations]
                     steps, clicks = steps + 1, clicks + (arm in shown)
-                    answer = {"accepted": arm} if arm in shown else {
-                        "accepted": None, "issued": pool.texts[arm]
-                    }  # fmt: skip
                     told.append(
-                        engine.submit_feedback(decision_id=slate.decision_id, **answer)  # type: ignore[arg-type]
+                        engine.submit_feedback(
+                            decision_id=slate.decision_id,
+                            accepted=arm if arm in shown else None,
+                            issued=None if arm in shown else pool.texts[arm],
+                        )
                     )
                 for future in told:
                     future.result()

@@ -11,7 +11,10 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         *("exchange", "repair", "rights", "security"),
     ),
     "How it learns": ("learning", "ranking", "event-log", "off-policy"),
-    "The paper": ("paper", "replay", "many-armed", "neural-rivals", "measurements/paper-claims"),
+    "The paper": (
+        *("paper", "replay", "many-armed", "rivals", "neural-rivals"),
+        "measurements/paper-claims",
+    ),
     "On a cluster": ("cluster", "cluster-operate", "greedi"),
     "Library reference": (),  # the rooms
     "Other reference": (

@@ -15,7 +15,7 @@ REPOSITORY = {
 """Pages of the site that stand elsewhere in the repository, and their places in the site."""
 FREE = ("measurements", "reference")
 """Folders of docs/ whose pages may be long: tables to look things up in."""
-GENERATED = ("many-armed.md",)
+GENERATED = ("many-armed.md", "rivals.md")
 """Pages of docs/ that are made from result files: they may be long too."""
 
 

@@ -128,9 +128,9 @@ def compare(
         print_json({"use": verdict(rows), "rows": rows, "tuning": tuned, "page": str(page)})
         return
     made = compare_table(rows)
-    for title, columns in (("By the clock", HITS), ("What it costs", COSTS)):
-        cells = [[row[0], *(row[at] for at in columns)] for row in made.rows]
-        header = [made.header[0], *(made.header[at] for at in columns)]
+    for title, shown in (("By the clock", HITS), ("What it costs", COSTS)):
+        cells = [[row[0], *(row[at] for at in shown)] for row in made.rows]
+        header = [made.header[0], *(made.header[at] for at in shown)]
         out().print(table(title, header, cells, numbers=range(1, len(header))))
     for line in (stream_note(to), tuned_note(tuned), f"written: {page}", verdict(rows)):
         if line:
