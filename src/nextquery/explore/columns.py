@@ -76,7 +76,7 @@ class Column:
 
         >>> values = np.array([1.0, 1203.7, 1250.2, 1290.4, 2000.0])
         >>> Column("x", "DOUBLE", "number", values).cut(1.0, 2000.0)
-        1250.0
+        1230.0
         >>> Column("x", "DOUBLE", "number", values).cut(1290.4, 2000.0)
         1600.0
         """
