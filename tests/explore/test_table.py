@@ -1,6 +1,5 @@
 """Reading a table: every supported file, every type, and what is wrong with the others."""
 
-import time
 from pathlib import Path
 
 import duckdb
@@ -121,9 +120,7 @@ def test_a_sample_of_a_long_table_is_asked_and_all_rows_are_selected() -> None:
     sql = "SELECT (i * 7919) % 1000 AS a, i % 5 AS b FROM range(250000) t(i)"
     connection.execute(f"CREATE TABLE {HERE} AS {sql}")
     exploration = Exploration(Table(connection, "t", None), samples=40)
-    began = time.perf_counter()
     for _ in range(4):
         exploration.label([s.row for s in exploration.samples() if s.values["a"] < 300])
-    assert time.perf_counter() - began < 120  # no limit on speed: only that it ends
     assert exploration.count() == len(exploration.table.selected(exploration.where()))
     assert np.isclose(exploration.count() / 250_000, 0.3, atol=0.05)
