@@ -10,6 +10,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         *("deploy", "operate", "safe-learner", "experiments"),
         *("exchange", "repair", "rights", "security"),
     ),
+    "Tables": ("explore",),
     "How it learns": ("learning", "ranking", "event-log", "off-policy"),
     "The paper": (
         *("paper", "replay", "many-armed", "rivals", "neural-rivals"),

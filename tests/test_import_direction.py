@@ -23,7 +23,7 @@ ORDER = {
             "network",
             "tracing",
         },
-        {"experiments"},
+        {"experiments", "explore"},
         {"working"},
         {"sessions"},
         {"datasets"},

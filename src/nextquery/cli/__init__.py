@@ -23,6 +23,7 @@ from nextquery.cli.demo import demo
 from nextquery.cli.doctor import doctor
 from nextquery.cli.encode import encode
 from nextquery.cli.evaluate import evaluate
+from nextquery.cli.explore import explore
 from nextquery.cli.export import export
 from nextquery.cli.forget import forget
 from nextquery.cli.ingest import ingest
@@ -63,7 +64,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 experiments = (replay, report, reproduce, compare, evaluate)
-commands = (demo, ingest, encode, stats, verify, recommend, train, *experiments, serve, export)
+served = (serve, export, explore)
+commands = (demo, ingest, encode, stats, verify, recommend, train, *experiments, *served)
 of_the_model = (rebuild, leave_out, roll_back, end_fallback, take_over)
 of_a_store = (block, curate, audit, *of_the_model, forget, backup, restore, doctor)
 for command in (*commands, algorithms, *of_a_store):

@@ -1,0 +1,1 @@
+"""The three phases of sampling, and who gets the rows of a round."""
