@@ -394,6 +394,7 @@ def test_an_update_while_another_is_taken_over(
     chosen, store, grown = following(), Store.open(sqlite_url), list[nq.ArmPool]()
 
     def slowly(*args: Any, **more: Any) -> ModelEvent:
+        assert until(lambda: bool(grown))  # the first update is complete
         if len(grown) == 1:
             grown.append(grow(tmp_path, CUT + 20))
         return first_model(*args, **more)
