@@ -43,7 +43,7 @@ LOOKS: dict[str, Any] = {  # every endpoint below admin, as a stranger would ask
     "/v1/map": BODY,
     "/v1/simulate": {"users": 1},
     "/v1/ubi/events": [{"query_id": "ubi", "user_query": TEXTS[0], "session_id": "s"}],
-    **dict.fromkeys(("/v1/examples", "/v1/stats", "/metrics", "/openapi.json")),
+    **dict.fromkeys(("/v1/examples", "/v1/stats", "/v1/experiment", "/metrics", "/openapi.json")),
     **dict.fromkeys(("/healthz", "/readyz", "/", "/page/{file}", "/client.js", "/api")),
     **dict.fromkeys(("/docs", DOCS)),
 }

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from nextquery.errors import InvalidInput
+from nextquery.service.answer.candidate_cache import Served
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.slate.entries import ToAnswer
 from nextquery.service.log.controls import Control
@@ -96,8 +97,10 @@ def test_a_block_between_selection_and_commit(
     make_slates = engine.answerer.slates
     slates: list[list[int]] = []
 
-    def slates_then_block(asked: Sequence[ToAnswer]) -> list[DecisionEvent]:
-        bodies = make_slates(asked)
+    def slates_then_block(
+        asked: Sequence[ToAnswer], served: Served | None = None
+    ) -> list[DecisionEvent]:
+        bodies = make_slates(asked, served)
         slates.extend(body.arms for body in bodies)
         if len(slates) == 1:
             other.writer.submit(Control(Blocked(TEXTS[unwanted]))).result()
