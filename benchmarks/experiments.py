@@ -216,7 +216,10 @@ def share(found: NDArray[np.bool_]) -> str:
 
 
 def row(name: str, decided: Floats, *, within: int | None = None) -> None:
-    """Print in how many runs a verdict came, within a number of sessions that was set before."""
+    """Print in how many runs a verdict came, within a number of sessions if there is one.
+
+    The numbers below were set after runs with other seeds, and before runs with these.
+    """
     found = np.isfinite(decided) if within is None else decided <= within
     came = "-"
     if np.isfinite(decided).mean() >= 0.95:

@@ -47,6 +47,14 @@ class Known(Target):
         return rows
 
 
+class Knowing(Reading):
+    """A reading of the log of such a world."""
+
+    def target(self, name: str) -> Target:
+        """Return a policy that notes what is true."""
+        return Known(name, self.loop, self.options)
+
+
 def liking(query: int, arms: Any) -> Any:
     """Return how probable a click is on a query that is seen."""
     return 0.02 + 0.3 * ((query * 7 + np.asarray(arms) * 13) % 10) / 10
@@ -71,14 +79,15 @@ def covered(names: Sequence[str], *, runs: int, decisions: int) -> None:
             with Engine.start(pool, store, options) as engine:
                 live(engine, decisions, seed)
             settings = options.of_the_model()
-            reading = Reading(store, pool, [], options, Span(), settings, lambda stage, done: None)
-            targets = [Known(name, pool, reading.loop, options) for name in names]
-            reading.targets = list(targets)
+            reading = Knowing(
+                store, pool, names, options, Span(), settings, lambda stage, done: None
+            )
             found = reading.run(store.head().position)
             store.close()
         assert len(found.rewards) == decisions, found.left_out
         assert found.again == decisions
-        for target in targets:
+        for target in reading.targets:
+            assert isinstance(target, Known)
             true = float(np.mean(target.true))
             estimates = evaluated(target.name, found, found.aimed[target.name]).estimates[FIRST]
             for estimator, estimate in estimates.items():

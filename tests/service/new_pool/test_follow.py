@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 import nextquery as nq
-from nextquery.encode import LsaEncoder
-from nextquery.encode_anew import encode_anew
 from nextquery.errors import InvalidInput
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.events import DecisionEvent, ModelEvent
@@ -29,6 +27,7 @@ from tests.service.new_pool.worlds import (
     ROWS,
     answers,
     clicks,
+    encoded_anew,
     following,
     grow,
     ingested,
@@ -415,14 +414,6 @@ def grown_digest(learner: Learner) -> str:
     """Return the fingerprint of the pool that a log is at."""
     assert learner.state.model_event is not None
     return learner.state.model_event.pool
-
-
-def encoded_anew(folder: Path) -> nq.ArmPool:
-    """Encode the pool anew, with vectors of another length."""
-    LsaEncoder(dim=6).fit([*PAIRS, *WORDS]).save(folder / "other")
-    done = encode_anew(folder / "pool", str(folder / "other"))
-    assert done.unplaced == 0
-    return done.pool
 
 
 def damage(folder: Path) -> None:

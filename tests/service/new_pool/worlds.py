@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import nextquery as nq
+from nextquery.encode import LsaEncoder
+from nextquery.encode_anew import encode_anew
 from nextquery.ingest import ingest
 from nextquery.lineage import fingerprint
 from nextquery.service.answer.engine import Engine
@@ -40,6 +42,14 @@ def grow(
     """Add days to the pool."""
     log = write(folder / "more.csv", ROWS[start:end] if rows is None else rows)
     return update(log, folder / "pool", secret=SECRET).pool
+
+
+def encoded_anew(folder: Path) -> nq.ArmPool:
+    """Encode the pool anew, with vectors of another length."""
+    LsaEncoder(dim=6).fit([*PAIRS, *WORDS]).save(folder / "other")
+    done = encode_anew(folder / "pool", str(folder / "other"))
+    assert done.unplaced == 0
+    return done.pool
 
 
 def lessons(engine: Engine, policy: str | None = None) -> int:

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from nextquery.loop import Offered
+from nextquery.segments import text_of
 from nextquery.service.evaluate.plan import Planned
 from nextquery.service.log.event_parts import PINNED, SlateEntry
 from nextquery.service.log.store import StoredDecision
@@ -17,6 +19,7 @@ LEFT_OUT = "left out by operators, or more than one user may teach in a day"
 ESTIMATED = "with propensities that are estimates (Thompson sampling)"
 UNKNOWN = "without known propensities"
 ERASED = "of which a person was forgotten"
+OTHER_POOL = "decided with an earlier pool"
 SETTINGS = "made with other settings of the candidates than the newest model"
 UNEXPLORED = "made without exploration, so that nothing else could be shown"
 NOT_FOUND = "whose candidates could not be found again"
@@ -67,3 +70,16 @@ def why_not(planned: Planned, decision: StoredDecision, state: State, span: Span
         UNKNOWN: not all(0.0 < entry.propensity <= 1.0 for entry in entries),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def found_again(decision: StoredDecision, offered: Offered) -> bool:
+    """Whether a decision was drawn from these candidates, as far as its event says."""
+    public = int((offered.candidates.arms >= 0).sum())
+    arms = set(offered.ranked.arms.tolist())
+    own = offered.ranked.own_texts
+
+    def there(entry: SlateEntry) -> bool:
+        same = entry.arm >= 0 or text_of(own.get(entry.arm, "")) == entry.text
+        return entry.arm in arms and same
+
+    return public == decision.body.candidates and all(map(there, chosen(decision)))

@@ -11,7 +11,7 @@ from nextquery.errors import InvalidInput
 from nextquery.experiments.off_policy import ENOUGH, ESTIMATORS, Estimate, Logged
 from nextquery.policies.names import live_policy
 from nextquery.policies.slates import Floats
-from nextquery.service.evaluate.decisions import Span
+from nextquery.service.evaluate.decisions import OTHER_POOL, Span
 from nextquery.service.evaluate.sample import Aimed, Progress, Sample, sample
 from nextquery.service.log.store import Store
 from nextquery.service.model.prepare import check_pool
@@ -207,9 +207,16 @@ def _other_settings(again: float) -> list[str]:
 
 def _nothing(found: Sample) -> str:
     reasons = "; ".join(f"{count:,} {why}" for why, count in found.left_out.most_common())
-    return (
+    why = (
         f"no decision of the log can be used: of {found.decisions:,}, {reasons or 'none'}. An "
         "estimate needs answered slates of a policy with known propensities."
+    )
+    if not found.left_out[OTHER_POOL]:
+        return why
+    return (
+        f"{why} The candidates of an earlier pool cannot be selected again. Let the service answer "
+        "with the pool of now for a while, or estimate from an export: nextquery export --format "
+        "obp."
     )
 
 

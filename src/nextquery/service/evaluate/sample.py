@@ -7,32 +7,32 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from nextquery.arms import ArmPool
-from nextquery.errors import InvalidInput
 from nextquery.loop import Loop, Offered, ToRank
 from nextquery.memory import Moment
 from nextquery.policies.slates import Floats
-from nextquery.segments import text_of
 from nextquery.service.answer.candidate_cache import Asked, CandidateCache
 from nextquery.service.answer.experiment.assignment import Assignment
 from nextquery.service.answer.visits import visit_before
 from nextquery.service.evaluate.decisions import (
     ERASED,
     NOT_FOUND,
+    OTHER_POOL,
     SETTINGS,
     UNEXPLORED,
     Span,
     chosen,
+    found_again,
     teaches,
     why_not,
 )
 from nextquery.service.evaluate.plan import Planned, planned
 from nextquery.service.evaluate.target import Target
-from nextquery.service.log.event_parts import SlateEntry
-from nextquery.service.log.events import ModelEvent, ModelSettings
+from nextquery.service.log.events import Event, ModelEvent, ModelSettings, OutcomeEvent
 from nextquery.service.log.store import Store, StoredDecision
 from nextquery.service.model.learner import Learner, foreseeing
-from nextquery.service.model.prepare import loop_of
-from nextquery.service.model.served_catalogue import Arms
+from nextquery.service.model.model_events import policies_of
+from nextquery.service.model.prepare import check_pool, loop_of
+from nextquery.service.model.served_catalogue import Arms, ServedCatalogue
 from nextquery.service.settings.engine_options import EngineOptions
 
 Progress = Callable[[str, float | None], None]
@@ -91,7 +91,10 @@ def sample(
     newest = store.model(head.model)
     settings: ModelSettings = {} if newest is None else newest.settings
     reading = Reading(store, pool, names, of_model(options, settings), span, settings, progress)
-    return reading.run(head.position)
+    found = reading.run(head.position)
+    if reading.learner.catalogue is None:
+        check_pool(store, pool)  # a service changed it meanwhile
+    return found
 
 
 def of_model(options: EngineOptions, settings: ModelSettings) -> EngineOptions:
@@ -112,21 +115,8 @@ def of_model(options: EngineOptions, settings: ModelSettings) -> EngineOptions:
     return EngineOptions(**kept, reselect=reselect, personal=personal)
 
 
-def _check_one_pool(store: Store, head: int) -> None:
-    """Raise an error if the pool of a log was changed: decisions of before had other candidates."""
-    bodies = ((event.position, event.body) for event in store.of_kind(ModelEvent.kind, head))
-    pools = [(at, body.pool) for at, body in bodies if isinstance(body, ModelEvent)]
-    changes = [at for (at, new), (_, old) in zip(pools[1:], pools, strict=False) if new != old]
-    if changes:
-        raise InvalidInput(
-            f"the pool of this log was updated or encoded anew at position {changes[-1]}, and what "
-            "was decided with another pool cannot be selected again. Evaluate from an export: "
-            "nextquery export --format obp."
-        )
-
-
 class Reading:
-    """One reading of a log."""
+    """One reading of a log; policies begin where the log comes to its pool of now."""
 
     def __init__(
         self,
@@ -139,23 +129,15 @@ class Reading:
         progress: Progress,
     ) -> None:
         self.store, self.span, self.settings, self.progress = store, span, settings, progress
-        head = store.head().position
-        _check_one_pool(store, head)
-        self.learner = Learner(store, foreseeing(store, head), arms=Arms(pool, **options.minimums))
-        catalogue, state = self.learner.catalogue, self.learner.state
-        assert catalogue is not None  # nothing was read yet
-        self.catalogue = catalogue
-        self.loop = loop_of(self.catalogue, options, state.learnt)
-        self.assignment = Assignment(self.loop, self.learner, "")
-        self.cache = CandidateCache(self.loop, options.cache_size)
-        self.targets = []
-        for name in names:
-            stage = f"warm start of {name}"
-
-            def warm(done: int, total: int, stage: str = stage) -> None:
-                progress(stage, done / total if total else 1.0)
-
-            self.targets.append(Target(name, pool, self.loop, options, warm))
+        self.names, self.options = names, options
+        arms = Arms(pool, **options.minimums)
+        self.learner = Learner(store, foreseeing(store, store.head().position), arms=arms)
+        self.begun = 0  # position of the model that came with the pool
+        self.catalogue: ServedCatalogue | None = None
+        self.loop: Loop
+        self.assignment: Assignment
+        self.cache: CandidateCache
+        self.targets: list[Target] = []
         self.numbers: dict[tuple[str, str], int] = {}
 
     def run(self, head: int) -> Sample:
@@ -165,7 +147,7 @@ class Reading:
         plan = planned(self.store, head, told=lambda done: self.progress(stage, done))
         self.progress(stage, 1.0)
         found = Sample(plan.decisions, plan.erased)
-        found.aimed = {target.name: Aimed() for target in self.targets}
+        found.aimed = {name: Aimed() for name in self.names}
         replaying = "read the log"
         self.progress(replaying, None)
         while self.learner.position < head:
@@ -173,12 +155,45 @@ class Reading:
                 self.learner.position, min(500, head - self.learner.position)
             ):
                 self.learner.apply(event)
+                self._follow(event)
                 for target in self.targets:
                     target.learn(event, self.learner.state.roll_backs)
                 for made in plan.made_at.pop(event.position, ()):
                     self.look(made, found)
             self.progress(replaying, self.learner.position / head)
         return found
+
+    def _follow(self, event: Event) -> None:
+        """Begin with the pool of now, or learn from the outcome of a slate that was before it."""
+        catalogue, state = self.learner.catalogue, self.learner.state
+        if isinstance(event.body, ModelEvent):
+            if catalogue is not None and catalogue is not self.catalogue:
+                self._begin(catalogue, event.body, event.position)
+        elif isinstance(event.body, OutcomeEvent) and event.decision_id is not None:
+            decision = self.learner.decision(event.decision_id)
+            if decision.position < self.begun:
+                for target in self.targets:
+                    target.learn_from_before(event.body, decision, state)
+
+    def _begin(self, catalogue: ServedCatalogue, model: ModelEvent, position: int) -> None:
+        state, self.catalogue, self.begun = self.learner.state, catalogue, position
+        self.loop = loop_of(catalogue, self.options, state.learnt)
+        self.assignment = Assignment(self.loop, self.learner, "")
+        self.cache = CandidateCache(self.loop, self.options.cache_size)
+        kept = {name: branch.policy for name, branch in state.branches().items()}
+        known = policies_of(model)
+        self.targets = [self.target(name) for name in self.names]
+        for target in self.targets:
+            target.go_on(kept, known)
+
+    def target(self, name: str) -> Target:
+        """Return a policy as it begins."""
+        stage = f"warm start of {name}"
+
+        def warm(done: int, total: int) -> None:
+            self.progress(stage, done / total if total else 1.0)
+
+        return Target(name, self.loop, self.options, warm)
 
     def look(self, made: Planned, found: Sample) -> None:
         """Ask the policies about a decision that is made now."""
@@ -188,6 +203,9 @@ class Reading:
             return
         state = self.learner.state
         why, taught = why_not(made, decision, state, self.span), teaches(decision, state)
+        if self.learner.catalogue is None:
+            found.left_out[why or OTHER_POOL] += 1
+            return
         if why is None and not self._same_settings():
             why = SETTINGS
         if why is not None and not taught:
@@ -197,7 +215,7 @@ class Reading:
         ran = self.assignment.loop_of(decision.body.policy)
         by_log = ran.offered(asked, at)
         offers = [target.offered(asked, at, ran, by_log) for target in self.targets]
-        if why is None and not _found_again(decision, by_log):
+        if why is None and not found_again(decision, by_log):
             why = NOT_FOUND
         if why is None and len(by_log.ranked) > 1 and chosen(decision)[0].propensity == 1.0:
             why = UNEXPLORED
@@ -217,9 +235,9 @@ class Reading:
 
     def _asked(self, decision: StoredDecision) -> ToRank:
         body, visit = decision.body, visit_before(decision)
-        place = self.catalogue.place(body.query, body.segment)
+        place = self.loop.catalogue.place(body.query, body.segment)
         wanted = [Asked(place, visit, self.assignment.needs_preferences)]
-        selected = self.cache.select(wanted, self.catalogue.version)[0]
+        selected = self.cache.select(wanted, self.loop.catalogue.version)[0]
         rng = self.loop.draws(visit.session, visit.trial + 1)
         return ToRank(place, visit, selected, body.m, rng, body.at_least)
 
@@ -275,16 +293,3 @@ class Reading:
         at = [by_log.ranked.arms.tolist().index(arm) for arm in arms]
         ours = np.array([row[n] for row, n in zip(rows, at, strict=True)])
         return bool(np.allclose(ours, propensities, rtol=0, atol=_SAME))
-
-
-def _found_again(decision: StoredDecision, offered: Offered) -> bool:
-    """Whether a decision was drawn from these candidates, as far as its event says."""
-    public = int((offered.candidates.arms >= 0).sum())
-    arms = set(offered.ranked.arms.tolist())
-    own = offered.ranked.own_texts
-
-    def there(entry: SlateEntry) -> bool:
-        same = entry.arm >= 0 or text_of(own.get(entry.arm, "")) == entry.text
-        return entry.arm in arms and same
-
-    return public == decision.body.candidates and all(map(there, chosen(decision)))

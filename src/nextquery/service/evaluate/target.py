@@ -1,17 +1,16 @@
 """A policy that did not run: it learns from the log what it could have known at each position."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from nextquery.arms import ArmPool
 from nextquery.learnt import Answered, Example, Learnt, Replaced, examples
 from nextquery.loop import Loop, Offered, ToRank
 from nextquery.memory import Moment
 from nextquery.outcomes import Rewards
-from nextquery.policies import Choice
+from nextquery.policies import Choice, Policy
 from nextquery.policies.slates import Floats
 from nextquery.service.evaluate.plan import Planned
 from nextquery.service.log.event_parts import PINNED, NextQuery, TypedArm
@@ -19,8 +18,11 @@ from nextquery.service.log.events import Event, FeedbackEvent, OutcomeEvent
 from nextquery.service.log.store import StoredDecision
 from nextquery.service.log.teaching.roll_back import RollBacks
 from nextquery.service.model.arrays import from_text, unpacked, within
+from nextquery.service.model.experiment.lessons import examples_of, parts_of
 from nextquery.service.model.model_events import policy_of
+from nextquery.service.model.past import Decided
 from nextquery.service.model.prepare import first_model
+from nextquery.service.model.state import State
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.warm_start import Progress
 
@@ -48,20 +50,39 @@ class Target:
     """
 
     def __init__(
-        self,
-        name: str,
-        pool: ArmPool,
-        loop: Loop,
-        options: EngineOptions,
-        progress: Progress | None = None,
+        self, name: str, loop: Loop, options: EngineOptions, progress: Progress | None = None
     ) -> None:
         self.name = name
-        model = first_model(pool, replace(options, policy=name, alpha=None), progress)
+        own = replace(options, policy=name, alpha=None)
+        model = first_model(loop.catalogue.pool, own, progress)
         calibration = within(unpacked(from_text(model.arrays)), "calibration")
         learnt = Learnt(policy_of(model), calibration, loop.learnt.live, loop.learnt.people)
         self.loop = loop.beside(learnt)  # the memory stays that of the log
         self.policy = learnt.policy
         self._lessons: dict[str, Lesson] = {}
+
+    def go_on(self, kept: Mapping[str, Policy], known: Mapping[str, Policy]) -> None:
+        """Begin with what the policies of the log keep from earlier pools, if it means the same.
+
+        `kept` are the policies in force, `known` the same ones before any live learning.
+        """
+        for name, policy in kept.items():
+            if policy.learns == self.policy.learns and policy.learnt_since(known[name]):
+                self.policy.take_over(type(policy).from_state(policy.state()), known[name])
+
+    def learn_from_before(self, body: OutcomeEvent, decision: Decided, state: State) -> None:
+        """Learn from the outcome of a slate of an earlier pool, if a policy of the log does.
+
+        Its candidates cannot be selected again. The log has what such a policy learns from them.
+        """
+        left_out = state.roll_backs.leave_out(state.position, decision.position)
+        if left_out or not state.teaches(decision.position, decision):
+            return
+        for part, old, new in parts_of(body, decision):
+            taught = state.taught(part)
+            if taught is not None and taught.learns == self.policy.learns:
+                for example in examples_of(self.policy, part, old, new):
+                    example.learn(self.policy, decision.time)
 
     def offered(self, asked: ToRank, at: Moment, log: Loop, by_log: Offered) -> Offered:
         """Return what this policy would have drawn from."""
