@@ -29,7 +29,7 @@ PARTS = {
     "last decision of the session": ("nextquery.service.log.store:Store.last_of_sessions",),
     "recall": ("nextquery.memory.memory:Memory.recall", "nextquery.memory.memory:Memory.own"),
     "features": ("nextquery.memory.candidates:memory_features",),
-    "candidates": ("nextquery.loop:with_memory", "nextquery.loop:Loop.candidates"),
+    "candidates": ("nextquery.gathering:with_memory", "nextquery.gathering:Gathering.candidates"),
     "ranking": (
         "nextquery.policies.base:Policy.rank",
         "nextquery.policies.base:Policy.rank_many",

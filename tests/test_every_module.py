@@ -14,6 +14,7 @@ REACHED_THROUGH = {  # module or folder: the tests that run it through the publi
     "cluster.sharded": "tests/cluster/test_pool.py",
     "disk": "tests/test_folders.py",
     "encode.train": "tests/encode/train",
+    "gathering": "tests/test_three_doors.py",
     "logs": "tests/logs/test_prepare.py",
     "logs.reading": "tests/logs/test_sources.py",
     "logs.rules.sql_text": "tests/logs/test_rules.py",

@@ -45,6 +45,7 @@ ORDER = {
         {"exclusions"},
         {"catalogue", "calibration", "outcomes", "visit"},
         {"learnt", "selecting", "folding"},
+        {"gathering"},
         {"loop"},
         {"past_steps"},
         {"warm_start"},

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nextquery as nq
-from nextquery.arms.texts import TextColumn, Texts, containing
+from nextquery.arms.text_search import containing
+from nextquery.arms.texts import TextColumn, Texts
 from nextquery.catalogue import Catalogue
 from nextquery.errors import InvalidInput
 from nextquery.exclusions import Exclusions

@@ -132,7 +132,7 @@ def test_the_service_pins_what_nobody_asked_at_once_on_every_worker(tmp_path: Pa
         with pytest.raises((Conflict, InvalidInput)):
             one.curate(["cats circus"], OPS)
         one.pin(TEXTS[5], None, OPS)
-        one.handler.rules.capped = 0
+        one.handler.new_arms.rules.capped = 0
         state = caught_up(one).learner.state
         assert type(state).from_bytes(state.to_bytes()).pins.after(TEXTS[0]) == [TEXTS[5]]
     with Engine.start(pool, store, options()) as again:

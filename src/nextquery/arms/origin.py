@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery import datasets
-from nextquery.arms.texts import TextColumn, with_any
+from nextquery.arms.text_search import with_any
+from nextquery.arms.texts import TextColumn
 from nextquery.folders import Folder, Part
 from nextquery.logs.options import CLEANING
 from nextquery.logs.rules.latex import RAW_BYTES, readable

@@ -10,7 +10,7 @@ from nextquery.errors import InvalidInput, StoreUnavailable
 from nextquery.service.answer.expensive import lane as lane_module
 from nextquery.service.answer.expensive.lane import Lane
 from nextquery.service.answer.expensive.trail import place_trail
-from nextquery.service.answer.requests import MapRequest
+from nextquery.service.answer.requests.kinds import MapRequest
 from nextquery.service.log.limits import LONGEST_TRAIL, MOST_TRAIL
 from nextquery.service.log.store import Store
 from tests.service.conftest import Start

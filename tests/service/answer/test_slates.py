@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nextquery.memory import FEATURES
-from nextquery.service.answer.requests import RecommendRequest
+from nextquery.service.answer.requests.kinds import RecommendRequest
 from nextquery.service.answer.results import Decision
 from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.store import Store

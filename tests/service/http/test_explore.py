@@ -16,7 +16,7 @@ from nextquery.memory import KINDS
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.expensive import play
 from nextquery.service.answer.expensive.session_map import flat
-from nextquery.service.answer.requests import ForecastRequest, RecommendRequest
+from nextquery.service.answer.requests.kinds import ForecastRequest, RecommendRequest
 from nextquery.service.http import page_bodies as p
 from nextquery.service.http.app import create_app
 from nextquery.service.http.percentiles import percentile

@@ -78,7 +78,7 @@ class Reports:
             arms=len(self.catalogue.pool),
             blocked=len(state.blocked),
             held=len(state.held),
-            capped=self.handler.rules.capped,
+            capped=self.handler.new_arms.rules.capped,
             snapshots=snapshots,
             waiting=self._waiting,
             writing=self.writer.waiting,

@@ -2,32 +2,29 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from nextquery import tracing
 from nextquery.catalogue import Place
 from nextquery.errors import Conflict, NextqueryError, StoreUnavailable
-from nextquery.segments import key_of, text_of
 from nextquery.select import Candidates
 from nextquery.service.answer.candidate_cache import PoolChanged, Served
-from nextquery.service.answer.requests import (
+from nextquery.service.answer.requests.kinds import (
     FeedbackRequest,
     ForecastRequest,
     MapRequest,
     RecommendRequest,
     Request,
 )
+from nextquery.service.answer.requests.new_arms import NewArms
+from nextquery.service.answer.requests.recorded import recorded, still_shown
+from nextquery.service.answer.requests.typed_instead import TypedInstead
 from nextquery.service.answer.results import Decision, MapData
 from nextquery.service.answer.slate.entries import ToAnswer
 from nextquery.service.answer.slates import Answerer
 from nextquery.service.answer.visits import visit_of
-from nextquery.service.log.event_parts import vector_text
 from nextquery.service.log.events import DecisionEvent
-from nextquery.service.log.feedback import NewFeedback, TypedQuery, unknown_decision
 from nextquery.service.log.hashes import Hashes
-from nextquery.service.log.new_arms.sightings import NewArmRules, Sighting
 from nextquery.service.log.new_decision import NewDecision, Written
 from nextquery.service.log.store import Store, StoredDecision
 from nextquery.service.log.writer import Writer
@@ -61,10 +58,9 @@ class RequestHandler:
         hashes: Hashes,
     ) -> None:
         self.answerer, self.store, self.writer = answerer, store, writer
-        self.options, self._again, self._hashes = options, again, hashes
-        self.rules = NewArmRules(
-            options.min_users, options.new_arms_per_hour, options.review_new_arms
-        )
+        self.options, self._again = options, again
+        self.new_arms = NewArms(options, hashes)
+        self.typed = TypedInstead(answerer, store, writer, options, self.new_arms)
 
     def answer(self, batch: list[Request]) -> Callable[[], None]:
         """Select the candidates for every request of the batch; return a call that does the rest.
@@ -93,7 +89,7 @@ class RequestHandler:
         for request in batch:
             try:
                 if isinstance(request, FeedbackRequest):
-                    self._feedback(request, served, model)
+                    self.typed.record(request, served, model)
                 elif isinstance(request, RecommendRequest) and request.known is not None:
                     self._repeat(request, *request.known)
                 else:
@@ -119,13 +115,7 @@ class RequestHandler:
     def _place(self, request: Placed, served: Served) -> Place:
         hits = request.hits if isinstance(request, RecommendRequest) else None
         place = served.catalogue.place(request.query, request.segment)
-        return self._with_hits(place, hits)
-
-    def _with_hits(self, place: Place, hits: int | None) -> Place:
-        """Return the place of a query, which becomes no arm if it had too few results."""
-        if hits is None or hits >= self.options.min_hits:
-            return place
-        return place._replace(may_become_arm=False)
+        return self.new_arms.with_hits(place, hits)
 
     def _make_slates(self, chosen: Chosen) -> None:
         """Answer; what was selected of another pool is selected again."""
@@ -167,8 +157,8 @@ class RequestHandler:
             request.request_key,
             request.request_hash,
             request.owner,
-            self._sighting(asked.place, request.user_hash, model),
-            self.rules,
+            self.new_arms.sighting(asked.place, request.user_hash, model),
+            self.new_arms.rules,
             self.options.caps,
             request.person,
         )
@@ -189,7 +179,7 @@ class RequestHandler:
     def _when_recorded(
         self, request: RecommendRequest, decision: NewDecision
     ) -> Callable[["Future[Written]"], None]:
-        def recorded(future: "Future[Written]") -> None:
+        def when_recorded(future: "Future[Written]") -> None:
             error = future.exception()
             if error is not None:
                 request.future.set_exception(error)
@@ -208,7 +198,7 @@ class RequestHandler:
                 request.handed_on = False
                 self._again(request)
 
-        return recorded
+        return when_recorded
 
     def _repeat(self, request: RecommendRequest, decision_id: str, recorded_hash: str) -> None:
         """Return the recorded answer to this request id, without arms blocked since."""
@@ -217,94 +207,12 @@ class RequestHandler:
                 "this request_id was already used for another request. Use a new request_id for "
                 "every new request; repeat one only to repeat the same request."
             )
-        stored = self._stored(decision_id, request.owner)
+        stored = recorded(self.store, decision_id, request.owner)
         self._read_to_the_barrier()
         with self.answerer.lock:
-            catalogue, on = self.answerer.catalogue, self.answerer.learner.state.on
-            alive = catalogue.pool.alive([arm for arm in stored.body.arms if arm >= 0])
-            left = set(np.setdiff1d(alive, catalogue.hidden_arms()).tolist())
-            own = [entry for entry in stored.body.slate if entry.arm < 0 and entry.text]
-            segment = stored.body.segment
-            left |= {
-                entry.arm
-                for entry in own
-                if catalogue.own_id(key_of(segment, entry.text), segment) is not None
-            }
-        slate = [entry for entry in stored.body.slate if on and entry.arm in left]
+            on = self.answerer.learner.state.on
+            slate = still_shown(stored, self.answerer.catalogue) if on else []
         request.future.set_result(Decision.of(decision_id, stored.body, slate, repeated=True))
-
-    def _feedback(self, request: FeedbackRequest, served: Served, model: int) -> None:
-        """Record feedback with the query that was typed instead."""
-        stored = self._stored(request.decision_id, request.owner)
-        answerer = self.answerer
-        segment, catalogue = stored.body.segment, served.catalogue
-        place = self._with_hits(catalogue.place(request.issued, segment), request.hits)
-        person = stored.person if stored.person == request.person else None
-        # A person's own entry is known by its text: its id may have changed since it was shown.
-        own = [entry for entry in stored.body.slate if entry.arm < 0 and person is not None]
-        with answerer.lock:
-            arm = served.loop.typed_arm(place, person)
-            keys = [(entry.arm, key_of(segment, entry.text)) for entry in own]
-            same = [
-                own_arm
-                for own_arm, key in keys
-                if key == place.text
-                or (place.arm is not None and catalogue.own_id(key, segment) == place.arm)
-            ]
-        arm = next(iter(same), arm)
-        features, failures, teaches = self._as_candidate(arm, stored, person)
-        if stored.person != person and place.arm is None:
-            teaches = False  # it may be in the own past of that person, who is not proved to ask
-        sighting = None
-        if place.arm is None:
-            sighting = self._sighting(place, request.user_hash or stored.user_hash, model)
-        issued = TypedQuery(arm, features, sighting, teaches, failures)
-        feedback = NewFeedback(
-            request.decision_id,
-            request.accepted,
-            self.options.learning,
-            issued,
-            request.owner,
-            request.user_hash,
-            self.rules,
-            request.person,
-        )
-        request.handed_on = True
-        self.writer.submit(feedback).add_done_callback(lambda done: _pass_on(done, request.future))
-
-    def _as_candidate(
-        self, arm: int | None, decision: StoredDecision, person: str | None
-    ) -> tuple[tuple[float, ...], bytes, bool]:
-        """Return a typed query as `Answerer.as_candidate` does, and whether it may teach.
-
-        Not if the candidates are forgotten here and the session went on: the memory knows the typed
-        query as the next one by now, so features computed again would contain the answer.
-        """
-        body = decision.body
-        if arm is None or arm in body.arms or not body.failures or not self.options.learn_issued:
-            return (), b"", True
-        if not body.query and not self.answerer.offers(decision.id):
-            return (), b"", False  # the query was erased, so its candidates cannot be found again
-        if not self.answerer.offers(decision.id):
-            session = (decision.owner, decision.session_id)
-            if self.store.last_of_sessions([session])[session].id != decision.id:
-                return (), b"", False
-        return *self.answerer.as_candidate(arm, decision, person), True
-
-    def _stored(self, decision_id: str, owner: str) -> StoredDecision:
-        stored = self.store.decision(decision_id)
-        if stored is None or stored.owner != owner:
-            raise unknown_decision(decision_id)
-        return stored
-
-    def _sighting(self, place: Place, user_hash: str | None, model: int) -> Sighting | None:
-        """Return who typed the query, if it may become an arm."""
-        if not self.options.new_arms or user_hash is None or not place.may_become_arm:
-            return None
-        key = self._hashes.text(place.text)
-        # Shown as cleaned: a spelling of one person alone could carry what the others never typed.
-        shown = text_of(place.text)
-        return Sighting(key, user_hash, place.text, shown, vector_text(place.vector), model)
 
 
 def _placed_by(served: Served, trail: Sequence[Place]) -> list[Place]:
@@ -348,11 +256,3 @@ def _must_know_the_barrier(request: Request) -> bool:
     if isinstance(request, RecommendRequest):
         return request.tries > 0
     return not isinstance(request, FeedbackRequest)
-
-
-def _pass_on(done: "Future[Any]", future: "Future[Any]") -> None:
-    error = done.exception()
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(done.result())

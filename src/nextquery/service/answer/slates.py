@@ -1,42 +1,34 @@
 """Slates and forecasts: the library's loop, applied to the state of the learner."""
 
-import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from nextquery.catalogue import Place
 from nextquery.errors import StoreUnavailable
 from nextquery.folding import best_first
-from nextquery.loop import Loop, Slate, ToRank
+from nextquery.loop import Loop, Slate
 from nextquery.memory import Moment
 from nextquery.select import Candidates
 from nextquery.service.answer.candidate_cache import Asked, CandidateCache, PoolChanged, Served
-from nextquery.service.answer.experiment.assignment import Assignment, OfSession, Turn
-from nextquery.service.answer.requests import ForecastRequest, RecommendRequest
+from nextquery.service.answer.experiment.assignment import Assignment, OfSession
+from nextquery.service.answer.requests.kinds import ForecastRequest, RecommendRequest
 from nextquery.service.answer.results import Considered, Forecast
-from nextquery.service.answer.slate.entries import Entries, ToAnswer, drafted, own_asked
+from nextquery.service.answer.slate.entries import ToAnswer
+from nextquery.service.answer.slate.maker import SlateMaker
 from nextquery.service.answer.visits import visit_before
 from nextquery.service.log.clock import Clock
-from nextquery.service.log.event_parts import (
-    SlateEntry,
-    bytes_text,
-)
 from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.store import StoredDecision
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.served_catalogue import ServedCatalogue
 from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.service.settings.split import CONTROL
 from nextquery.visit import Visit
 
-_log = logging.getLogger("nextquery.service")
 _OFFERED = 1024  # slates kept in memory, for the features of a query that is typed instead
 _POOL_S = 10.0  # how long a request waits for a pool that comes
-_FAILED = "the model failed; similarity answers instead"
 
 
 class Answerer:
@@ -61,7 +53,9 @@ class Answerer:
     def serve(self, catalogue: ServedCatalogue, loop: Loop) -> None:
         """Answer with these arms from now on."""
         self.assignment = Assignment(loop, self.learner, self._secret)
-        self.entries = Entries(loop, repeat=self.options.repeat)
+        self.maker = SlateMaker(
+            self.assignment, self._clock, repeat=self.options.repeat, offer=self._offer
+        )
         self.served = Served(catalogue, loop, CandidateCache(loop, self.options.cache_size))
 
     def now(self) -> tuple[Served, int]:
@@ -131,128 +125,7 @@ class Answerer:
         """
         with self.lock:
             self._check(served)
-            on = self.learner.state.on
-            turns = [self.assignment.turn(one.request) for one in asked]
-            ranked = self._ranked(asked, [turn.answers for turn in turns] if on else [])
-            partners = self._ranked(asked, list(map(self.assignment.partner, turns)) if on else [])
-            empty = [self._empty(one) for one in asked]
-            return [
-                body if not on else self._filled(body, one, turn, slate, partner)
-                for body, one, turn, slate, partner in zip(
-                    empty, asked, turns, ranked, partners, strict=True
-                )
-            ]
-
-    def _empty(self, asked: ToAnswer) -> DecisionEvent:
-        request, place, visit, selected = asked
-        state = self.learner.state
-        return DecisionEvent(
-            query=place.query,
-            m=request.m,
-            anchor_arm=place.arm,
-            history=visit.history,
-            seen=visit.seen,
-            trial=visit.trial + 1,
-            slate=(),
-            policy="off",
-            model=state.model,
-            model_version=state.position,
-            fallback=False,
-            not_searched=selected.missing,
-            at_least=request.at_least,
-            own=own_asked(self.loop, place, visit),
-            kept=self.loop.kept(place, visit, selected),
-            segment=place.segment,
-        )
-
-    def _ranked(self, asked: Sequence[ToAnswer], policies: Sequence[str]) -> list[Slate | None]:
-        """Rank together; None where no policy does, or similarity answers instead."""
-        found: list[Slate | None] = [None] * len(asked)
-        groups: dict[str, list[int]] = {}
-        for number, policy in enumerate(policies):
-            if policy and not asked[number].request.fallback:
-                groups.setdefault(policy, []).append(number)
-        for policy, numbers in groups.items():
-            slates = self._together(self.assignment.loop_of(policy), [asked[n] for n in numbers])
-            for number, slate in zip(numbers, slates, strict=True):
-                found[number] = slate
-        return found
-
-    def _together(self, loop: Loop, asked: Sequence[ToAnswer]) -> Sequence[Slate | None]:
-        try:
-            return loop.rank_many([self._to_rank(one) for one in asked], self._now())
-        except Exception:  # people get an answer even if the model is broken
-            if len(asked) > 1:  # one of them must not take the others with it
-                return [slate for one in asked for slate in self._together(loop, [one])]
-            _log.exception(_FAILED)
-        return [None]
-
-    def _to_rank(self, asked: ToAnswer) -> ToRank:
-        request, place, visit, selected = asked
-        rng = self.loop.draws(request.session_id, visit.trial + 1)
-        return ToRank(place, visit, selected, request.m, rng, request.at_least)
-
-    def _filled(
-        self,
-        body: DecisionEvent,
-        asked: ToAnswer,
-        turn: Turn,
-        slate: Slate | None,
-        partner: Slate | None = None,
-    ) -> DecisionEvent:
-        request, place = asked.request, asked.place
-        if slate is not None:
-            try:
-                pins = [choice.arm for choice in slate.choices if choice.pinned]
-                loop = self.assignment.loop_of(turn.answers)
-                entries = self.entries.by_policy(loop, slate, asked)
-                above = self.entries.pinned(pins, place)
-                if partner is not None:
-                    return self._drafted(body, asked, turn, entries, partner, above)
-                self._offer(request.decision_id, slate)
-                return replace(
-                    body,
-                    slate=(*above, *entries),
-                    policy=turn.answers,
-                    assigned=turn.assigned if turn.fallen else "",
-                    fallback=turn.fallen,
-                    candidates=int((slate.candidates.arms >= 0).sum()),
-                    failures=bytes_text(slate.failures),
-                )
-            except Exception:
-                _log.exception(_FAILED)
-        entries, candidates = self.entries.similar(asked)
-        divided = len(self.learner.state.shares) > 1
-        return replace(
-            body,
-            slate=entries,
-            policy=CONTROL,
-            assigned=turn.assigned if divided and turn.assigned != CONTROL else "",
-            fallback=True,
-            candidates=candidates,
-        )
-
-    def _drafted(
-        self,
-        body: DecisionEvent,
-        asked: ToAnswer,
-        turn: Turn,
-        entries: Sequence[SlateEntry],
-        partner: Slate,
-        above: Sequence[SlateEntry],
-    ) -> DecisionEvent:
-        """Draft a slate from the rankings of two policies, below what is pinned."""
-        other = self.assignment.partner(turn)
-        rankings = (entries, self.entries.by_policy(self.assignment.loop_of(other), partner, asked))
-        coins = self.assignment.coins(asked.request, body.trial)
-        names, length = (turn.answers, other), asked.request.m - len(above)
-        return replace(
-            body,
-            slate=(*above, *drafted(names, rankings, length, coins)),
-            policy=" + ".join(names),
-            assigned=turn.assigned,
-            candidates=len(asked.selected),
-        )
+            return self.maker.slates(asked)
 
     def _now(self) -> Moment:
         return Moment(self._clock.now())

@@ -1,15 +1,11 @@
 """The state at a log position: a pure function of the events up to it."""
 
 from collections.abc import Iterable
-from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import assert_never
 
 from nextquery.learnt import Example, Learnt
-from nextquery.memory import LiveMemory, People
-from nextquery.params import as_text_array, from_text_array
-from nextquery.pins import Pins
-from nextquery.policies import Policy, RandomPolicy
+from nextquery.policies import Policy
 from nextquery.service.log.erasure.tombstones import Erased, Forgotten
 from nextquery.service.log.events import (
     ArmAdded,
@@ -36,27 +32,19 @@ from nextquery.service.log.operators.changes import (
 from nextquery.service.log.operators.curation import Pinned, Unpinned
 from nextquery.service.log.operators.new_pool import PoolAnnounced
 from nextquery.service.log.operators.safety import FallbackEnded, FellBack, RolledBack
-from nextquery.service.log.teaching.roll_back import RollBacks
-from nextquery.service.model.arrays import Arrays, packed, under, unpacked, within
-from nextquery.service.model.experiment.branches import Branch, begin, restored_besides
+from nextquery.service.model.experiment.branches import Branch, begin
 from nextquery.service.model.experiment.comparison import Comparison
 from nextquery.service.model.experiment.interleaving import Interleaving
 from nextquery.service.model.experiment.lessons import examples_of, parts_of, typed_examples
-from nextquery.service.model.model_events import (
-    beside,
-    described,
-    event_of,
-    half_life_of,
-    restored,
-)
+from nextquery.service.model.model_events import half_life_of
 from nextquery.service.model.past import Decided, Past
-from nextquery.service.model.statistics import Statistics
+from nextquery.service.model.state_fields import StateFields
 
 FORESEEN = (LeftOut.kind, Erased.kind, RolledBack.kind)
 """Kinds of events that change what earlier ones taught."""
 
 
-class State:
+class State(StateFields):
     """Everything learnt from the log up to `position`.
 
     Events are applied one by one, in order. The same position therefore means the same state, bit
@@ -67,33 +55,6 @@ class State:
     *stale* until it is computed again from the start of the log, with `foresee` (see
     `Learner.refresh`).
     """
-
-    def __init__(self) -> None:
-        self.position = 0
-        self.model = 0  # position of the model event in force
-        self.lineage: list[int] = []  # the models whose live learning it has; it is the last
-        self.named: dict[int, str] = {}  # the name in those of them that had several policies
-        self.beside: dict[str, Branch] = {}  # policies that get a share of the sessions
-        self.left_out: dict[int, tuple[int, ...]] = {}  # by position of the event: decisions
-        self._unused: set[int] = set()  # all of those decisions
-        self.roll_backs = RollBacks()
-        self.fallen: dict[str, int] = {}  # policies that fell back, by position of the event
-        self.comparison: Comparison | None = None  # of the policies that share the sessions
-        self.interleaving: Interleaving | None = None  # of two that share the slates
-        self._foreseen = 0  # events of `FORESEEN` up to here are in force from the start
-        self.stale = False
-        self.arms_used_up = 0  # arm ids below this are, even if the event of an arm is void
-        self.model_event: ModelEvent | None = None  # that event, without its arrays
-        self.announced: PoolAnnounced | None = None  # the pool that comes next
-        self.learnt = Learnt(RandomPolicy())  # until a model event names the policy
-        self.statistics = Statistics()
-        self.added: list[ArmAdded] = []
-        self.held: dict[str, ArmHeld] = {}  # texts that wait for review
-        self.removed: set[int] = set()
-        self.blocked: set[str] = set()
-        self.patterns: set[str] = set()
-        self.pins = Pins()
-        self.on = True
 
     def foresee(self, events: Iterable[Event]) -> None:
         """Leave out decisions from the start, since events later in the log name them.
@@ -237,13 +198,6 @@ class State:
         self.held = {text: replace(arm, vector="") for text, arm in self.held.items()}
         self.learnt.people.forget_vectors()
 
-    def _leave_out(self, position: int, body: LeftOut) -> None:
-        if body.undoes is None:
-            self.left_out[position] = body.decisions
-        else:
-            self.left_out.pop(body.undoes, None)
-        self._unused = {at for positions in self.left_out.values() for at in positions}
-
     def teaches(self, position: int, body: DecisionEvent | Decided) -> bool:
         """Whether a decision teaches: it was not capped, and it is not left out."""
         return body.teaches and position not in self._unused
@@ -302,107 +256,6 @@ class State:
                 foreseen=foreseen,
                 before=body.foresaw_before(decision.arms),
             )
-
-    def arrays(self) -> Arrays:
-        """Return the whole state as arrays; equal states give equal arrays."""
-        fields = {
-            "position": self.position,
-            "model": self.model,
-            "meta": {} if self.model_event is None else described(self.model_event),
-            "lineage": self.lineage,
-            **({"named": sorted(self.named.items())} if self.named else {}),
-            **({"beside": self._besides()} if self.beside else {}),
-            **({"rolled_back": sorted(known.items())} if (known := self.roll_backs.known) else {}),
-            **({"fallen": self.fallen} if self.fallen else {}),
-            **({} if self.comparison is None else {"comparison": self.comparison.state()}),
-            **({} if self.interleaving is None else {"interleaving": self.interleaving.state()}),
-            "left_out": sorted(self.left_out.items()),
-            "arms_used_up": self.arms_used_up,
-            "added": [[arm.arm, arm.text, arm.shown, arm.vector] for arm in self.added],
-            "held": [[arm.text, arm.shown, arm.vector] for arm in self.held.values()],
-            "removed": sorted(self.removed),
-            "blocked": sorted(self.blocked),
-            **({"patterns": sorted(self.patterns)} if self.patterns else {}),
-            **({"pins": [list(pin) for pin in self.pins]} if len(self.pins) else {}),
-            **({"announced": asdict(self.announced)} if self.announced else {}),
-            "on": self.on,
-        }
-        others: Arrays = {}
-        for number, branch in enumerate(self.beside.values()):
-            others |= under(f"{beside(number)}/policy", branch.policy.state())
-            others |= under(f"{beside(number)}/calibration", branch.calibration)
-        return {
-            "said": as_text_array(fields),  # the name in snapshots since the first version
-            **under("policy", self.learnt.policy.state() if self.model else {}),
-            **under("calibration", self.learnt.calibration),
-            **others,
-            **under("memory", self.learnt.live.state()),
-            **under("people", self.learnt.people.state()),
-            **under("statistics", self.statistics.state()),
-        }
-
-    def _besides(self) -> dict[str, dict[int, str]]:
-        return {name: branch.lineage for name, branch in self.beside.items()}
-
-    def copy(self) -> "State":
-        """Return an independent copy, fast enough to hold the lock that guards this one."""
-        twin = State()
-        twin.__dict__.update(self.__dict__)
-        twin.lineage, twin.left_out = list(self.lineage), dict(self.left_out)
-        twin.named, twin.beside = dict(self.named), deepcopy(self.beside)
-        twin.roll_backs, twin.fallen = self.roll_backs.copy(), dict(self.fallen)
-        twin.comparison = None if self.comparison is None else self.comparison.copy()
-        twin.interleaving = None if self.interleaving is None else self.interleaving.copy()
-        twin.added, twin.removed, twin.blocked = [*self.added], {*self.removed}, {*self.blocked}
-        twin.patterns, twin.pins = {*self.patterns}, self.pins.copy()
-        twin.held = dict(self.held)
-        twin.learnt = Learnt(
-            deepcopy(self.learnt.policy),
-            self.learnt.calibration,
-            self.learnt.live.copy(),
-            self.learnt.people.copy(),
-        )
-        twin.statistics = self.statistics.copy()
-        return twin
-
-    def to_bytes(self) -> bytes:
-        """Return a snapshot."""
-        return packed(self.arrays())
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> "State":
-        """Restore the state that `to_bytes` wrote."""
-        arrays, self = unpacked(data), cls()
-        fields = from_text_array(arrays["said"])
-        self.position, self.model, self.on = fields["position"], fields["model"], fields["on"]
-        self.blocked, self.patterns = set(fields["blocked"]), set(fields.get("patterns", ()))
-        for after, text in fields.get("pins", ()):
-            self.pins.pin(text, after)
-        self.added = [ArmAdded(*values) for values in fields["added"]]
-        self.held = {values[0]: ArmHeld(*values) for values in fields.get("held", [])}
-        self.removed = set(fields["removed"])
-        if announced := fields.get("announced"):
-            self.announced = PoolAnnounced(**announced)
-        self.arms_used_up = fields.get("arms_used_up", 0)  # older snapshots lack it
-        self.lineage = fields.get("lineage", [self.model] if self.model else [])
-        for at, positions in fields.get("left_out", []):
-            self._leave_out(at, LeftOut(decisions=tuple(positions)))
-        self.roll_backs = RollBacks(map(tuple, fields.get("rolled_back", [])))
-        self.fallen = fields.get("fallen", {})
-        if "comparison" in fields:
-            self.comparison = Comparison.from_state(fields["comparison"])
-        if "interleaving" in fields:
-            self.interleaving = Interleaving.from_state(fields["interleaving"])
-        if fields["meta"]:
-            event = event_of(fields["meta"])
-            self.model_event, self.learnt.policy = restored(event, arrays)
-            self.learnt.calibration = within(arrays, "calibration")
-            self.named = dict(fields.get("named", []))
-            self.beside = restored_besides(self.model_event, arrays, fields.get("beside", {}))
-        self.learnt.live = LiveMemory.from_state(within(arrays, "memory"))
-        self.learnt.people = People.from_state(within(arrays, "people"))
-        self.statistics = Statistics.from_state(within(arrays, "statistics"))
-        return self
 
 
 def _decision_of(event: Event, past: Past) -> Decided:

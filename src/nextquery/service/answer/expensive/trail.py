@@ -5,7 +5,7 @@ from concurrent.futures import Future
 
 from nextquery.catalogue import Place
 from nextquery.service.answer.expensive.lane import Lane
-from nextquery.service.answer.requests import MapRequest
+from nextquery.service.answer.requests.kinds import MapRequest
 
 
 def place_trail(

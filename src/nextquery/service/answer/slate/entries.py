@@ -12,7 +12,7 @@ from nextquery.loop import Loop, Slate
 from nextquery.memory import without
 from nextquery.policies import Choice, Context, MostSimilar
 from nextquery.select import Candidates
-from nextquery.service.answer.requests import RecommendRequest
+from nextquery.service.answer.requests.kinds import RecommendRequest
 from nextquery.service.log.event_parts import (
     MEMORY,
     PINNED,

@@ -1,0 +1,1 @@
+"""Requests to the engine, from the call that makes one."""
