@@ -6,19 +6,30 @@ a third of the relevant rows (1% of the table together). A region has conditions
 of `--ranges` columns of numbers drawn at random, around a row drawn at random, and one or two
 values of a category column drawn at random. A simulated person labels by it, without errors.
 
-Both methods learn with the same code from their labels; they end at the first F of 0.8 or more.
-Exploration is looked at after each round of 10 labels, random sampling after each 250. Rounds are
-timed in processor seconds, so that other work on the machine does not count.
+Three methods, each of which ends at the first F of 0.8 or more:
+
+- `exploration`, looked at after each round of 10 labels.
+- `random`: rows in a random order, and the learner of exploration; looked at after each 250.
+- `tree`: the same rows in the same order, and a decision tree of scikit-learn with its defaults, on
+  the table's numbers (null is NaN) and one column of 0 and 1 per category.
+
+Rounds are timed in processor seconds, so that other work on the machine does not count, and by the
+clock.
 
 Run: python -m benchmarks.explore
 """
 
 import argparse
+import math
+import os
 import time
+from collections.abc import Callable
 
 import duckdb
 import numpy as np
+import sklearn
 from numpy.typing import NDArray
+from sklearn.tree import DecisionTreeClassifier
 
 from nextquery.explore import Exploration, Table
 from nextquery.explore.boxes import inside
@@ -28,7 +39,9 @@ from nextquery.explore.reading import HERE
 NUMBERS = ("price", "area", "built", "distance", "rooms", "rating")
 CATEGORIES = ("city", "kind", "heating")
 ENOUGH = 0.8
-MOST = {"exploration": 3000, "random": 30_000}
+MOST, MOST_DRAWN = 3000, 30_000  # labels of exploration; of a random order
+Flags = NDArray[np.bool_]
+Learner = Callable[[NDArray[np.int64]], Flags]
 
 
 def homes(rows: int, seed: int) -> Table:
@@ -93,30 +106,81 @@ def f_of(selected: NDArray[np.bool_], relevant: NDArray[np.bool_]) -> float:
     return 2 * both / max(1, int(selected.sum()) + int(relevant.sum()))
 
 
+def draws_to_see(regions: int, each: float, rows: int) -> float:
+    """Return the expected number of random rows until each region had one (inclusion, exclusion).
+
+    Until the first row of k regions together, (rows + 1) / (k · size + 1) rows are drawn.
+
+    Parameters
+    ----------
+    regions : how many there are, of equal size.
+    each : share of the rows that is in one of them.
+    rows : of the table.
+
+    >>> round(draws_to_see(3, 0.01 / 3, 100_000))  # about 300 · (1 + 1/2 + 1/3)
+    549
+    """
+    first = [(rows + 1) / (k * each * rows + 1) for k in range(1, regions + 1)]
+    return sum((-1) ** (k - 1) * math.comb(regions, k) * v for k, v in enumerate(first, 1))
+
+
 def explored(
-    table: Table, relevant: NDArray[np.bool_], seed: int
-) -> tuple[int, float, list[float]]:
-    """Return the labels, F, and the processor seconds of each round: learn, count, choose rows."""
+    table: Table, regions: list[Flags], seed: int
+) -> tuple[int, int, float, list[tuple[float, float]]]:
+    """Return the labels, those until each region was shown, F, and the seconds of each round.
+
+    A round is: learn, count, choose rows. Its seconds are the processor's and the clock's.
+    """
+    relevant = np.any(regions, axis=0)
     exploration = Exploration(table, seed=seed)
-    seconds = []
+    seconds, unseen, last_seen = [], list(regions), 0
     while True:
         shown = exploration.samples()
-        began = time.process_time()
+        if unseen:
+            unseen = [region for region in unseen if not any(region[s.row] for s in shown)]
+            last_seen = exploration.labels + len(shown)
+        began, clock = time.process_time(), time.perf_counter()
         exploration.label([s.row for s in shown if relevant[s.row]])
         selected = exploration.selected()
         exploration.samples()
-        seconds.append(time.process_time() - began)
+        seconds.append((time.process_time() - began, time.perf_counter() - clock))
         f = f_of(selected, relevant)
-        if f >= ENOUGH or exploration.labels >= MOST["exploration"]:
-            return exploration.labels, f, seconds
+        if f >= ENOUGH or exploration.labels >= MOST:
+            return exploration.labels, last_seen, f, seconds
 
 
-def sampled(table: Table, relevant: NDArray[np.bool_], seed: int, step: int) -> tuple[int, float]:
-    order = np.random.default_rng([seed, 3]).permutation(len(table))
+def rules_learner(table: Table, relevant: Flags, seed: int) -> Learner:
     explorer = Explorer(table.columns, len(table), seed=seed)
-    for labels in range(step, MOST["random"] + 1, step):
-        boxes = explorer.look({int(row): bool(relevant[row]) for row in order[:labels]})
-        f = f_of(inside(boxes, table.columns), relevant)
+    return lambda rows: inside(
+        explorer.look({int(row): bool(relevant[row]) for row in rows}), table.columns
+    )
+
+
+def tree_learner(table: Table, relevant: Flags, seed: int) -> Learner:
+    features = np.column_stack(
+        [
+            column.values == code if column.is_category else column.values
+            for column in table.columns
+            for code in range(column.n_codes if column.is_category else 1)
+        ]
+    ).astype(np.float32)
+
+    def learn(rows: NDArray[np.int64]) -> Flags:
+        tree = DecisionTreeClassifier(random_state=seed)
+        tree.fit(features[rows], relevant[rows])
+        selected: Flags = tree.predict(features)
+        return selected
+
+    return learn
+
+
+LEARNERS = {"random": rules_learner, "tree": tree_learner}
+
+
+def sampled(learn: Learner, relevant: Flags, seed: int, step: int) -> tuple[int, float]:
+    order = np.random.default_rng([seed, 3]).permutation(len(relevant))
+    for labels in range(step, MOST_DRAWN + 1, step):
+        f = f_of(learn(order[:labels]), relevant)
         if f >= ENOUGH:
             break
     return labels, f
@@ -138,29 +202,39 @@ def main() -> None:
     parser.add_argument("--ranges", type=int, default=2)
     parser.add_argument("--share", type=float, default=0.01)
     parser.add_argument("--step", type=int, default=250)
+    parser.add_argument("--beside", nargs="*", choices=[*LEARNERS], default=[*LEARNERS])
     args = parser.parse_args()
     table = homes(args.rows, 0)
-    ours, random, seconds = [], [], []
+    ours, seen, seconds = [], [], []
+    others: dict[str, list[int]] = {name: [] for name in args.beside}
     for seed in range(args.from_seed, args.from_seed + args.seeds):
-        relevant = np.any(target(table, args.ranges, args.share, seed), axis=0)
-        labels, f, took = explored(table, relevant, seed)
-        others, other_f = sampled(table, relevant, seed, args.step)
+        regions = target(table, args.ranges, args.share, seed)
+        relevant = np.any(regions, axis=0)
+        labels, last_seen, f, took = explored(table, regions, seed)
         ours.append(labels)
-        random.append(others)
+        seen.append(last_seen)
         seconds += took
-        print(
-            f"seed {seed}: {labels} labels (F {f:.2f}), random {others} (F {other_f:.2f})",
-            flush=True,
-        )
-    ratio, low, high = interval(np.array(random, float), np.array(ours, float))
-    print(f"exploration: mean {np.mean(ours):.0f}, median {np.median(ours):.0f} labels")
-    print(f"random sampling: mean {np.mean(random):.0f}, median {np.median(random):.0f} labels")
-    print(f"random / exploration: {ratio:.1f} [{low:.1f}, {high:.1f}]")
-    times = np.array(seconds)
+        line = f"seed {seed}: {labels} labels (F {f:.2f}; each region seen after {last_seen})"
+        for name, counts in others.items():
+            labels, f = sampled(LEARNERS[name](table, relevant, seed), relevant, seed, args.step)
+            counts.append(labels)
+            line += f", {name} {labels} (F {f:.2f})"
+        print(line, flush=True)
     print(
-        f"{len(times)} rounds, processor seconds: median {np.median(times):.3f}, "
-        f"p99 {np.quantile(times, 0.99):.3f}, longest {times.max():.3f}"
+        f"random draws until each region is seen: {draws_to_see(3, args.share / 3, args.rows):.0f}"
     )
+    print(f"exploration: mean {np.mean(ours):.0f}, median {np.median(ours):.0f} labels")
+    print(f"  until each region is seen: mean {np.mean(seen):.0f}, median {np.median(seen):.0f}")
+    for name, counts in others.items():
+        ratio, low, high = interval(np.array(counts, float), np.array(ours, float))
+        print(f"{name}: mean {np.mean(counts):.0f}, median {np.median(counts):.0f} labels")
+        print(f"  {name} / exploration: {ratio:.1f} [{low:.1f}, {high:.1f}]")
+    for name, times in zip(("processor", "clock"), np.array(seconds).T, strict=True):
+        print(
+            f"{len(times)} rounds, {name} seconds: median {np.median(times):.3f}, "
+            f"p99 {np.quantile(times, 0.99):.3f}, longest {times.max():.3f}"
+        )
+    print(f"scikit-learn {sklearn.__version__}, load {os.getloadavg()[0]:.0f}")
 
 
 if __name__ == "__main__":
