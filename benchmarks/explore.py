@@ -117,8 +117,8 @@ def draws_to_see(regions: int, each: float, rows: int) -> float:
     each : share of the rows that is in one of them.
     rows : of the table.
 
-    >>> round(draws_to_see(3, 0.01 / 3, 100_000))  # about 300 · (1 + 1/2 + 1/3)
-    549
+    >>> round(draws_to_see(3, 0.01 / 3, 100_000))  # with replacement 300 · (1 + 1/2 + 1/3) = 550
+    548
     """
     first = [(rows + 1) / (k * each * rows + 1) for k in range(1, regions + 1)]
     return sum((-1) ** (k - 1) * math.comb(regions, k) * v for k, v in enumerate(first, 1))
@@ -127,7 +127,7 @@ def draws_to_see(regions: int, each: float, rows: int) -> float:
 def explored(
     table: Table, regions: list[Flags], seed: int
 ) -> tuple[int, int, float, list[tuple[float, float]]]:
-    """Return the labels, those until each region was shown, F, and the seconds of each round.
+    """Return the labels, those until each region was shown (or all), F, and the rounds' seconds.
 
     A round is: learn, count, choose rows. Its seconds are the processor's and the clock's.
     """
