@@ -121,7 +121,8 @@ def draws_to_see(regions: int, each: float, rows: int) -> float:
     548
     """
     first = [(rows + 1) / (k * each * rows + 1) for k in range(1, regions + 1)]
-    return sum((-1) ** (k - 1) * math.comb(regions, k) * v for k, v in enumerate(first, 1))
+    signs = [1.0 if k % 2 else -1.0 for k in range(1, regions + 1)]
+    return sum(sign * math.comb(regions, k) * first[k - 1] for k, sign in enumerate(signs, 1))
 
 
 def explored(
