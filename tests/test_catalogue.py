@@ -1,9 +1,11 @@
 """What a remembered query is now: it follows every change of the arms and of the blocked texts."""
 
 import numpy as np
+import pytest
 
 import nextquery as nq
 from nextquery.catalogue import Catalogue
+from nextquery.logs.rules.one_query import Cleaned
 
 
 def test_a_remembered_query_follows_every_change() -> None:
@@ -62,3 +64,17 @@ class Ones:
     def encode(self, texts: list[str], /) -> np.ndarray:
         """Return the same row for every text."""
         return np.ones((len(texts), 2), np.float32)
+
+
+def test_a_query_that_is_an_arm_as_typed_is_not_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalogue = Catalogue(nq.ArmPool.from_vectors(["cats", "stocks"], np.eye(2)))
+    cleaned: list[str] = []
+    clean = catalogue.clean
+
+    def counted(query: str) -> Cleaned:
+        cleaned.append(query)
+        return clean(query)
+
+    monkeypatch.setattr(catalogue, "clean", counted)
+    assert (catalogue.find("cats"), cleaned) == (0, [])  # cleaning takes milliseconds
+    assert (catalogue.find("CATS!"), set(cleaned)) == (0, {"CATS!"})

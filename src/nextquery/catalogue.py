@@ -83,8 +83,9 @@ class Catalogue:
         (0, None)
         """
         arm = self.find_exactly(query, segment)
-        key = key_of(segment, self.clean(query).text)
-        return arm_in_other_form(self.pool, key) if arm is None else arm
+        if arm is not None:  # cleaning takes milliseconds, and most queries need none
+            return arm
+        return arm_in_other_form(self.pool, key_of(segment, self.clean(query).text))
 
     def find_exactly(self, query: str, segment: str = "") -> int | None:
         """Return the arm of a query by its own text, or None: what operators act on."""
