@@ -11,6 +11,7 @@ import pytest
 
 from nextquery.errors import InvalidInput, NotAFolder
 from nextquery.explore import Exploration, Table
+from nextquery.explore.phases import next_rows
 from tests.explore.worlds import cheap_in_gent, homes, labelled
 
 
@@ -130,3 +131,17 @@ def test_every_row_can_be_labelled(tmp_path: Path) -> None:
     assert exploration.samples() == []
     wanted = [cheap_in_gent(home) for home in exploration.table.shown(range(45))]
     assert exploration.selected().tolist() == wanted
+
+
+def test_labels_of_rows_of_a_long_table_that_were_not_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(next_rows, "MOST_ROWS", 100)
+    table = homes(tmp_path)
+    exploration = Exploration(table, seed=1)
+    labels = {row: cheap_in_gent(table.shown([row])[0]) for row in range(0, 3000, 7)}
+    exploration.add(labels)
+    assert exploration.samples()
+    selected = exploration.selected()
+    assert {row: bool(selected[row]) for row in labels} == labels
+    assert exploration.count() > sum(labels.values()) > 10

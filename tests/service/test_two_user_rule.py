@@ -41,6 +41,7 @@ LOOKS: dict[str, Any] = {  # every endpoint below admin, as a stranger would ask
     "/v1/feedback": {"decision_id": "unknown", "accepted": None},
     "/v1/forecast": {**BODY, "m": 50},
     "/v1/map": BODY,
+    "/v1/explore": {"seed": 0},  # no table is served here
     "/v1/simulate": {"users": 1},
     "/v1/ubi/events": [{"query_id": "ubi", "user_query": TEXTS[0], "session_id": "s"}],
     **dict.fromkeys(("/v1/examples", "/v1/stats", "/v1/experiment", "/metrics", "/openapi.json")),
@@ -111,7 +112,9 @@ def seen_by(client: TestClient, paths: Iterable[str]) -> set[str]:
     for path in paths:
         body, url = LOOKS[path], path.replace("{file}", "app.js").replace("{file:path}", "")
         response = client.get(url) if body is None else client.post(url, json=body)
-        missing = path == "/v1/feedback" or (path.startswith("/docs") and not is_built())
+        missing = path in ("/v1/feedback", "/v1/explore") or (
+            path.startswith("/docs") and not is_built()
+        )
         assert response.status_code == (404 if missing else 200), path
         found |= {text for text in SECRETS if text in response.text.lower()}
     return found

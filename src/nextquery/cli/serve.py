@@ -45,6 +45,13 @@ def serve(
             help="Policy that ranks the candidates; nextquery config show lists the names.",
         ),
     ] = None,
+    explore: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TABLE",
+            help="A CSV, TSV, Parquet or DuckDB file to explore by example on the page.",
+        ),
+    ] = None,
     forget: Annotated[
         bool,
         typer.Option(
@@ -74,5 +81,6 @@ def serve(
         "shards": shards,
         "keys": keys,
         "policy": policy,
+        "explore": explore,
     }
     serve_with(options, more=set, config=config, forget=forget)

@@ -35,6 +35,7 @@ def greeting(
         f"page: {url}/" if token is None else f"page: {url}/#token={token}",
         f"API:  {url}/api",
         "docs: " + (f"{url}/docs/" if is_built() else "run make docs, then start again"),
+        *([f"examples: rows of {settings.explore}, on the page"] if settings.explore else []),
         *_who_may_call(settings, token),
         f"try:  {curl} -d {asked}",
         f"{LAST}{curl.replace('recommend', 'feedback')} -d {taken}",

@@ -25,12 +25,14 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from pydantic import SecretStr
 from uvicorn.supervisors import Multiprocess
 
 from nextquery.arms import ArmPool
 from nextquery.errors import InvalidInput, NextqueryError, StorageError
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.example_queries import example_queries
+from nextquery.service.answer.expensive.rows import explored
 from nextquery.service.answer.shards import leave
 from nextquery.service.greeting import greeting
 from nextquery.service.http import json_log
@@ -94,6 +96,7 @@ def serve(
             "nextquery serve POOL. To try the built-in log: nextquery demo."
         )
     most_connections(settings.max_connections)  # an error now, not after the warm start
+    table = explored(settings)  # of several workers, each reads its own later
     with ExitStack() as on_failure:
         listening = _listen(settings)  # before a store is made
         on_failure.callback(listening.close)
@@ -119,11 +122,12 @@ def serve(
         warm_up(engine)
         query = next(iter(example_queries(engine.catalogue, 1)), "A QUERY")
         lines = greeting(settings, port, arms=len(pool), token=token, query=query)
-        app = create_app(engine, settings, keys=keys, watched=ring, token=token)
+        app = create_app(engine, settings, keys=keys, watched=ring, token=token, table=table)
         _run_here(app, settings, listening, tell, lines)
         engine.close()
     else:
         store.close()
+        del table
         lines = greeting(settings, port, arms=len(pool), token=token)
         leave(pool)
         _run_workers(settings, listening, tell, lines, open_pool, token)
@@ -150,12 +154,9 @@ def _run_workers(
     token: str | None,
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="nextquery-workers-") as folder:
-        chosen = settings.model_dump() | {
-            "user_hash_secret": settings.user_hash_secret.get_secret_value(),
-            "user_signing_secret": settings.user_signing_secret.get_secret_value(),
-            "user_signing_secret_before": settings.user_signing_secret_before.get_secret_value(),
-            "keys": "on" if token is None else settings.keys,
-        }
+        secrets = {n: v.get_secret_value() for n, v in settings if isinstance(v, SecretStr)}
+        keys = "on" if token is None else settings.keys
+        chosen = settings.model_dump() | secrets | {"keys": keys}
         opener = f"{open_pool.__module__}:{open_pool.__qualname__}"
         shared = {"settings": chosen, "token": token, "parent": os.getpid(), "open_pool": opener}
         (Path(folder) / "worker.json").write_text(json.dumps(shared))
@@ -166,7 +167,6 @@ def _run_workers(
         supervisor = Multiprocess(config, sockets=[listening])
         _on_stop_signal(supervisor.should_exit.set)
         json_log.start(level=settings.log_level, messages=settings.log_queries)
-
         failed = Path(folder) / _FAILED
 
         def greet() -> None:
@@ -222,12 +222,12 @@ def worker() -> FastAPI:
 
 def _worker_app(settings: Settings, opener: str, token: str | None) -> FastAPI:
     open_pool, store = partial(pkgutil.resolve_name(opener), settings), _open_store(settings)
-    pool, options = open_pool(), settings.engine_options()
+    table, pool, options = explored(settings), open_pool(), settings.engine_options()
     engine = Engine.start(pool, store, options, open_pool=open_pool)
     warm_up(engine)
     ring = KeyRing(store)
     keys = ring if settings.keys == "on" else None
-    return create_app(engine, settings, keys=keys, watched=ring, token=token)
+    return create_app(engine, settings, keys=keys, watched=ring, token=token, table=table)
 
 
 def _open_store(settings: Settings) -> Store:

@@ -173,7 +173,7 @@ def test_an_export_is_refused_while_too_many_wait(client: TestClient, engine: En
     engine.lane._most = 0
     response = client.get("/v1/export")
     assert response.status_code == 503
-    assert "maps, simulations and exports are waiting" in response.json()["detail"]
+    assert "maps, examples, simulations and exports are waiting" in response.json()["detail"]
 
 
 def test_simulated_people_leave_the_real_model_alone(

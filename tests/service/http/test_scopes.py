@@ -23,6 +23,7 @@ BODIES: dict[str, Any] = {
     "/v1/forecast": {"session_id": "s", "query": "cat food"},
     "/v1/ubi/events": [{"query_id": "q", "user_query": "cat food", "session_id": "u"}],
     "/v1/map": {"session_id": "s", "query": "cat food"},
+    "/v1/explore": {},
     "/v1/simulate": {"users": 1},
     "/v1/block": {"query": "dog names"},
     "/v1/unblock": {"query": "dog names"},
@@ -40,6 +41,7 @@ BODIES: dict[str, Any] = {
 }
 ALLOWED = {
     "/v1/feedback": 404,
+    "/v1/explore": 404,  # no table is served
     "/v1/patterns/remove": 422,
     "/v1/model/roll-back": 422,
     "/v1/model/end-fallback": 422,

@@ -44,12 +44,14 @@ class Explorer:
         """Learn from labels: whether each row is relevant. Returns the relevant boxes."""
         rows = np.array(sorted(labels), np.int64)
         relevant = np.array([labels[int(row)] for row in rows], bool)
-        at = np.searchsorted(self._space.rows, rows)
+        drawn = np.isin(rows, self._space.rows)  # of a long table, others may be labelled too
+        at, marks = np.searchsorted(self._space.rows, rows[drawn]), relevant[drawn]
         points = self._space.points[at]
-        self._at, self._relevant = at, relevant
-        found = regions(points[relevant], points[~relevant], self._space.is_category)
-        self._regions = [at[relevant][members] for members in found]
-        of_table = [rows[relevant][members] for members in found]
+        self._at, self._relevant = at, marks
+        found = regions(points[marks], points[~marks], self._space.is_category)
+        self._regions = [at[marks][members] for members in found]
+        of_table = [rows[drawn][marks][members] for members in found]
+        of_table += [rows[[one]] for one in np.flatnonzero(relevant & ~drawn)]
         self.boxes = learn(self._columns, rows, relevant, of_table)
         return self.boxes
 

@@ -22,6 +22,7 @@ from nextquery.errors import (
     WrongSignature,
 )
 from nextquery.service.answer.engine import Engine
+from nextquery.service.answer.expensive.rows import ExploredTable
 from nextquery.service.answer.expensive.simulation import Simulator
 from nextquery.service.answer.trust import Trust
 from nextquery.service.http.access import Access
@@ -51,6 +52,7 @@ from nextquery.service.http.routes import (
     operate,
     page,
     recommend,
+    rows,
     ubi,
 )
 from nextquery.service.http.routes.operators import (
@@ -68,7 +70,7 @@ from nextquery.service.log.database.calls import StoreCalls
 from nextquery.service.settings.settings import Settings
 
 _ROUTES = (
-    *(recommend, feedback, forecast, ubi, explore, learning, experiment),
+    *(recommend, feedback, forecast, ubi, explore, rows, learning, experiment),
     *(operate, control, model, patterns, curation, arms, people, audit),
     *(health, page, documentation),
 )
@@ -98,6 +100,7 @@ def create_app(
     keys: KeyRing | None = None,
     watched: KeyRing | None = None,
     token: str | None = None,
+    table: ExploredTable | None = None,
 ) -> FastAPI:
     """Return the application for an engine, which is closed when the application stops.
 
@@ -109,6 +112,7 @@ def create_app(
     watched : without `keys`, the keys that open admin paths; with ``keys=auto``, all paths need
         one as soon as one exists.
     token : without `keys`, opens admin paths too; without a token, only a key does.
+    table : what people explore by example, if anything.
     """
     metrics = Metrics()
     metrics.watch(engine)
@@ -134,6 +138,7 @@ def create_app(
             settings.user_signing_secret.get_secret_value(),
             settings.user_signing_secret_before.get_secret_value(),
         ),
+        table=table,
     )
     m_max = engine.options.m_max
     app.add_api_route(

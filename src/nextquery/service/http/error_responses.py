@@ -18,7 +18,7 @@ _DESCRIPTIONS = {
     401: "The API key is missing, unknown or revoked.",
     403: "The scope of the API key is too small, the web page's origin is not allowed, or the "
     "user_signature is not that of the user_id.",
-    404: "There is no such decision, user or session.",
+    404: "There is no such decision, user or session, or no table is served.",
     408: "The body did not arrive in time.",
     409: "The request contradicts an earlier one.",
     413: "The body is too large.",

@@ -12,6 +12,7 @@ NEEDED = {
     "/v1/ubi/events": WRITE,
     "/v1/forecast": READ,
     "/v1/map": READ,
+    "/v1/explore": READ,
     "/v1/examples": READ,
     "/v1/stats": READ,
     "/v1/experiment": READ,
@@ -47,7 +48,10 @@ NEEDED = {
     "/docs": PUBLIC,
     "/docs/{file:path}": PUBLIC,
 }
-COST = {"/v1/ubi/events": 20, "/v1/map": 20, "/v1/simulate": 100, "/v1/export": 100}
+COST = {
+    **{"/v1/ubi/events": 20, "/v1/map": 20},
+    **dict.fromkeys(("/v1/explore", "/v1/simulate", "/v1/export"), 100),
+}
 """How many requests of the rate limit a path counts as, if more than one."""
 _FOLDERS = {
     "/page/": "/page/{file}",

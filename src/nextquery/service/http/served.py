@@ -11,6 +11,7 @@ from starlette.requests import Request
 from nextquery.errors import StoreUnavailable
 from nextquery.service.answer.arrivals import Arrivals
 from nextquery.service.answer.engine import Engine
+from nextquery.service.answer.expensive.rows import ExploredTable
 from nextquery.service.answer.expensive.simulation import Simulator
 from nextquery.service.answer.trust import Trust
 from nextquery.service.http.bodies import AboutUser
@@ -31,6 +32,7 @@ class Served:
     timeout_s: float
     allows_partial: bool
     trust: Trust
+    table: ExploredTable | None = None  # what people explore by example
     arrivals: Arrivals = field(default_factory=Arrivals)
 
     def count_offered(

@@ -6,6 +6,7 @@ import * as explore from "./explore.js";
 
 const VIEWS = {
   explore: async () => explore,
+  examples: () => import("./examples.js"),
   learning: () => import("./learning.js"), // loaded on first use
   operate: () => import("./operate.js"),
 };
@@ -17,7 +18,7 @@ async function show() {
   updateForget();
   const hash = location.hash.slice(1);
   if (hash === "main") return; // the skip link
-  const name = hash in VIEWS ? hash : "explore";
+  const name = document.querySelector(`[data-view="${CSS.escape(hash)}"]`) ? hash : "explore"; // examples need a table
   leave();
   leave = () => {};
   for (const view of document.querySelectorAll(".view")) view.hidden = view.id !== name;

@@ -4,8 +4,14 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Annotated, Any, Literal
 
-from limits import parse as parse_rate
-from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -15,13 +21,18 @@ from pydantic_settings import (
 
 from nextquery.errors import InvalidInput
 from nextquery.policies.names import live_policy, schedule_named, selector_named
-from nextquery.service.log.database import check_url
 from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings.values import (
+    SHORTEST_SECRET,
+    long_secret,
+    origins,
+    rate,
+    store_url,
+)
 
 PREFIX = "NEXTQUERY_"
-SHORTEST_SECRET = 32
-"""Characters: who sees a signature, like every visitor their own, can try short secrets at home."""
 Names = Annotated[list[str], NoDecode]
+Secret = Annotated[SecretStr, AfterValidator(long_secret)]
 _ENGINE = {each.name: each for each in fields(EngineOptions)}
 _REGISTERED: dict[str, Callable[[str], object]] = {
     "policy": live_policy,
@@ -47,7 +58,7 @@ class Settings(BaseSettings):
 
     # where to serve what
     pool: str | None = Field(None, description="The pool folder to serve.")
-    store: str = Field(
+    store: Annotated[str, AfterValidator(store_url)] = Field(
         "sqlite:///nextquery.db",
         min_length=1,
         description="The event log: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME.",
@@ -55,6 +66,18 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", min_length=1, description="The address to listen on.")
     port: int = Field(
         8000, ge=0, le=65535, description="The port to listen on; 0 picks a free one."
+    )
+    explore: str | None = Field(
+        None,
+        min_length=1,
+        description="A table to explore by example on the page: a CSV, TSV, Parquet or DuckDB "
+        "file. Each worker reads it into memory.",
+    )
+    explore_table: str | None = Field(
+        None, min_length=1, description="The table of a DuckDB file that has more than one."
+    )
+    explore_columns: Names = Field(
+        [], description="Columns of the table that conditions may use; if empty, all usable."
     )
     workers: int = Field(1, ge=1, le=64, description="Number of worker processes.")
     cluster: str | None = Field(
@@ -84,10 +107,10 @@ class Settings(BaseSettings):
         "localhost and the store has no key. off: only allowed on localhost. Admin paths always "
         "need a key, or the token printed at the start.",
     )
-    rate_limit: str = Field(
+    rate_limit: Annotated[str, AfterValidator(rate)] = Field(
         "1000/second",
-        description="Rate limit per key and worker, like 1000/second; or none. Maps, simulations "
-        "and exports count as several requests.",
+        description="Rate limit per key and worker, like 1000/second; or none. Maps, rounds of "
+        "examples, simulations and exports count as several requests.",
     )
     max_body_bytes: int = Field(
         65_536,
@@ -129,17 +152,17 @@ class Settings(BaseSettings):
         le=600,
         description="Seconds in which the database must answer, else 503.",
     )
-    user_signing_secret: SecretStr = Field(
+    user_signing_secret: Secret = Field(
         SecretStr(""),
         description="Secret key with which your back end signs user ids (user_signature), at least "
         f"{SHORTEST_SECRET} characters; if empty, no signature is accepted.",
     )
-    user_signing_secret_before: SecretStr = Field(
+    user_signing_secret_before: Secret = Field(
         SecretStr(""),
         description="The signing secret before the present one, while you change it: signatures "
         "made with either are accepted. Empty: only the present one.",
     )
-    cors_origins: Names = Field(
+    cors_origins: Annotated[Names, AfterValidator(origins)] = Field(
         [], description="Origins of web pages that may call the API, like https://shop.example."
     )
     allowed_hosts: Names = Field(
@@ -220,41 +243,11 @@ class Settings(BaseSettings):
         """Read no sources here: `load` merges them and remembers where each value came from."""
         return (init_settings,)
 
-    @field_validator("cors_origins", "allowed_hosts", mode="before")
+    @field_validator("cors_origins", "allowed_hosts", "explore_columns", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         if isinstance(value, str):
             return [part.strip() for part in value.split(",") if part.strip()]
-        return value
-
-    @field_validator("cors_origins")
-    @classmethod
-    def _whole_origins(cls, value: list[str]) -> list[str]:
-        for origin in value:
-            scheme, found, host = origin.partition("://")
-            if not found or scheme not in ("http", "https") or not host or "/" in host:
-                raise ValueError(f"{origin!r} is not an origin; use one like https://shop.example")
-        return value
-
-    @field_validator("user_signing_secret", "user_signing_secret_before")
-    @classmethod
-    def _is_long(cls, value: SecretStr) -> SecretStr:
-        if 0 < len(value) < SHORTEST_SECRET:
-            raise ValueError(
-                f"Input should have at least {SHORTEST_SECRET} characters, as openssl rand -hex 32 "
-                "prints them"
-            )
-        return value
-
-    @field_validator("store")
-    @classmethod
-    def _is_store(cls, value: str) -> str:
-        if "://" not in value:
-            raise ValueError("Input should be sqlite:///FILE or postgresql://USER@HOST/NAME")
-        try:
-            check_url(value)
-        except InvalidInput as error:
-            raise ValueError(str(error).rstrip(".")) from None
         return value
 
     @field_validator(*_REGISTERED)
@@ -264,16 +257,6 @@ class Settings(BaseSettings):
             _REGISTERED[str(info.field_name)](value)
         except InvalidInput as error:
             raise ValueError(str(error).rstrip(".")) from None
-        return value
-
-    @field_validator("rate_limit")
-    @classmethod
-    def _is_rate(cls, value: str) -> str:
-        if value != "none":
-            try:
-                parse_rate(value)
-            except ValueError:
-                raise ValueError("Input should be like 1000/second, 50/minute, or none") from None
         return value
 
     @model_validator(mode="after")
@@ -289,6 +272,14 @@ class Settings(BaseSettings):
         if self.shards is not None and self.cluster is None:
             raise ValueError(
                 f"shards={self.shards} needs a cluster: pass --cluster, or leave shards out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _of_a_table(self) -> "Settings":
+        if self.explore is None and (self.explore_table or self.explore_columns):
+            raise ValueError(
+                "explore_table and explore_columns need a table: pass --explore, or leave them out"
             )
         return self
 

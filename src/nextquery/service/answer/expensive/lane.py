@@ -58,8 +58,8 @@ class Lane:
         """Raise an error if too many steps wait."""
         if len(self._steps) >= self._most:
             raise StoreUnavailable(
-                f"{len(self._steps)} maps, simulations and exports are waiting. Try again in a "
-                "second."
+                f"{len(self._steps)} maps, examples, simulations and exports are waiting. Try "
+                "again in a second."
             )
 
     def close(self, *, within_s: float | None = None) -> None:

@@ -3,11 +3,12 @@
 from functools import cache
 from importlib.resources import files
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from nextquery.service.http.documentation.site import only_live_links
+from nextquery.service.http.served import served
 
 TYPES = {
     "html": "text/html; charset=utf-8",
@@ -15,6 +16,7 @@ TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
+EXAMPLES = '    <a href="#examples" data-view="examples">Examples</a>\n'
 router = APIRouter(include_in_schema=False)
 
 
@@ -30,9 +32,11 @@ def page_files() -> dict[str, bytes]:
 
 
 @router.get("/")
-async def index() -> Response:
-    """Return the page."""
+async def index(request: Request) -> Response:
+    """Return the page; without a table, without the room for it."""
     page = page_files()["index.html"].decode()
+    if served(request).table is None:
+        page = page.replace(EXAMPLES, "")
     return _answer("index.html", only_live_links(page).encode())
 
 
