@@ -1,5 +1,6 @@
 """Simulated people who use a service of their own."""
 
+import math
 import tempfile
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from nextquery.service.settings.engine_options import EngineOptions
 
 
 def rounds_of(seed: int, users: int, options: EngineOptions | None = None) -> list[SimulatedRound]:
-    steps = play(options or EngineOptions(), users=users, seed=seed)
+    steps = play(options or EngineOptions(), users=users, seed=seed, seconds=math.inf)
     return [row for row in steps if row is not None]
 
 

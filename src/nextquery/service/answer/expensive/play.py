@@ -47,7 +47,7 @@ class SimulatedRound(TypedDict):
 
 
 def play(
-    served: EngineOptions, *, users: int, seed: int
+    served: EngineOptions, *, users: int, seed: int, seconds: float = _SECONDS
 ) -> Generator[SimulatedRound | None, None, None]:
     """Yield one row per round, and None after each step of preparation.
 
@@ -56,8 +56,9 @@ def play(
     served : the options of the service: these people get the same.
     users : visits, that is, sessions of simulated people.
     seed : of the population and of the service's own draws.
+    seconds : no round begins after so many, preparation included.
     """
-    deadline, rounds = time.monotonic() + _SECONDS, 0
+    deadline, rounds = time.monotonic() + seconds, 0
     population = Population(seed, people=_PEOPLE)
     rows = population.log(sessions=_SESSIONS)
     yield None
