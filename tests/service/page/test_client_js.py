@@ -21,7 +21,7 @@ MOST_BYTES = 5120
 PREPARE = """async (url) => {
     const { Nextquery, NextqueryError } = await import(url + "/client.js");
     Object.assign(window, { Nextquery, NextqueryError });
-    window.nextquery = new Nextquery(url);
+    window.nextquery = new Nextquery(url, { timeout: 60_000 }); // a busy machine is no failure
 }"""
 
 

@@ -226,8 +226,9 @@ function newest(queries) {
 async function draw() {
   const step = steps.at(-1);
   if (!step) return;
-  const { MapView } = await import("./map.js");
-  map ??= new MapView($("map"), issue);
+  const module = await import("./map.js").catch(() => null);
+  if (!module) return; // the service is away, as the next query will say
+  map ??= new module.MapView($("map"), issue);
   if (steps.at(-1) !== step) return;
   const past = newest(steps.slice(-20, -1).map((earlier) => earlier.query));
   map.load({ session_id: session, query: step.query, trail: past }, step.cards.map((card) => card.arm_id));
