@@ -50,12 +50,12 @@ bench: .venv/bench-ready  ## speed, beside the peers and the physical floor
 	$(BIN)/python -m benchmarks.policies
 	$(BIN)/python -m benchmarks.replay_rounds
 
-soak: .venv/ready pools/topics/manifest.json  ## kill the service again and again, attack it, put proxies before it; then many more examples of the property tests
+soak: .venv/ready pools/topics/manifest.json  ## kill the service again and again, attack it, put proxies before it; then every test, also the slow ones, with many more examples of the properties
 	$(BIN)/python -m benchmarks.soak_service pools/topics --store sqlite --kills $(SOAK_KILLS)
 	$(BIN)/python -m benchmarks.soak_service pools/topics --store postgres --kills $(SOAK_KILLS)
 	$(BIN)/python -m benchmarks.attackers pools/topics
 	$(BIN)/python -m benchmarks.proxies pools/topics
-	$(BIN)/pytest tests --hypothesis-profile=soak --timeout 0
+	$(BIN)/pytest tests -m '' --hypothesis-profile=soak --timeout 0
 
 docs: .venv/docs-ready  ## the documentation, in docs/_site and in the package, so that the service serves it at /docs/
 	$(BIN)/python -m docsite --into-package

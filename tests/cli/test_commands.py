@@ -182,7 +182,10 @@ def test_interrupted_leaves_the_old_pool(
         finally:
             process.send_signal(number)
         stderr = process.stderr.read()
-        assert process.wait() == code, stderr
+        # `python -m` repeats an interrupt that passed through `exec` (as in a dataclass) when it
+        # ends: then the signal ends the process, and a shell reports 128 and its number.
+        ended = process.wait()
+        assert (128 - ended if ended < 0 else ended) == code, stderr
     assert "unchanged" in stderr or number != signal.SIGINT
     assert not list((tmp_path / ".pool.work").glob(".nextquery-scratch-*"))
     assert sorted(os.listdir(tmp_path / "pool")) == before
