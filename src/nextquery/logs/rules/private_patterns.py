@@ -23,7 +23,7 @@ from nextquery.logs.rules.letters import beyond_ascii, plain_digits
 from nextquery.logs.rules.pattern import DIGITS as _DIGITS
 from nextquery.logs.rules.pattern import Pattern
 from nextquery.logs.rules.private_addresses import ADDRESSES
-from nextquery.logs.rules.private_words import SECRET, WORDS
+from nextquery.logs.rules.private_words import SECRET, WIFI, WORDS
 
 _S = "[ ._,:/-]{0,2}"  # what people put between groups of digits
 _TLD = "com|net|org|edu|gov|mil|info|biz|io|co|ai|de|fr|uk|it|es|nl|ru|br|in|jp|cn|au|ca|ch|eu|us"
@@ -175,8 +175,16 @@ NUMBERS: tuple[Pattern, ...] = (
 )
 PATTERNS: tuple[Pattern, ...] = (*NUMBERS, *ADDRESSES, *WORDS)
 LOG_PATTERNS = tuple(pattern for pattern in PATTERNS if not pattern.live_only)
+_SAID = f"{SECRET}|{WIFI}|pass|pw"
 #: a query without any of these matches no pattern of ADDRESSES and WORDS
-ADDRESS_OR_WORD = re.compile(rf"[0-9%]|[^\x00-\x7f]|::|{SECRET}|pass|pw", re.IGNORECASE)
+ADDRESS_OR_WORD = re.compile(rf"[0-9%]|[^\x00-\x7f]|::|{_SAID}", re.IGNORECASE)
+#: words of letters, with one short number at most, as most queries are, match no pattern at all:
+#: every key has 15 characters in a row, or others than letters, and an address in words has a "dot"
+PLAIN_WORDS = re.compile(
+    rf"(?!.*(?:[a-z0-9-]{{15}}|\bdot\b|[0-9][^0-9]+[0-9]|{_SAID}))"
+    r"(?:[a-z]+|[0-9]{1,4})(?:[ -](?:[a-z]+|[0-9]{1,4}))*",
+    re.IGNORECASE | re.ASCII,
+)
 
 
 _TWICE = f"list_transform(list_transform([raw], lambda x: {DECODED}), lambda x: {DECODED})[1]"

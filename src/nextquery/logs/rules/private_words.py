@@ -79,7 +79,8 @@ _MY = "(?:my|our|mein|meine|unser|mi|mon|mijn|minha|mia)"
 _LOGIN = (
     r"(?:login|user|username|userid|benutzer|benutzername|usuario|identifiant|utente)\W{1,3}\S+ "
 )
-_WIFI = r"(?:wi-?fi|wlan|wpa[23]?|wep|hotspot) (?:[\w-]+ )?(?:key|code|pass|schlüssel|"
+WIFI = "wi-?fi|wlan|wpa[23]?|wep|hotspot"
+_WIFI = rf"(?:{WIFI}) (?:[\w-]+ )?(?:key|code|pass|schlüssel|"
 # "the password is wrong" and the like are about passwords in general
 _NO_SECRET = "NOT " + matches(
     "m",
