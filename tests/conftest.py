@@ -11,7 +11,7 @@ from xdist.scheduler import LoadScopeScheduling
 import nextquery as nq
 from tests.few_examples import USUAL
 
-pytest_plugins = ["tests.crashes"]
+pytest_plugins = ["tests.collecting", "tests.crashes"]
 
 # Chance must not decide which policy answers the few sessions of a test. Those of the settings and
 # of the safe learner set it anew.
