@@ -3,6 +3,7 @@
 import hashlib
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,14 @@ def contents(folder: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-@pytest.mark.parametrize("encoder", ["lsa", "static", "projected", "tuned"])
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        "lsa",
+        "tuned",
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("static", "projected")),
+    ],
+)
 def test_twice_gives_identical_files(tmp_path: Path, encoder: str) -> None:
     log = pets(tmp_path / "log.tsv", users=60)
     for name in ("a", "b"):
@@ -100,25 +108,54 @@ def test_planted_secrets_are_nowhere(
         assert not any(trace.decode() in shown for trace in TRACES)
 
 
+# One Python that imports once, and forks for every ingest that is to be killed.
 KILLER = """
 import os, signal, sys
 from nextquery.ingest import ingest
-def progress(stage, done):
-    if stage == sys.argv[3]:
-        os.kill(os.getpid(), signal.SIGKILL)
-ingest(sys.argv[1], sys.argv[2], encoder="lsa", progress=progress)
+for line in sys.stdin:
+    log, target, last = line.rstrip("\\n").split("\\t")
+    def progress(stage, done):
+        if stage == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+    child = os.fork()
+    if not child:
+        try:
+            ingest(log, target, encoder="lsa", progress=progress)
+        finally:
+            os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+Killed = Callable[[Path, Path, str], int]
 
 
-def test_after_a_kill_the_old_pool_is_intact_and_the_next_run_resumes(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def killed() -> Iterator[Killed]:
+    """A function that ingests until a stage, where the process is killed; returns how it ended."""
+    command = [sys.executable, "-c", KILLER]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        lines, answers = process.stdin, process.stdout
+
+        def run(log: Path, target: Path, stage: str) -> int:
+            print(log, target, stage, sep="\t", file=lines, flush=True)
+            return int(answers.readline())
+
+        yield run
+
+
+def test_after_a_kill_the_old_pool_is_intact_and_the_next_run_resumes(
+    tmp_path: Path, killed: Killed
+) -> None:
     old, new = pets(tmp_path / "old.tsv", users=12), pets(tmp_path / "new.tsv", users=30)
     target = tmp_path / "pool"
     ingest(old, target, encoder="lsa")
     before = contents(target)
     resumed: dict[str, tuple[str, ...]] = {}
     for stage in STAGES:
-        command = [sys.executable, "-c", KILLER, str(new), str(target), stage]
-        assert subprocess.run(command).returncode == -9, f"was not killed in {stage}"
+        assert killed(new, target, stage) == -9, f"was not killed in {stage}"
         assert contents(target) == before
         nq.ArmPool.open(target).verify()
     done = ingest(new, target, encoder="lsa")
@@ -130,10 +167,9 @@ def test_after_a_kill_the_old_pool_is_intact_and_the_next_run_resumes(tmp_path: 
     assert contents(target) == contents(tmp_path / "straight")
 
 
-def test_another_log_or_option_does_not_resume(tmp_path: Path) -> None:
+def test_another_log_or_option_does_not_resume(tmp_path: Path, killed: Killed) -> None:
     log, target = pets(tmp_path / "log.tsv"), tmp_path / "pool"
-    command = [sys.executable, "-c", KILLER, str(log), str(target), "write"]
-    subprocess.run(command)
+    assert killed(log, target, "write") == -9
     assert (tmp_path / ".pool.work").exists()
     assert ingest(log, target, LogOptions(min_users=3), encoder="lsa").resumed == ()
 
@@ -215,7 +251,14 @@ def test_queries_without_a_vector_do_not_become_arms(tmp_path: Path) -> None:
         assert shown.lower() == pool.texts[arm]
 
 
-@pytest.mark.parametrize("encoder", ["auto", "lsa", "static", "projected", "tuned"])
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        "lsa",
+        "tuned",
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("auto", "static", "projected")),
+    ],
+)
 def test_sessions_of_one_query_stay_and_the_encoder_learns_from_the_others(
     tmp_path: Path, encoder: str
 ) -> None:

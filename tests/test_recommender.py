@@ -59,10 +59,10 @@ POLICIES = [
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda p: type(p).__name__)
 def test_saved_and_opened_goes_on_exactly(encoder: Any, policy: Any, tmp_path: Path) -> None:
     rec = recommender(encoder, policy=policy, exploration=0.05, schedule=nq.Bump(peak=20, start=4))
-    play(rec, 100)
+    play(rec, 40)
     rec.save(tmp_path)
     again = nq.Recommender.open(tmp_path)
-    assert play(again, 1000) == play(rec, 1000)
+    assert play(again, 200) == play(rec, 200)
     rec.save(tmp_path)
     assert play(nq.Recommender.open(tmp_path), 50) == play(rec, 50)
 

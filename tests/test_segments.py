@@ -21,6 +21,7 @@ from nextquery.service.answer.example_queries import example_queries
 from nextquery.service.answer.expensive.session_map import draw
 from nextquery.service.log.store import Store
 from nextquery.update import update
+from tests.few_examples import few
 from tests.service.worlds import caught_up, options
 
 NAMES = ("", "de", "fr")
@@ -153,7 +154,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=few(6), deadline=None)
 @given(STEPS)
 def test_no_answer_has_a_query_of_another_segment(
     pool: nq.ArmPool, steps: list[tuple[str, ...]]

@@ -7,6 +7,7 @@ must have the same arms in the same order; scores, weights and forecasts must ag
 decision ids do not matter, because draws depend on session and trial.
 """
 
+import ast
 import re
 import tempfile
 from collections.abc import Mapping
@@ -158,15 +159,20 @@ SCRIPT = [
     "rules",
     [
         Rules(),
-        Rules(returns=True),
         Rules(learn_issued=False, fails="all", repeat=False),
-        Rules(policy="lin-ucb-shared"),
-        Rules(policy="lin-ucb-memory@half_life=0.001"),
         Rules(at_least=0.1),
-        Rules(**SELECTIONS[0]),
-        Rules(**SELECTIONS[2]),
-        Rules(**SELECTIONS[-1]),
         Rules(policy="lin-ucb-published", reading="defined", schedule="bump@start=3", repeat=False),
+        *(
+            pytest.param(rules, marks=pytest.mark.soak)
+            for rules in (
+                Rules(returns=True),
+                Rules(policy="lin-ucb-shared"),
+                Rules(policy="lin-ucb-memory@half_life=0.001"),
+                Rules(**SELECTIONS[0]),
+                Rules(**SELECTIONS[2]),
+                Rules(**SELECTIONS[-1]),
+            )
+        ),
     ],
     ids=str,
 )
@@ -216,7 +222,7 @@ def test_a_private_query_is_offered_to_its_owner_alone_imported_and_served(
     assert {key for key in ann.queries if isinstance(key, str)} == {OWN["ann"]}
 
 
-@settings(max_examples=few(8), phases=[Phase.generate])
+@settings(max_examples=few(3), phases=[Phase.generate])
 @given(
     day=st.lists(TURNS, min_size=5, max_size=40),
     rules=RULES,
@@ -296,7 +302,7 @@ def log_of(past: Sessions, day: list[Asked], users: Mapping[str, str]) -> Sessio
     )
 
 
-@settings(max_examples=few(8), phases=[Phase.generate])
+@settings(max_examples=few(3), phases=[Phase.generate])
 @given(
     day=days(),
     policy=st.sampled_from(["lin-ucb-memory", "lin-ucb-memory", "lin-ucb-shared", "lin-ucb"]),
@@ -360,14 +366,20 @@ def documented(page: str) -> str:
     return str(code)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/learning.md"])
+def test_the_guide_has_the_four_statements_of_the_first_page() -> None:
+    guide, first = (
+        ast.dump(ast.parse(documented(page))) for page in ("docs/learning.md", "README.md")
+    )
+    assert guide == first
+
+
 def test_the_four_statements_are_what_is_served_by_default(
-    pool: nq.ArmPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str
+    pool: nq.ArmPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool.save(tmp_path / "POOL")
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    exec(documented(page), names)
+    exec(documented("README.md"), names)
     rec, clock = names["rec"], ManualClock()
     rec.clock = clock.now
     options = EngineOptions(user_hash_secret=PERSONAL.user_hash_secret)

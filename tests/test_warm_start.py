@@ -11,6 +11,7 @@ import nextquery as nq
 from nextquery.memory import Memory
 from nextquery.past_steps import Steps, places_with_next
 from nextquery.warm_start import PastStep, walk, warm_start
+from tests.few_examples import few
 from tests.memory.by_hand import ARMS, LOGS, Log, Query, as_sessions
 
 POOL = nq.ArmPool.from_vectors(
@@ -69,7 +70,7 @@ def other_future(session: list[Query], time: float) -> list[Query]:
     return changed
 
 
-@settings(max_examples=25)
+@settings(max_examples=few(12))
 @given(LOGS, st.integers(2, 40).map(float))
 def test_another_future_changes_no_step(log: Log, time: float) -> None:
     other = [other_future(session, time) for session in log]
@@ -82,6 +83,7 @@ def test_another_future_changes_no_step(log: Log, time: float) -> None:
         np.testing.assert_array_equal(first.candidates.features, second.candidates.features)
 
 
+@settings(max_examples=few(20))
 @given(LOGS)
 def test_a_query_that_is_repeated_is_one_query(log: Log) -> None:
     twice = [[query for query in session for _ in range(2)] for session in log]
@@ -91,7 +93,7 @@ def test_a_query_that_is_repeated_is_one_query(log: Log) -> None:
         np.testing.assert_array_equal(array, repeated.policy.state()[name])
 
 
-@settings(max_examples=25)
+@settings(max_examples=few(12))
 @given(LOGS)
 def test_only_arms_that_were_asked_before_are_candidates(log: Log) -> None:
     rec = recommender(memory_of(log))

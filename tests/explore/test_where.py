@@ -63,7 +63,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[str], list[tuple[Any, ...]], list[bool
     return types, rows, draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
 
 
-@settings(max_examples=few(100))
+@settings(max_examples=few(35))
 @given(worlds(), st.integers(0, 3))
 def test_duckdb_selects_what_the_tree_selects(
     world: tuple[list[str], list[tuple[Any, ...]], list[bool]], unseen: int

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nextquery.logs import LogOptions, QueryCleaner
+from tests.few_examples import few
 
 CLEAN = QueryCleaner(language="any")
 
@@ -46,7 +47,7 @@ def test_turkish_has_two_letters_i() -> None:
     assert CLEAN("ISPARTA").text == "isparta"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(25), deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
 def test_cleaning_twice_changes_nothing_and_leaves_no_punctuation(query: str) -> None:
     once = CLEAN(query)
@@ -57,7 +58,7 @@ def test_cleaning_twice_changes_nothing_and_leaves_no_punctuation(query: str) ->
     assert CLEAN(once.text).text == once.text
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=few(20), deadline=None)
 @given(st.text(st.characters(codec="ascii"), max_size=20))
 def test_ascii_is_cleaned_alike_in_every_language(query: str) -> None:
     if "'" not in query:  # l'energie has two words where French is kept

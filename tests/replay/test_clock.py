@@ -14,6 +14,7 @@ from nextquery.past_steps import places_with_next
 from nextquery.replay.stream.clock import Stream, StreamSpan
 from nextquery.replay.stream.steps import ANSWERS, answers_by_kind
 from nextquery.sessions import Sessions
+from tests.few_examples import few
 from tests.replay.worlds import HOUR, Log, logs
 
 ARMS = 8
@@ -51,7 +52,7 @@ def by_clock(log: Log, steps: list[Step]) -> list[Step]:
     return sorted(steps, key=lambda step: (log.rows[step[0]][step[1]][1], step))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=few(60), deadline=None)
 @given(log=logs(), sessions=st.integers(1, 11), warm=st.integers(0, 6))
 def test_what_is_played_and_scored_is_what_brute_force_says(
     log: Log, sessions: int, warm: int
@@ -80,7 +81,7 @@ def test_what_is_played_and_scored_is_what_brute_force_says(
         assert stream.steps.moment(at).before == len(known)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=few(40), deadline=None)
 @given(log=logs(), hours=st.integers(0, 30))
 def test_since_a_date_is_what_brute_force_says(log: Log, hours: int) -> None:
     date = f"1970-01-{1 + hours // 24:02d}T{hours % 24:02d}:00"
@@ -106,7 +107,7 @@ def kind_by_hand(log: Log, session: int, at: int) -> str:
     return "others" if before else "new"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=few(60), deadline=None)
 @given(log=logs(), known=st.booleans())
 def test_where_answers_were_before_is_what_brute_force_says(log: Log, known: bool) -> None:
     ordered = log.in_order()
@@ -119,7 +120,7 @@ def test_where_answers_were_before_is_what_brute_force_says(log: Log, known: boo
     assert kinds == [kind_by_hand(ordered, *step) for step in ordered.steps()]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=few(20), deadline=None)
 @given(log=logs())
 def test_a_repeated_query_is_one_query(log: Log) -> None:
     doubled = Log([[q for query in row for q in (query, query)] for row in log.rows], log.people)
@@ -164,7 +165,7 @@ def test_sessions_without_a_start_are_placed_by_their_queries(log: Log) -> None:
     assert bare.scored.tolist() == Stream.of(ordered, StreamSpan(2, None, 2), ARMS).scored.tolist()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=few(20), deadline=None)
 @given(log=logs(), until=st.integers(1, 14), warm=st.integers(0, 6))
 def test_until_is_a_log_that_ends_there(log: Log, until: int, warm: int) -> None:
     shorter = Log([[query for query in row if query[1] < until] for row in log.rows], log.people)

@@ -20,6 +20,7 @@ from nextquery.replay.stream.contestants import contestant
 from nextquery.replay.stream.players import driver_of, play_rival, ranked_steps
 from nextquery.replay.stream.protocol import select_all, selections
 from nextquery.replay.work import begin
+from tests.few_examples import few
 from tests.replay.worlds import HOUR, Log, logs
 
 ARMS = 8
@@ -80,7 +81,7 @@ def followers(log: Log, current: int, now: int) -> dict[int, int]:
     return counts
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(25), deadline=None)
 @given(
     log=logs(),
     name=st.sampled_from([SERVED, f"{SERVED}@personal=off"]),
@@ -142,7 +143,7 @@ def changed(log: Log, session: int, at: int, other: int, removed: bool) -> Log:
     return Log(rows, [*people, 0])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=few(25), deadline=None)
 @given(
     log=logs(),
     name=st.sampled_from([SERVED, "lin-ucb-shared", "lin-ts", "lin-ucb"]),
@@ -189,7 +190,7 @@ def next_by_hand(log: Log, session: int, at: int, returns: bool) -> list[int]:
     return sorted(set(after) - hidden, key=lambda arm: (-after[arm], arm))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(25), deadline=None)
 @given(log=logs(), returns=st.booleans(), repeat=st.booleans())
 def test_rivals_in_the_stream_are_those_by_hand(log: Log, returns: bool, repeat: bool) -> None:
     how = options(returns=returns, repeat=repeat)
@@ -216,7 +217,7 @@ def test_rivals_in_the_stream_are_those_by_hand(log: Log, returns: bool, repeat:
                 shown.setdefault(session, set()).update(ranking[:2])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=few(15), deadline=None)
 @given(
     log=logs(),
     name=st.sampled_from([SERVED, f"{SERVED}@weights=off", f"{SERVED}@learning=off", "random"]),

@@ -26,6 +26,7 @@ from tests.replay.worlds import returning_world, small_world
 
 OPTIONS = replay.StreamOptions(sessions=20, warm=8, k=15)
 FILES = ("stream.csv", "stream_steps.parquet")
+LEARNERS = ("lin-ucb-memory", "n-gram", "popularity", "most-similar-first")
 
 
 def circles(sessions: int = 80, topics: int = 12) -> tuple[nq.ArmPool, Sessions]:
@@ -59,7 +60,8 @@ def hits(out: Path) -> dict[str, float]:
 
 def test_what_follows_what_is_learnt(tmp_path: Path) -> None:
     pool, past = circles()
-    hit_rates = hits(replay.run_stream(pool, past, tmp_path, replay.StreamOptions(40, 40, k=12)))
+    options = replay.StreamOptions(40, 40, k=12, policies=LEARNERS)
+    hit_rates = hits(replay.run_stream(pool, past, tmp_path, options, processes=1))
     assert hit_rates["n-gram"] == 1.0
     assert hit_rates["lin-ucb-memory"] > 0.95
     assert hit_rates["most-similar-first"] < 0.3
@@ -69,10 +71,10 @@ def test_what_follows_what_is_learnt(tmp_path: Path) -> None:
 def test_who_needs_no_candidates_waits_for_none(tmp_path: Path) -> None:
     pool, past = circles()
     alone = replace(OPTIONS, policies=("sr", "popularity"))
-    replay.run_stream(pool, past, tmp_path / "alone", alone)
+    replay.run_stream(pool, past, tmp_path / "alone", alone, processes=1)
     assert not list((tmp_path / "alone" / "stream").glob("stream-select*"))
     beside = replace(OPTIONS, policies=("sr", "popularity", "similarity-support"))
-    replay.run_stream(pool, past, tmp_path / "beside", beside)
+    replay.run_stream(pool, past, tmp_path / "beside", beside, processes=1)
     assert list((tmp_path / "beside" / "stream").glob("stream-select*"))
     rows = [read_rows(tmp_path / run / "stream.csv") for run in ("alone", "beside")]
     assert rows[0] == [row for row in rows[1] if row["policy"] != "similarity-support"]
@@ -85,7 +87,7 @@ def test_frozen_models_stop_where_scoring_begins(tmp_path: Path) -> None:
     fixed = "lin-ucb-memory@weights=off"
     names = ("lin-ucb-memory", "lin-ucb-memory@learning=off", fixed)
     options = replay.StreamOptions(75, 0, policies=names, k=12, exploration=0)
-    hit_rates = hits(replay.run_stream(pool, past, tmp_path, options))
+    hit_rates = hits(replay.run_stream(pool, past, tmp_path, options, processes=1))
     assert hit_rates["lin-ucb-memory"] > hit_rates["lin-ucb-memory@learning=off"] + 0.2
     assert (
         hit_rates["lin-ucb-memory"] >= hit_rates[fixed] > hit_rates["lin-ucb-memory@learning=off"]
@@ -188,7 +190,7 @@ def test_the_files_say_what_was_measured(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("returns", [False, True])
+@pytest.mark.parametrize("returns", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_what_is_counted_can_be_counted_again_from_the_steps(tmp_path: Path, returns: bool) -> None:
     pool, past = returning_world()
     options = replace(OPTIONS, returns=returns)
@@ -236,8 +238,9 @@ def test_repeats_in_a_row_are_one_query(tmp_path: Path) -> None:
     doubled = Sessions(
         np.repeat(past.arms, 2), past.offsets * 2, past.times, np.repeat(past.asked, 2), past.people
     )
-    once = replay.run_stream(pool, past, tmp_path / "once", OPTIONS, processes=1)
-    twice = replay.run_stream(pool, doubled, tmp_path / "twice", OPTIONS, processes=1)
+    options = replace(OPTIONS, policies=LEARNERS)
+    once = replay.run_stream(pool, past, tmp_path / "once", options, processes=1)
+    twice = replay.run_stream(pool, doubled, tmp_path / "twice", options, processes=1)
     for name in FILES:
         assert (once / name).read_bytes() == (twice / name).read_bytes()
 

@@ -16,6 +16,7 @@ from nextquery.logs.remembered.join import Remember
 from nextquery.logs.remembered.keys import Keys
 from nextquery.logs.remembered.ledger import Ledger, Strings
 from nextquery.logs.remembered.sealed import opened, sealed
+from tests.few_examples import few
 from tests.updating.logs import (
     OPTIONS,
     SECRET,
@@ -65,7 +66,7 @@ def equal(one: Prepared, other: Prepared) -> None:
     ]
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=few(3), deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     cuts=st.lists(st.integers(4, 116), min_size=1, max_size=2, unique=True),
@@ -80,7 +81,7 @@ def test_every_cut_gives_what_all_days_at_once_give(seed: int, cuts: list[int], 
         equal(prepared(Path(folder), parts, personal=True), whole)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=few(2), deadline=None)
 @given(seed=st.integers(0, 10_000), share=st.floats(0.2, 0.8))
 def test_days_that_overlap_in_time_give_it_too(seed: int, share: float) -> None:
     rows = random_rows(seed, 80)
