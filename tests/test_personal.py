@@ -234,13 +234,16 @@ def test_who_cannot_be_recognised_and_why(
     assert (older is None) == bool(secret)  # a pool of an older version cannot tell more
 
 
-def test_the_command_rejects_a_log_without_users(tmp_path: Path) -> None:
+def test_the_command_rejects_a_log_without_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = tmp_path / "log.tsv"
     rows = [f"s{session}\t{wish} {session % 2}x" for session in range(6) for wish in WISHES]
     log.write_text("session_id\tquery\n" + "\n".join(rows) + "\n")
-    refused = command(str(log), "--out", str(tmp_path / "pool"), "--personal", secret=SECRET)
-    assert refused.returncode == 3
-    assert "Name the column with --user" in " ".join(refused.stderr.split())
+    monkeypatch.setenv("NEXTQUERY_USER_HASH_SECRET", SECRET)
+    options = ["ingest", str(log), "--out", str(tmp_path / "pool"), "--personal"]
+    with pytest.raises(InvalidInput, match="Name the column with --user"):
+        CliRunner().invoke(app, options, catch_exceptions=False)
     assert not (tmp_path / "pool").exists()
 
 

@@ -68,9 +68,9 @@ def test_english_sessions_are_not_lost() -> None:
 
 def test_short_topics_are_not_lost() -> None:
     """Half of the few that the judge removes do contain French ("dans les", "pour les")."""
-    sampled = built_in("topics")[::30]
+    sampled = built_in("topics")[::60]
     topics = [queries for queries in sampled if len(queries) >= 2]
-    assert len(topics) > 1_000
+    assert len(topics) > 500
     assert sum(map(ENGLISH.foreign, topics)) <= 0.004 * len(topics)
     assert not any(ENGLISH.foreign(queries) for queries in sampled if len(queries) == 1)
 

@@ -257,7 +257,7 @@ def test_schedules_and_optimizers_are_columns_by_name(tmp_path: Path) -> None:
     greedi = "max-utility@optimizer=greedi,partitions=3"
     growing = ("none", "bump@start=3", "power@beta=9,start=3", "lambert@beta=9,start=3")
     options = replay.Options(
-        anchors=8,
+        anchors=4,
         rounds=40,
         k=(28,),
         selections=("max-utility", greedi),
@@ -265,7 +265,7 @@ def test_schedules_and_optimizers_are_columns_by_name(tmp_path: Path) -> None:
         policies=("lin-ucb", "random"),
     )
     log_det = (f"{greedi},utility=log-det", "max-utility@utility=log-det")
-    diverse = replay.Options(anchors=8, rounds=40, k=(5,), selections=log_det)
+    diverse = replay.Options(anchors=4, rounds=40, k=(5,), selections=log_det)
     rows = read_rows(
         replay.run_grid(pool, past, tmp_path, [options, diverse], processes=1) / "results.csv"
     )

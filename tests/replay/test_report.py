@@ -38,9 +38,7 @@ FIGURES = ("figure-1", "figure-2", "figure-3", "figure-4", "selections", "prefet
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pool, past = small_world()
     out = tmp_path_factory.mktemp("run")
-    replay.reproduce(
-        pool, past, out, anchors=10, rounds=12, stream_sessions=8, seeds=2, processes=1
-    )
+    replay.reproduce(pool, past, out, anchors=6, rounds=12, stream_sessions=8, seeds=2, processes=1)
     return out
 
 
