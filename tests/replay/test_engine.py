@@ -58,7 +58,13 @@ def by_the_engine(game: Game, name: str, seed: int) -> list[list[int]]:
     ]
 
 
-@pytest.mark.parametrize("schedule", [None, nq.Bump(peak=12, start=2)], ids=["fixed", "grows"])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        pytest.param(None, id="fixed", marks=pytest.mark.soak),
+        pytest.param(nq.Bump(peak=12, start=2), id="grows"),
+    ],
+)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_engine_plays_what_the_library_plays(name: str, schedule: Schedule | None) -> None:
     pool, past = small_world()
