@@ -1,16 +1,20 @@
-"""One small Ray for the whole test run, in its own process, joined as users join one."""
+"""One small Ray for the whole test run, in its own process, joined as users join one.
+
+Every actor is a process that takes over a second of processor time to start, so tests share pools.
+"""
 
 import os
 import secrets
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nextquery.cluster import connect, shards
 from tests.cluster.nodes import NOT_NICE
-from tests.cluster.worlds import PATIENCE
+from tests.cluster.worlds import PATIENCE, UNEVEN, Pair, pair
 
 # isort: split
 import ray  # after nextquery.cluster, which sets its mode of authentication
@@ -45,6 +49,14 @@ def cluster() -> str:
     address = head.stdout.readline().strip()
     assert address, "no Ray could be started"
     return connect(address)
+
+
+@pytest.fixture(scope="package")
+def uneven(cluster: str) -> Iterator[Pair]:
+    """A pool in uneven shards, some of them empty; tests change only copies of it."""
+    both = pair(bounds=UNEVEN)
+    yield both
+    both.there.close()
 
 
 @pytest.hookimpl(trylast=True)

@@ -33,37 +33,40 @@ def test_the_same_address_again_and_one_in_the_environment(cluster: str) -> None
     assert done.stdout.strip() == "True", done.stderr
 
 
-def joining(address: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Join from another process, with only the given Ray variables."""
+def joining(*addresses: str, **environment: str) -> list[str]:
+    """Join from another process, with only the given Ray variables; return what it says of each."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     code = (
         "import sys; from nextquery.cluster import connect\n"
-        "try: print(connect(sys.argv[1]))\n"
-        "except ValueError as e: print(type(e).__name__, e)\n"
-        "except ConnectionError as e: print(type(e).__name__, e)\n"
+        "for address in sys.argv[1:]:\n"
+        "    try: print(connect(address))\n"
+        "    except (ValueError, ConnectionError) as e: print(type(e).__name__, e)\n"
     )
-    return subprocess.run(
-        [sys.executable, "-c", code, address],
+    done = subprocess.run(
+        [sys.executable, "-c", code, *addresses],
         env={**own, **environment},
         capture_output=True,
         text=True,
         check=True,
     )
+    return done.stdout.splitlines()
 
 
 def test_another_process_joins_with_the_token_alone(cluster: str, tmp_path: Path) -> None:
     token = os.environ["RAY_AUTH_TOKEN"]
-    assert joining(cluster, RAY_AUTH_TOKEN=token).stdout.strip() == cluster
-    without = joining(cluster, HOME=str(tmp_path)).stdout
+    assert joining(cluster, RAY_AUTH_TOKEN=token) == [cluster]
+    (without,) = joining(cluster, HOME=str(tmp_path))
     assert without.startswith("ClusterUnavailable")
     assert "RAY_AUTH_TOKEN" in without
     assert list(tmp_path.iterdir()) == []  # and no token file is left behind
 
 
-def test_an_address_where_nobody_answers() -> None:
-    output = joining("127.0.0.1:1").stdout
-    assert output.startswith("ClusterUnavailable")
-    assert "ray start --head" in output
+def test_addresses_where_nobody_answers_or_that_are_none() -> None:
+    silent, *wrong = joining("127.0.0.1:1", "nowhere", "127.0.0.1:99999", ":6379")
+    assert silent.startswith("ClusterUnavailable")
+    assert "ray start --head" in silent
+    assert len(wrong) == 3
+    assert all("host:port" in line for line in wrong)
 
 
 def test_a_ray_that_ran_here_and_is_gone(tmp_path: Path) -> None:
@@ -85,14 +88,16 @@ def test_a_ray_that_ran_here_and_is_gone(tmp_path: Path) -> None:
 
 
 def test_after_a_shutdown_nothing_is_asked_of_any_ray(cluster: str, tmp_path: Path) -> None:
-    """Ray would join any cluster; and an address of the last one is not valid for the next."""
+    """Ray would join any cluster; and what the last one was called is not valid for the next."""
+    alias = cluster.replace(cluster.partition(":")[0], "127.0.0.1")
     code = (
         "import sys, numpy, ray\n"
+        "from nextquery import ArmPool\n"
         "from nextquery.cluster import RayArmPool, connect, greedi\n"
         "from nextquery.errors import ClusterUnavailable, InvalidInput\n"
-        "connect(sys.argv[1])\n"
+        "connect(sys.argv[3])\n"
         "rows = numpy.eye(8)\n"
-        "pool = RayArmPool.from_vectors(list('abcdefgh'), rows, shards=2)\n"
+        "pool = RayArmPool.from_vectors(list('abcdefgh'), rows, shards=1)\n"
         "ray.shutdown()\n"
         "for ask in (lambda: pool.nearest(rows[0], 2), lambda: greedi(pool, rows[0], 2)):\n"
         "    try: ask()\n"
@@ -103,21 +108,13 @@ def test_after_a_shutdown_nothing_is_asked_of_any_ray(cluster: str, tmp_path: Pa
         "try: pool.nearest(rows[0], 2)\n"
         "except ClusterUnavailable as e: print('checked', 'Open the pool again' in str(e))\n"
         "pool.close()\n"
-        "with RayArmPool.open(sys.argv[2], shards=2) as again:\n"
-        "    print('checked', again.nearest(rows[0], 2)[0].tolist() == [0, 8])\n"
-        "ray.shutdown()\n"
-        "connect('local', cpus=1)\n"
-        "try: connect(sys.argv[1])\n"
+        "print('checked', ArmPool.open(sys.argv[2]).nearest(rows[0], 2)[0].tolist() == [0, 8])\n"
+        "try: connect(sys.argv[3])\n"
         "except InvalidInput as e: print('checked', 'cannot join' in str(e))\n"
     )
-    command = [sys.executable, "-c", code, cluster, str(tmp_path / "pool")]
+    command = [sys.executable, "-c", code, cluster, str(tmp_path / "pool"), alias]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout.split() == ["checked", "True"] * 5, done.stderr
-
-
-@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:99999", ":6379"])
-def test_an_address_that_is_none(address: str) -> None:
-    assert "host:port" in joining(address).stdout
 
 
 def test_an_empty_address_is_no_wish_for_a_ray_of_ones_own(cluster: str) -> None:

@@ -62,7 +62,13 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("encoder", ["static", "projected", "tuned", "lsa", "network"])
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        *(pytest.param(n, marks=pytest.mark.soak) for n in ("static", "projected", "tuned", "lsa")),
+        "network",
+    ],
+)
 def test_the_pool_is_the_same_byte_for_byte(
     cluster: str, log: Path, tmp_path: Path, encoder: str, request: pytest.FixtureRequest
 ) -> None:
@@ -149,6 +155,7 @@ ingest(
 """
 
 
+@pytest.mark.soak
 def test_blocks_made_before_the_driver_was_killed_are_found_again(
     cluster: str, log: Path, tmp_path: Path
 ) -> None:
@@ -166,6 +173,28 @@ def test_blocks_made_before_the_driver_was_killed_are_found_again(
     assert len(remaining) < 6
     ingest(log, tmp_path / "here", encoder="lsa", block=BLOCK)
     assert contents(tmp_path / "here") == contents(tmp_path / "there")
+
+
+def test_blocks_made_before_an_interrupt_are_found_again(
+    cluster: str, log: Path, tmp_path: Path
+) -> None:
+    def interrupt(stage: str, done: float | None) -> None:
+        if stage == "encode" and done is not None:
+            raise KeyboardInterrupt
+
+    asked: dict[str, Any] = {"encoder": "lsa", "block": BLOCK}
+    with pytest.raises(KeyboardInterrupt):
+        ingest(log, tmp_path / "there", encode_blocks=on_ray, progress=interrupt, **asked)
+    assert not (tmp_path / "there").exists()
+    remaining: list[int] = []
+
+    def counted(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
+        remaining.extend(missing)
+        return in_this_process(plan, missing)
+
+    done = ingest(log, tmp_path / "there", encode_blocks=counted, **asked)
+    assert done.resumed == ("prepare", "fit", "encode")
+    assert len(remaining) < 6
 
 
 @pytest.mark.parametrize("encode", [in_this_process, on_ray])

@@ -25,6 +25,7 @@ from tests.cluster.worlds import PATIENCE
 N, DIM = 48, 6
 TEXTS = [f"query {i}" for i in range(N)]
 LAYOUTS = {
+    "two shards": [0, 5, N],
     "one shard": [0, N],
     "uneven and empty": [0, 0, 5, 5, 41, N, N],
 }
@@ -46,21 +47,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(
+    scope="module",
+    params=[
+        "two shards",
+        pytest.param("one shard", marks=pytest.mark.soak),
+        pytest.param("uneven and empty", marks=pytest.mark.soak),
+    ],
+)
+def layout(request: pytest.FixtureRequest) -> list[int]:
+    return LAYOUTS[request.param]
+
+
 @pytest.fixture(scope="module")
-def pools(cluster: str, folder: Path) -> Iterator[dict[str, RayArmPool]]:
-    opened = {
-        name: RayArmPool.open(folder, bounds=ends, deadline=PATIENCE)
-        for name, ends in LAYOUTS.items()
-    }
-    yield opened
-    for pool in opened.values():
-        pool.close()
+def pool(cluster: str, folder: Path, layout: list[int]) -> Iterator[RayArmPool]:
+    with RayArmPool.open(folder, bounds=layout, deadline=PATIENCE) as opened:
+        yield opened
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12)
 @given(st.data())
 def test_greedi_is_that_of_one_process(
-    pools: dict[str, RayArmPool], folder: Path, data: st.DataObject
+    pool: RayArmPool, layout: list[int], folder: Path, data: st.DataObject
 ) -> None:
     one = nq.ArmPool.open(folder)
     anchor = one.vectors[data.draw(st.integers(0, N - 1), "anchor")]
@@ -80,12 +88,9 @@ def test_greedi_is_that_of_one_process(
     parts = [[arm for arm, p in zip(ids, label, strict=True) if p == part] for part in range(5)]
     drawn = in_one_process(one, anchor, k, ids, m, seed=seed, **asked)
     given_parts = in_one_process(one, anchor, k, ids, parts, **asked)
-    for name, pool in pools.items():
-        ends = pairwise(LAYOUTS[name])
-        shards = [[arm for arm in ids if low <= arm < high] for low, high in ends]
-        by_shard = in_one_process(one, anchor, k, ids, shards, **asked)
-        assert greedi(pool, anchor, k, ground_set=ground, **asked) == by_shard
-    pool = pools["uneven and empty"]
+    shards = [[arm for arm in ids if low <= arm < high] for low, high in pairwise(layout)]
+    by_shard = in_one_process(one, anchor, k, ids, shards, **asked)
+    assert greedi(pool, anchor, k, ground_set=ground, **asked) == by_shard
     at_random = {**asked, "ground_set": ground, "seed": seed}
     assert greedi(pool, anchor, k, partitions=m, **at_random) == drawn
     assert greedi(pool, anchor, k, partitions=parts, ground_set=ground, **asked) == given_parts
@@ -94,42 +99,41 @@ def test_greedi_is_that_of_one_process(
 @pytest.mark.parametrize("reading", ["example", "defined"])
 @pytest.mark.parametrize("partitions", ["shards", 5])
 def test_the_papers_utility_needs_no_greedy(
-    pools: dict[str, RayArmPool], folder: Path, partitions: Any, reading: str
+    pool: RayArmPool, folder: Path, partitions: Any, reading: str
 ) -> None:
     """Modular: GreeDi is the one pass of `MaxUtility` over a single pool."""
     one = nq.ArmPool.open(folder)
     top = nq.MaxUtility(k=20, epsilon=0.4, reading=reading).select(one, one.vectors[8], [8])
-    for pool in pools.values():
-        asked: dict[str, Any] = {"epsilon": 0.4, "reading": reading, "exclude": [8]}
-        assert greedi(pool, one.vectors[8], 20, partitions=partitions, **asked) == top.arms.tolist()
+    asked: dict[str, Any] = {"epsilon": 0.4, "reading": reading, "exclude": [8]}
+    assert greedi(pool, one.vectors[8], 20, partitions=partitions, **asked) == top.arms.tolist()
 
 
 @pytest.mark.parametrize("utility", UTILITIES)
 def test_a_shortlist_is_the_most_preferred(
-    pools: dict[str, RayArmPool], folder: Path, utility: str
+    pool: RayArmPool, layout: list[int], folder: Path, utility: str
 ) -> None:
     """With one part it is what `MaxUtility` selects."""
-    one, pool = nq.ArmPool.open(folder), pools["uneven and empty"]
+    one = nq.ArmPool.open(folder)
     selector = nq.MaxUtility(k=6, utility=utility, shortlist=24)
     selected = selector.select(one, one.vectors[1], exclude=[1])
     asked: dict[str, Any] = {"utility": utility, "exclude": [1], "shortlist": 24}
     chosen = greedi(pool, one.vectors[1], 6, partitions=1, **asked)
     assert sorted(chosen) == sorted(selected.arms.tolist())
     short = np.sort(nq.MaxUtility(k=24).select(one, one.vectors[1], exclude=[1]).arms).tolist()
-    ends = pairwise(LAYOUTS["uneven and empty"])
-    shards = [[arm for arm in short if low <= arm < high] for low, high in ends]
+    shards = [[arm for arm in short if low <= arm < high] for low, high in pairwise(layout)]
     expected = in_one_process(one, one.vectors[1], 6, short, shards, utility=utility, exclude=[1])
     assert greedi(pool, one.vectors[1], 6, **asked) == expected
 
 
 @pytest.mark.parametrize("utility", UTILITIES)
 def test_max_utility_selects_by_the_greedi_of_the_cluster(
-    pools: dict[str, RayArmPool],
+    pool: RayArmPool,
+    layout: list[int],
     folder: Path,
     utility: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    one, pool = nq.ArmPool.open(folder), pools["uneven and empty"]
+    one = nq.ArmPool.open(folder)
     asked: dict[str, Any] = {"utility": utility, "optimizer": "greedi", "shortlist": 24}
     called: list[int] = []
 
@@ -149,8 +153,7 @@ def test_max_utility_selects_by_the_greedi_of_the_cluster(
         assert there.similarities.tolist() == here.similarities.tolist()
     assert called == [6, 6]
     short = np.sort(nq.MaxUtility(24).select(one, anchors[0], [1]).arms).tolist()
-    ends = pairwise(LAYOUTS["uneven and empty"])
-    shards = [[arm for arm in short if low <= arm < high] for low, high in ends]
+    shards = [[arm for arm in short if low <= arm < high] for low, high in pairwise(layout)]
     expected = in_one_process(one, anchors[0], 6, short, shards, utility=utility, exclude=[1])
     by_shard = nq.MaxUtility(6, **asked, partitions="shards").select(pool, anchors[0], [1])
     assert sorted(by_shard.arms.tolist()) == sorted(expected)
@@ -160,42 +163,22 @@ def test_max_utility_selects_by_the_greedi_of_the_cluster(
 
 
 @pytest.mark.parametrize("utility", UTILITIES)
-def test_arms_that_came_and_went(pools: dict[str, RayArmPool], folder: Path, utility: str) -> None:
+def test_arms_that_came_and_went(
+    pool: RayArmPool, layout: list[int], folder: Path, utility: str
+) -> None:
     """Removed arms are in no part, and added arms are one more part."""
-    one, pool = nq.ArmPool.open(folder), pools["uneven and empty"].copy()
-    for changed in (one, pool):
+    one, twin = nq.ArmPool.open(folder), pool.copy()
+    for changed in (one, twin):
         changed.add(["new", "newer"], twins_and_strangers()[[0, 20]])
         changed.remove([3, 41, 48])
     ids = one.live(np.arange(len(one))).tolist()
-    ends = pairwise([*LAYOUTS["uneven and empty"], N + 2])
+    ends = pairwise([*layout, N + 2])
     shards = [[arm for arm in ids if low <= arm < high] for low, high in ends]
     expected = in_one_process(one, one.vectors[0], 7, ids, shards, utility=utility)
-    assert greedi(pool, one.vectors[0], 7, utility=utility) == expected
-    everything = greedi(pool, one.vectors[0], 99, utility=utility, ground_set=range(N))
+    assert greedi(twin, one.vectors[0], 7, utility=utility) == expected
+    everything = greedi(twin, one.vectors[0], 99, utility=utility, ground_set=range(N))
     assert sorted(everything) == [arm for arm in ids if arm < N]
-    pool.close()
-
-
-def test_a_shard_that_is_killed_comes_back(pools: dict[str, RayArmPool], folder: Path) -> None:
-    pool, anchor = pools["uneven and empty"], twins_and_strangers()[0]
-    asked: dict[str, Any] = {"utility": "facility-location"}
-    before = greedi(pool, anchor, 5, **asked)
-    os.kill(pool.whereabouts()[1].pid, signal.SIGKILL)
-    assert greedi(pool, anchor, 5, **asked) == before
-
-
-def test_a_shard_that_stays_away_is_never_left_out(cluster: str, folder: Path) -> None:
-    """Not even by a pool that answers searches from the others."""
-    anchor = twins_and_strangers()[0]
-    with RayArmPool.open(folder, shards=2, deadline=3.0, on_missing="partial") as pool:
-        ray.kill(pool._shards.actors[1], no_restart=True)
-        assert len(pool.nearest(anchor, 50)[0]) == N // 2
-        for partitions in ("shards", 3):
-            with pytest.raises(ClusterUnavailable):
-                greedi(pool, anchor, 5, utility="log-det", partitions=partitions)
-            selector = nq.MaxUtility(5, optimizer="greedi", partitions=partitions)
-            with pytest.raises(ClusterUnavailable):
-                selector.select(pool, anchor)
+    twin.close()
 
 
 @pytest.mark.parametrize(
@@ -218,14 +201,36 @@ def test_a_shard_that_stays_away_is_never_left_out(cluster: str, folder: Path) -
         ({"memory": 8 * 16 * N - 1}, "Pass a shortlist, more parts, or more memory"),
     ],
 )
-def test_bad_input_is_named(
-    pools: dict[str, RayArmPool], options: dict[str, Any], message: str
-) -> None:
+def test_bad_input_is_named(pool: RayArmPool, options: dict[str, Any], message: str) -> None:
     asked = {"k": 4, "utility": "facility-location", "partitions": 4, **options}
     with pytest.raises(InvalidInput, match=message):
-        greedi(pools["one shard"], np.ones(DIM), **asked)
+        greedi(pool, np.ones(DIM), **asked)
 
 
-def test_nothing_to_choose_from(pools: dict[str, RayArmPool]) -> None:
-    assert greedi(pools["one shard"], np.ones(DIM), 3, ground_set=[]) == []
-    assert greedi(pools["one shard"], np.ones(DIM), 3, ground_set=[5], exclude=[5]) == []
+def test_nothing_to_choose_from(pool: RayArmPool) -> None:
+    assert greedi(pool, np.ones(DIM), 3, ground_set=[]) == []
+    assert greedi(pool, np.ones(DIM), 3, ground_set=[5], exclude=[5]) == []
+
+
+@pytest.mark.soak
+def test_a_shard_that_is_killed_comes_back(pool: RayArmPool) -> None:
+    anchor = twins_and_strangers()[0]
+    asked: dict[str, Any] = {"utility": "facility-location"}
+    before = greedi(pool, anchor, 5, **asked)
+    os.kill(pool.whereabouts()[-1].pid, signal.SIGKILL)
+    assert greedi(pool, anchor, 5, **asked) == before
+
+
+def test_a_shard_that_stays_away_is_never_left_out(cluster: str, folder: Path) -> None:
+    """Not even by a pool that answers searches from the others."""
+    anchor = twins_and_strangers()[0]
+    with RayArmPool.open(folder, bounds=[0, 0, N], deadline=3.0, on_missing="partial") as pool:
+        pool.add(["new", "newer"], twins_and_strangers()[:2])
+        ray.kill(pool._shards.actors[1], no_restart=True)
+        assert pool.nearest(anchor, 50)[0].tolist() == [N, N + 1]
+        for partitions in ("shards", 3):
+            with pytest.raises(ClusterUnavailable):
+                greedi(pool, anchor, 5, utility="log-det", partitions=partitions)
+            selector = nq.MaxUtility(5, optimizer="greedi", partitions=partitions)
+            with pytest.raises(ClusterUnavailable):
+                selector.select(pool, anchor)

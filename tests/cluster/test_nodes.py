@@ -3,8 +3,11 @@
 import threading
 
 import numpy as np
+import pytest
 
-from nextquery.cluster.layout import nodes_with_room
+from nextquery.cluster import layout
+from nextquery.cluster.layout import ROOM, nodes_with_room
+from nextquery.errors import ClusterUnavailable
 from tests.cluster.nodes import kill, second_node
 from tests.cluster.worlds import DIM, pair, same
 
@@ -14,7 +17,7 @@ ANCHORS = np.random.default_rng(5).normal(size=(4, DIM))
 def test_a_lost_node(cluster: str) -> None:
     """Its shards restart on the other node; every answer meanwhile is complete."""
     with second_node(cluster) as node:
-        both = pair(shards=4)
+        both = pair(shards=2)
         with both.there as pool:
             both.remove([3, 33])
             expected = both.here.nearest(ANCHORS, 15)
@@ -30,6 +33,20 @@ def test_a_lost_node(cluster: str) -> None:
             assert remaining in before
 
 
+def test_only_nodes_with_memory_to_offer_count(
+    cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (whole,) = nodes_with_room()
+    small = {**whole, "Resources": {**whole["Resources"], "memory": ROOM - 1}}
+    none = {**whole, "Resources": {"CPU": 2.0}}
+    monkeypatch.setattr(layout, "alive_nodes", lambda: [small, whole, none])
+    assert nodes_with_room() == [whole]
+    monkeypatch.setattr(layout, "alive_nodes", lambda: [small, none])
+    with pytest.raises(ClusterUnavailable, match="no node of the cluster offers"):
+        nodes_with_room()
+
+
+@pytest.mark.soak
 def test_a_node_without_memory_to_offer_gets_no_shard(cluster: str) -> None:
     """This keeps shards off the head node, or off a small client machine."""
     with second_node(cluster, "--memory", "1000"), pair(shards=4).there as pool:

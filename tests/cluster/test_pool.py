@@ -1,7 +1,6 @@
 """The pool on a cluster returns the ids, similarities and order of a single pool in any layout."""
 
 import pickle
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,11 +16,12 @@ from nextquery.cluster import RayArmPool
 from nextquery.errors import InvalidInput
 from nextquery.memory import only_seen
 from tests.cluster.worlds import ARMS, DIM, TEXTS, Pair, pair, same, same_candidates, vectors
+from tests.service.worlds import until
 
-LAYOUTS: dict[str, dict[str, Any]] = {
-    **{f"{m} shards": {"shards": m} for m in (1, 2, 3, 5, 8)},
-    "uneven and empty": {"bounds": [0, 0, 1, 1, 50, ARMS, ARMS]},
-}
+LAYOUTS = [
+    pytest.param(None, id="uneven and empty"),
+    *(pytest.param(m, id=f"{m} shards", marks=pytest.mark.soak) for m in (1, 2, 3, 5, 8)),
+]
 SELECTORS = [
     *(nq.MaxUtility(9, reading=reading) for reading in nq.preference.READINGS),
     nq.MaxUtility(50, epsilon=0.9, reading="defined"),
@@ -39,9 +39,12 @@ ids = st.lists(st.integers(0, ARMS - 1), max_size=8)
 bounds = st.one_of(st.none(), st.floats(-1, 1))
 
 
-@pytest.fixture(scope="module", params=LAYOUTS.values(), ids=list(LAYOUTS))
-def whole(cluster: str, request: pytest.FixtureRequest) -> Iterator[Pair]:
-    both = pair(**request.param)
+@pytest.fixture(scope="module", params=LAYOUTS)
+def whole(uneven: Pair, request: pytest.FixtureRequest) -> Iterator[Pair]:
+    if request.param is None:
+        yield uneven
+        return
+    both = pair(shards=request.param)
     yield both
     both.there.close()
 
@@ -99,6 +102,7 @@ def test_selections_are_the_single_pools(whole: Pair, selector: nq.Selector) -> 
             same_candidates(left, right)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("shards", [4, 6, 7])
 def test_so_are_they_in_every_other_number_of_shards(cluster: str, shards: int) -> None:
     both = pair(shards=shards)
@@ -113,10 +117,10 @@ def test_so_are_they_in_every_other_number_of_shards(cluster: str, shards: int) 
 
 
 def test_fewer_arms_than_shards_and_none_at_all(cluster: str) -> None:
-    rows = vectors()[:3]
-    with RayArmPool.from_vectors(TEXTS[:3], rows, shards=8) as pool:
-        assert len(pool.whereabouts()) == 3
-        same(nq.ArmPool.from_vectors(TEXTS[:3], rows).nearest(rows, 5), pool.nearest(rows, 5))
+    rows = vectors()[:1]
+    with RayArmPool.from_vectors(TEXTS[:1], rows, shards=8) as pool:
+        assert len(pool.whereabouts()) == 1
+        same(nq.ArmPool.from_vectors(TEXTS[:1], rows).nearest(rows, 5), pool.nearest(rows, 5))
     with RayArmPool.from_vectors([], np.empty((0, DIM)), shards=2) as pool:
         assert pool.nearest(np.ones((2, DIM)), 3)[0].shape == (2, 0)
         assert len(nq.MaxUtility(3).select(pool, np.ones(DIM))) == 0
@@ -124,6 +128,7 @@ def test_fewer_arms_than_shards_and_none_at_all(cluster: str) -> None:
         assert pool.nearest(np.ones(DIM), 3)[0].tolist() == [0]
 
 
+@pytest.mark.soak
 def test_many_anchors_and_the_coded_copy(cluster: str, tmp_path: Path) -> None:
     """33,000 arms have a coded copy, split here inside its groups; bounds differ by anchor."""
     rng = np.random.default_rng(3)
@@ -183,7 +188,8 @@ def test_saved_byte_for_byte(whole: Pair, tmp_path: Path, change: str) -> None:
 
 
 def test_copies_go_their_own_way_and_close_apart(cluster: str) -> None:
-    first = RayArmPool.from_vectors(TEXTS, vectors(), shards=2)
+    first = RayArmPool.from_vectors(TEXTS, vectors(), shards=1)
+    assert repr(first) == "<RayArmPool of 60 arms, dim 6, in 1 shard>"
     best = first.nearest(vectors()[0], 2)[0].tolist()
     assert best == [0, 5]
     scratch = first._folder.path if first._folder is not None else None
@@ -197,30 +203,30 @@ def test_copies_go_their_own_way_and_close_apart(cluster: str) -> None:
     assert second.nearest(vectors()[0], 1)[0].tolist() == [5]
     assert scratch is not None
     assert scratch.exists()
-    second.close()
+    close_under_searches(second)
     assert not scratch.exists()
 
 
-def test_it_does_not_travel(cluster: str) -> None:
-    with (
-        RayArmPool.from_vectors(TEXTS, vectors(), shards=1) as pool,
-        pytest.raises(InvalidInput, match="stays in the process that opened it"),
-    ):
-        pickle.dumps(pool)
+def close_under_searches(pool: RayArmPool) -> None:
+    """Close a pool that other threads search: they get an error that says so."""
+    answered = set[int]()
 
-
-def test_closed_by_another_thread(cluster: str) -> None:
-    pool = RayArmPool.from_vectors(TEXTS, vectors(), shards=2)
-
-    def search() -> None:
+    def search(number: int) -> None:
         while True:
             pool.nearest(vectors(), 3)
+            answered.add(number)
 
     with ThreadPoolExecutor(3) as threads:
-        searches = [threads.submit(search) for _ in range(3)]
-        time.sleep(0.3)
+        searches = [threads.submit(search, number) for number in range(3)]
+        searching = until(lambda: len(answered) == 3)
         pool.close()
         assert all(isinstance(search.exception(), InvalidInput) for search in searches)
+    assert searching
+
+
+def test_it_does_not_travel(uneven: Pair) -> None:
+    with pytest.raises(InvalidInput, match="stays in the process that opened it"):
+        pickle.dumps(uneven.there)
 
 
 @pytest.mark.parametrize(
@@ -244,10 +250,9 @@ def test_a_closed_pool_says_so(closed: RayArmPool, use: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def closed(cluster: str) -> RayArmPool:
-    with RayArmPool.from_vectors(TEXTS[:2], vectors()[:2]) as pool:
-        assert repr(pool) == "<RayArmPool of 2 arms, dim 6, in 1 shard>"
-    return pool
+def closed(uneven: Pair) -> RayArmPool:
+    with uneven.there.copy() as pool:
+        return pool
 
 
 @pytest.mark.parametrize(
@@ -278,16 +283,18 @@ def test_shards_search_on_processors(whole: Pair) -> None:
         whole.there.nearest(np.ones(DIM), 1, device="quantum")
 
 
-def test_bounds_for_all_anchors_and_empty_sets(cluster: str) -> None:
-    both = pair(shards=2)
-    with both.there:
-        anchors = np.random.default_rng(1).normal(size=(1030, DIM))  # more than one request
-        same(*(pool.nearest(anchors, 3, at_least=[0.3]) for pool in both))
-        several: list[list[Any]] = [[[1, 2], []], [[], []], []]
-        for sets in several:
-            expected, found = (pool.rows_of(sets) for pool in both)
-            assert len(expected) == len(found)
-            assert all(np.array_equal(*rows) for rows in zip(expected, found, strict=True))
-        for pool in both:
-            with pytest.raises(InvalidInput, match="2 numbers for 1030 anchors"):
-                pool.nearest(anchors, 3, at_least=[0.1, 0.2])
+def test_bounds_for_all_anchors_and_empty_sets(uneven: Pair) -> None:
+    rng = np.random.default_rng(1)
+    anchors = rng.normal(size=(1030, DIM))  # more than one request
+    for low in ([0.3], rng.uniform(0.5, 1.0, 1030)):
+        same(*(pool.nearest(anchors, 3, at_least=low) for pool in uneven))
+    asked = rng.integers(0, ARMS, 70_000)  # more than fits in one answer
+    assert np.array_equal(*(pool.rows(asked) for pool in uneven))
+    several: list[list[Any]] = [[[1, 2], []], [[], []], []]
+    for sets in several:
+        expected, found = (pool.rows_of(sets) for pool in uneven)
+        assert len(expected) == len(found)
+        assert all(np.array_equal(*rows) for rows in zip(expected, found, strict=True))
+    for pool in uneven:
+        with pytest.raises(InvalidInput, match="2 numbers for 1030 anchors"):
+            pool.nearest(anchors, 3, at_least=[0.1, 0.2])

@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from httpx2 import Response
 from starlette.testclient import TestClient
 
 import nextquery as nq
+from nextquery.cli.serving import join_cluster, open_pool
 from nextquery.cluster import RayArmPool
 from nextquery.errors import InvalidInput
 from nextquery.service.answer.engine import Engine
@@ -24,7 +26,7 @@ from nextquery.service.server import open_here
 from nextquery.service.settings.settings import Settings
 from tests.service.worlds import TEXTS, caught_up, options, small_pool, until
 
-SHARDS, HELD = 3, range(20, 40)  # the arms of the second shard
+SHARDS, HELD = 2, range(30, 60)  # the arms of the second shard
 SIMILAR = {"policy": "most-similar-first"}  # an answer then depends only on its query
 
 
@@ -37,14 +39,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def strict(cluster: str, folder: Path) -> Iterator[RayArmPool]:
-    with RayArmPool.open(folder, shards=SHARDS, deadline=3.0) as pool:
+    """The pool, opened as the command opens it."""
+    settings = Settings(pool=str(folder), cluster=cluster, shards=SHARDS, shard_deadline_s=3.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdout", sys.stdout)  # restored afterwards
+        opened = open_pool(join_cluster(settings))
+    assert isinstance(opened, RayArmPool)
+    with opened as pool:
         yield pool
 
 
-@pytest.fixture(scope="module")
-def lenient(cluster: str, folder: Path) -> Iterator[RayArmPool]:
-    with RayArmPool.open(folder, shards=SHARDS, deadline=2.0, on_missing="partial") as pool:
-        yield pool
+@pytest.fixture
+def lenient(strict: RayArmPool) -> RayArmPool:
+    """The same shards, for a service that answers without those that are away."""
+    pool = strict.copy()
+    pool._on_missing = "partial"
+    return pool
 
 
 Start = Callable[..., Engine]
@@ -137,6 +147,7 @@ def test_any_selection_answers_as_in_one_process(
         assert len(one) == 8
 
 
+@pytest.mark.soak
 def test_killed_under_load(start: Start, strict: RayArmPool, folder: Path) -> None:
     """Every answer is complete and equal, or a 503; and soon all are complete again."""
     here = start(nq.ArmPool.open(folder), **SIMILAR)
@@ -180,13 +191,13 @@ def test_killed_under_load(start: Start, strict: RayArmPool, folder: Path) -> No
 
 def test_refused_and_ready_again(start: Start, strict: RayArmPool) -> None:
     client = http(start(strict))
-    body = {"session_id": "s", "query": TEXTS[25]}
+    body = {"session_id": "s", "query": TEXTS[40]}
     with stopped(strict):
         for path in ("/v1/recommend", "/v1/forecast", "/v1/map"):
             assert client.post(path, json=body).status_code == 503
         ready = client.get("/readyz")
         assert (ready.status_code, ready.json()["away"]) == (503, [1])
-        assert "1 of 3 shards are unavailable" in ready.json()["status"]
+        assert "1 of 2 shards are unavailable" in ready.json()["status"]
         counted = client.get("/metrics").text
         assert 'nextquery_shards_missed_total{answer="refused"} 3.0' in counted
         assert "nextquery_shards_away 1.0" in counted
@@ -209,7 +220,7 @@ def test_partial_says_so(start: Start, lenient: RayArmPool, folder: Path) -> Non
         logged = engine.store.decision(body["decision_id"])
         assert logged is not None
         assert logged.body.not_searched == len(HELD)
-        held = client.post("/v1/recommend", json={"session_id": "h", "query": TEXTS[25]}).json()
+        held = client.post("/v1/recommend", json={"session_id": "h", "query": TEXTS[40]}).json()
         assert held["partial"]  # its own vector is read from the files
         assert len(held["recommendations"]) == 5
         for path in ("/v1/forecast", "/v1/map"):
@@ -225,6 +236,7 @@ def test_partial_says_so(start: Start, lenient: RayArmPool, folder: Path) -> Non
     assert (whole["partial"], whole["not_searched"]) == (False, 0)
 
 
+@pytest.mark.soak
 def test_the_command_with_two_workers(cluster: str, folder: Path, tmp_path: Path) -> None:
     settings = {"cluster": cluster, "shards": 1, "workers": 2, "warm_sessions": 20, "k": 20}
     store, log = f"sqlite:///{tmp_path / 'events.db'}", tmp_path / "log"

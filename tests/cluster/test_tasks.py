@@ -88,7 +88,7 @@ class Struck:
                 function(value)
             if struck:
                 strike()
-                time.sleep(60)
+                time.sleep(600)
                 raise AssertionError("nothing ended this call")
 
         def first(folder: Path) -> bool:
@@ -107,7 +107,7 @@ class Struck:
         return len(list(self.folder.glob("call-*"))) - self.sent
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.soak), "after"])
 def test_a_worker_killed_in_the_middle_of_a_piece_costs_only_time(
     cluster: str, world: World, here: Path, tmp_path: Path, when: str
 ) -> None:
@@ -124,6 +124,7 @@ def node(cluster: str, tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
         yield second
 
 
+@pytest.mark.soak
 def test_a_machine_lost_in_the_middle_of_a_replay_costs_only_time(
     world: World, here: Path, tmp_path: Path, node: "subprocess.Popen[bytes]"
 ) -> None:
@@ -175,6 +176,7 @@ def test_a_worker_that_dies_while_it_looks_says_nothing_about_the_folder(
         return check(probe, reply, *more)
 
     monkeypatch.setattr(reach, "_check", dying)
+    monkeypatch.setattr(reach, "_RETRIES", 1)
     if deaths == 1:
         check_reach(tmp_path)
         return

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from nextquery.encode.train.run import Learnt, learn
 from tests.encode.train.world import SMALL, Whole, World, trained, world
 
 
@@ -40,8 +41,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
-def bert(topics: World, work: Path) -> Whole:
-    return trained(topics, SMALL, work)
+def bert(topics: World, work: Path) -> Learnt:
+    return learn(*topics, SMALL, timed=True, work=work)
 
 
 @pytest.fixture(scope="package")

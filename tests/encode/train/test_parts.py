@@ -47,7 +47,7 @@ def test_every_step_learns(topics: World) -> None:
     read = Tokenised(lines(rows, topics.sessions, 256), torch.device("cpu"), pad=0)
     task = MaskedLM(published(SMALL, 400), read, read, SMALL)
     optimizer = torch.optim.AdamW(task.groups(), lr=0.0)
-    for task.steps in (1, 3, 100):
+    for task.steps in (1, 3, 12):
         sizes = []
         for step in range(task.steps):
             loop._step(task, optimizer, step, 0, contextlib.nullcontext)

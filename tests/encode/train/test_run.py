@@ -9,27 +9,27 @@ import pytest
 import torch
 
 from nextquery.encode import Encoder, Sessions, TrainedEncoder
-from nextquery.encode.train import TrainOptions, loop, vocabulary
+from nextquery.encode.train import TrainOptions, export, loop, vocabulary
 from nextquery.encode.train import finish as finish_module
 from nextquery.encode.train.data import tokenise
 from nextquery.encode.train.export import served
-from nextquery.encode.train.model import QueryModel, positions, pretrained, published
-from nextquery.encode.train.run import learn
+from nextquery.encode.train.model import positions, pretrained, published
+from nextquery.encode.train.run import Learnt, learn
 from nextquery.errors import InvalidInput
-from tests.encode.train.world import SMALL, Whole, World, trained
+from tests.encode.train.world import SMALL, Whole, World, curve, trained
 
 
-def test_masked_lm_learns_and_the_floor_falls(bert: Whole) -> None:
-    assert [stage["name"] for stage in bert.made.report["stages"]] == ["masked-lm"]
-    losses, guesses, floors = (bert.curve(0, name) for name in ("loss", "perplexity", "floor"))
+def test_masked_lm_learns_and_the_floor_falls(bert: Learnt) -> None:
+    assert [stage["name"] for stage in bert.report["stages"]] == ["masked-lm"]
+    losses, guesses, floors = (curve(bert, 0, name) for name in ("loss", "perplexity", "floor"))
     assert losses[-1] < losses[1] / 1.2
     assert guesses[-1] < guesses[0] / 5
     assert floors[-1] < floors[0] - 0.1
-    assert bert.made.encoder.dim == SMALL.hidden
+    assert bert.model.dim == SMALL.hidden
 
 
 def test_sessions_teach_what_words_do_not(contrastive: Whole, odd: World) -> None:
-    losses, floors = contrastive.curve(1, "loss"), contrastive.curve(1, "floor")
+    losses, floors = curve(contrastive.learnt, 1, "loss"), curve(contrastive.learnt, 1, "floor")
     assert losses[-1] < losses[1] / 2
     assert min(floors) < floors[0] - 0.4
     assert contrastive.made.report["floors"]["model"] == pytest.approx(min(floors), abs=1e-3)
@@ -40,11 +40,11 @@ def test_sessions_teach_what_words_do_not(contrastive: Whole, odd: World) -> Non
 
 
 def test_contrastive_continues_from_a_finished_masked_lm(
-    bert: Whole, topics: World, work: Path
+    bert: Learnt, topics: World, work: Path
 ) -> None:
     options = replace(SMALL, method="contrastive", steps=1)
     first, second = learn(*topics, options, timed=True, work=work).report["stages"]
-    assert first == bert.made.report["stages"][0]  # its times too: nothing was trained again
+    assert first == bert.report["stages"][0]  # its times too: nothing was trained again
     assert second["steps"] == 1
 
 
@@ -101,11 +101,11 @@ def test_the_static_table_imitates_it(contrastive: Whole, odd: World) -> None:
     encoder, static, report = vars(contrastive.made).values()
     agree = (static.encode(odd.texts) * encoder.encode(odd.texts)).sum(axis=1)
     assert agree.mean() > 0.7  # words have several pieces here, and a mean loses their order
-    assert report["floors"]["static"] < contrastive.curve(0, "floor")[0] - 0.2
+    assert report["floors"]["static"] < curve(contrastive.learnt, 0, "floor")[0] - 0.2
 
 
-def test_the_report_describes_the_run(bert: Whole, topics: World) -> None:
-    report = bert.made.report
+def test_the_report_describes_the_run(bert: Learnt, topics: World) -> None:
+    report = bert.report
     assert report["data"] | {"sha256": ""} == {
         "sha256": "",
         "texts": len(topics.texts),
@@ -118,13 +118,15 @@ def test_the_report_describes_the_run(bert: Whole, topics: World) -> None:
     assert report["seconds"] > 0
 
 
-def steps_taken(monkeypatch: pytest.MonkeyPatch, *, lose_power_at: int) -> list[int]:
-    """Record the numbers of all steps; the power fails once, before step `lose_power_at`."""
+def steps_taken(
+    monkeypatch: pytest.MonkeyPatch, *, lose_power_at: int, stage: str = "masked-lm"
+) -> list[int]:
+    """Record the numbers of all steps; the power fails once, before a step of a stage."""
     step, taken, failed = loop._step, list[int](), False
 
     def watched(objective: Any, optimizer: Any, number: int, *rest: Any) -> Any:
         nonlocal failed
-        if number == lose_power_at and not failed:
+        if (objective.name, number) == (stage, lose_power_at) and not failed:
             failed = True
             raise KeyboardInterrupt
         taken.append(number)
@@ -151,19 +153,24 @@ def test_a_mistyped_option_leaves_the_checkpoint_of_the_right_one(
     assert taken == [*range(9), *range(16), *range(9, 16)]
 
 
+@pytest.mark.parametrize(("stage", "at"), [("masked-lm", 20), ("contrastive", 7)])
 def test_a_kill_between_two_checks_costs_the_steps_since_the_last_checkpoint(
-    topics: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    topics: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, at: int
 ) -> None:
     options = replace(SMALL, epochs=2, checks=1, checkpoint_seconds=0.0)  # one check, at the end
+    if stage == "contrastive":
+        options = replace(options, method="contrastive", epochs=1, steps=12)
     alone = learn(*topics, options, timed=True, work=tmp_path / "alone")
-    taken = steps_taken(monkeypatch, lose_power_at=20)
+    taken = steps_taken(monkeypatch, lose_power_at=at, stage=stage)
     with pytest.raises(KeyboardInterrupt):
         learn(*topics, options, timed=True, work=tmp_path / "killed")
     again = learn(*topics, options, timed=True, work=tmp_path / "killed")
-    assert taken == list(range(alone.report["stages"][0]["steps"]))  # none twice
+    stages = alone.report["stages"]
+    assert stages[-1]["name"] == stage
+    assert taken == [step for each in stages for step in range(each["steps"])]  # none twice
     curves = [
-        [{**check, "seconds": 0} for check in learnt.report["stages"][0]["curve"]]
-        for learnt in (alone, again)
+        [{**check, "seconds": 0} for each in run.report["stages"] for check in each["curve"]]
+        for run in (alone, again)
     ]
     assert curves[0] == curves[1]
     everything = np.arange(len(topics.texts))
@@ -198,10 +205,16 @@ def test_another_start_under_the_same_name_starts_anew(odd: World, tmp_path: Pat
     reports = []
     for seed in (0, 0, 1):
         start = sentence_model(tmp_path / "model", odd.texts, seed=seed)
-        options = replace(SMALL, method="contrastive", start=start, steps=2, static=False)
-        reports.append(learn(*odd, options, timed=False, work=tmp_path / "work").report)
+        options = replace(
+            SMALL, method="contrastive", start=start, residual=True, steps=2, static=False
+        )
+        learnt = learn(*odd, options, timed=False, work=tmp_path / "work")
+        assert learnt.model.residual.weight.abs().max() > 0
+        reports.append(learnt.report)
     first, same, other = reports
     assert same == first  # its times too: it was finished
+    assert first["data"]["split"] == "random"
+    assert [stage["name"] for stage in first["stages"]] == ["contrastive"]
     assert other["start_sha256"] != first["start_sha256"]
     assert other["stages"] != first["stages"]
     long = replace(options, max_tokens=1000)
@@ -234,7 +247,7 @@ def test_training_cannot_start_from_an_exported_encoder(
         learn(*odd, options, timed=True, work=tmp_path)
 
 
-def test_a_note_names_a_stage_that_made_it_worse(bert: Whole, topics: World, work: Path) -> None:
+def test_a_note_names_a_stage_that_made_it_worse(bert: Learnt, topics: World, work: Path) -> None:
     options = replace(SMALL, method="contrastive", steps=1, dim=1)  # one number for 40 topics
     notes: list[str] = []
     report = learn(*topics, options, timed=True, work=work, note=notes.append).report
@@ -293,14 +306,19 @@ def weights_of_export(encoder: TrainedEncoder) -> dict[str, Any]:
     return {weight.name: onnx.numpy_helper.to_array(weight) for weight in graph.initializer}
 
 
-def test_a_projection_is_exported_as_it_is(topics: World) -> None:
+def test_a_projection_is_exported_as_it_is(
+    contrastive: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It subtracts what texts share, which is nearly everything for long and similar texts."""
-    model = QueryModel(published(replace(SMALL, hidden=128), 400).bert)
-    model.project(np.random.default_rng(0).normal(size=(128, 16)), np.ones(128))
-    encoder = served(model, vocabulary.learn(topics.texts, 400), max_tokens=64)
-    weights = [w for name, w in weights_of_export(encoder).items() if "projection" in name]
-    (matrix,) = (weight for weight in weights if weight.size == 128 * 16)
-    expected = model.projection.weight.detach().numpy()
+    import onnx
+
+    graph = onnx.load_from_string(contrastive.made.encoder.parts()["encoder_model.onnx"]).graph
+    monkeypatch.setattr(export, "_SMALL", 100)  # the projection here has 512 numbers
+    assert export._halved(graph)
+    weights = {w.name: onnx.numpy_helper.to_array(w) for w in graph.initializer}
+    assert {w.dtype.name for w in weights.values() if w.size >= 512} == {"float16", "float32"}
+    (matrix,) = (w for name, w in weights.items() if "projection" in name and w.size == 32 * 16)
+    expected = contrastive.learnt.model.projection.weight.detach().numpy()
     assert matrix.dtype == np.float32
     assert np.array_equal(np.sort(matrix, axis=None), np.sort(expected, axis=None))
 
@@ -314,6 +332,11 @@ def test_an_export_that_is_too_coarse_is_made_in_full_precision(
     monkeypatch.setattr(
         finish_module, "_agreement", lambda *rows: next(first, None) or agree(*rows)
     )
+
+    def exported(*model: Any, half: bool, **options: Any) -> TrainedEncoder:
+        return contrastive.made.encoder if half else served(*model, half=half, **options)
+
+    monkeypatch.setattr(finish_module, "served", exported)  # in half precision it is there already
     sample = np.arange(20)
     texts = [odd.texts[i] for i in sample]
     again, worst = finish_module._exported(contrastive.learnt, sample, texts)
@@ -325,6 +348,7 @@ def test_an_export_that_is_too_coarse_is_made_in_full_precision(
         finish_module._exported(contrastive.learnt, sample, texts)
 
 
+@pytest.mark.soak
 def test_starts_from_a_sentence_model_with_a_residual(odd: World, tmp_path: Path) -> None:
     start = sentence_model(tmp_path / "model", odd.texts)
     options = replace(

@@ -1,5 +1,6 @@
 """The command `nextquery train`: kills, serving without torch, and error messages."""
 
+import contextlib
 import json
 import os
 import resource
@@ -7,14 +8,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 
 from nextquery import ArmPool, folders
-from nextquery.cli import app
 from nextquery.encode import Encoder
 from nextquery.encode.train.checkpoints import Checkpoints, Progress, weights_of
 from tests.command_line import run_here
@@ -39,19 +39,48 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return log_file(tmp_path_factory.mktemp("log") / "log.tsv")
 
 
+class Trained(NamedTuple):
+    """A training without interruption, into the current folder."""
+
+    folder: Path
+    output: str
+    errors: str
+    beside: list[str]
+
+
 @pytest.fixture(scope="module")
-def encoder(log: Path) -> Path:
-    """An encoder trained without interruption."""
-    folder = log.parent / "encoder"
-    code, output, errors = result(
-        train(str(log), "--out", str(folder), "--method", "contrastive", *SAME, "--json")
-    )
-    assert code == 0, errors
-    assert json.loads(output)["out"] == str(folder)
-    assert "masked-lm  step 80 of 80  loss" in errors
-    return folder
+def trained(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """An encoder trained beside the work of a training with other options."""
+    parent = tmp_path_factory.mktemp("trained")
+    module = torch.nn.Linear(2, 2)
+    other = Checkpoints(parent / ".here.work", "masked-lm", made_from="other", every=0)
+    optimizer = torch.optim.AdamW(module.parameters())
+    other.save(Progress(step=7), module, optimizer, weights_of(module))
+    folder = parent / "here"
+    folder.mkdir()
+    with contextlib.chdir(folder):
+        done = run_here("train", str(log), "--out", ".", "--method", "contrastive", *SAME, "--json")
+    assert done.returncode == 0, done.stderr
+    return Trained(folder, done.stdout, done.stderr, os.listdir(parent))
 
 
+@pytest.fixture(scope="module")
+def encoder(trained: Trained) -> Path:
+    return trained.folder
+
+
+def test_training_into_the_current_folder_beside_the_work_of_other_options(
+    trained: Trained,
+) -> None:
+    assert "masked-lm  step 80 of 80  loss" in trained.errors
+    assert "note: the checkpoint" in trained.errors
+    assert "at step 7, was made from other data, options or versions" in trained.errors
+    assert json.loads(trained.output)["out"] == "."
+    Encoder.load(trained.folder)
+    assert trained.beside == ["here"]
+
+
+@pytest.mark.soak
 def test_killed_and_started_again_gives_the_same_encoder(
     log: Path, encoder: Path, tmp_path: Path
 ) -> None:
@@ -108,7 +137,7 @@ def test_the_folder_explains_itself(encoder: Path) -> None:
     assert not any(str(file).endswith((".pt", ".bin", ".pkl")) for file in encoder.rglob("*"))
 
 
-@pytest.mark.parametrize("inside", [".", "static"])
+@pytest.mark.parametrize("inside", [".", pytest.param("static", marks=pytest.mark.soak)])
 def test_serving_needs_no_torch(log: Path, encoder: Path, tmp_path: Path, inside: str) -> None:
     pool = tmp_path / "pool"
     without_torch("ingest", str(log), "--out", str(pool), "--encoder", str(encoder / inside))
@@ -167,34 +196,20 @@ def test_mistakes_give_clear_errors(
     assert sorted(os.listdir(tmp_path)) == ["few.tsv", "word.tsv"]  # nothing of the log is left
 
 
-def test_training_into_the_current_folder_beside_the_work_of_other_options(
-    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
-) -> None:
-    module = torch.nn.Linear(2, 2)
-    other = Checkpoints(tmp_path / ".here.work", "masked-lm", made_from="other", every=0)
-    optimizer = torch.optim.AdamW(module.parameters())
-    other.save(Progress(step=7), module, optimizer, weights_of(module))
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    options = [*SAME, "--epochs", "1", "--no-static", "--json"]
-    app(["train", str(log), "--out", ".", *options], standalone_mode=False)
-    output = capfd.readouterr()
-    assert "note: the checkpoint" in output.err
-    assert "at step 7, was made from other data, options or versions" in output.err
-    assert json.loads(output.out)["out"] == "."
-    Encoder.load(tmp_path / "here")
-    assert os.listdir(tmp_path) == ["here"]
-
-
 def test_a_full_disk_loses_nothing(log: Path, encoder: Path, tmp_path: Path) -> None:
     """With a file size limit of 60 kB, the first checkpoint cannot be written."""
     before = {file: file.read_bytes() for file in sorted(encoder.rglob("*")) if file.is_file()}
-    process = train(
-        *(str(log), "--out", str(encoder), "--method", "contrastive", *SAME, "--seed", "1"),
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)),
-    )
-    code, _, errors = result(process)
-    assert code == 4, errors
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, usual[1]))
+    try:
+        done = run_here(
+            *("train", str(log), "--out", str(encoder), "--method", "contrastive", *SAME),
+            *("--seed", "1"),
+        )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    errors = done.stderr
+    assert done.returncode == 4, errors
     assert "could not write" in errors
     assert "There is no checkpoint to continue from" in errors
     assert "last checkpoint" not in errors

@@ -17,7 +17,7 @@ SMALL = TrainOptions(
     hidden=32,
     heads=2,
     intermediate=48,
-    epochs=30,
+    epochs=12,
     mlm_rate=3e-3,
     batch_tokens=512,
     steps=150,
@@ -47,8 +47,9 @@ class Whole(NamedTuple):
     learnt: Learnt
     made: Trained
 
-    def curve(self, stage: int, what: str) -> list[float]:
-        return [check[what] for check in self.made.report["stages"][stage]["curve"]]
+
+def curve(learnt: Learnt, stage: int, what: str) -> list[float]:
+    return [check[what] for check in learnt.report["stages"][stage]["curve"]]
 
 
 def trained(data: World, options: TrainOptions, work: Path, *, timed: bool = True) -> Whole:
