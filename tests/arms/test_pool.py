@@ -108,7 +108,7 @@ def test_an_opened_pool_is_mapped_not_read(tmp_path: Path) -> None:
     n, d = 200_000, 128
     rng = np.random.default_rng(0)
     texts = [f"query number {i}" for i in range(n)]
-    nq.ArmPool.from_vectors(texts, rng.normal(size=(n, d)).astype(np.float32)).save(tmp_path)
+    nq.ArmPool.from_vectors(texts, rng.standard_normal((n, d), np.float32)).save(tmp_path)
     code = (
         "import sys, resource, numpy as np\n"
         "import nextquery as nq\n"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -20,6 +20,7 @@ from nextquery.arms.codes import Codes
 from nextquery.arms.scan import scan
 from nextquery.arms.search import Band, error_bound
 from nextquery.vectors import unit_rows
+from tests.few_examples import few
 
 NO_IDS = np.empty(0, np.int64)
 
@@ -73,6 +74,7 @@ def best(scores: NDArray[Any], k: int) -> list[int]:
     return order
 
 
+@settings(max_examples=few(40))
 @given(worlds(), st.data())
 def test_nearest_is_brute_force(
     world: tuple[NDArray[Any], NDArray[Any]], data: st.DataObject

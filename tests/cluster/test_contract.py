@@ -1,4 +1,4 @@
-"""The contract tests of selectors and of the pool, on a pool in two uneven shards."""
+"""The contract tests of selectors and of the pool, on a pool on the cluster."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ from tests.arms.test_pool import (  # noqa: F401
 @pytest.fixture(scope="module")
 def shared(cluster: str) -> Iterator[RayArmPool]:
     rows = np.random.default_rng(0).normal(size=(40, 8))
-    with RayArmPool.from_vectors([f"q{i}" for i in range(40)], rows, bounds=[0, 3, 40]) as pool:
+    with RayArmPool.from_vectors([f"q{i}" for i in range(40)], rows, shards=1) as pool:
         yield pool
 
 

@@ -62,13 +62,8 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize(
-    "encoder",
-    [
-        *(pytest.param(n, marks=pytest.mark.soak) for n in ("static", "projected", "tuned", "lsa")),
-        "network",
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("encoder", ["static", "projected", "tuned", "lsa", "network"])
 def test_the_pool_is_the_same_byte_for_byte(
     cluster: str, log: Path, tmp_path: Path, encoder: str, request: pytest.FixtureRequest
 ) -> None:
@@ -110,8 +105,9 @@ def test_on_the_command_line(
 
 
 def test_a_worker_killed_in_the_middle_of_a_block_costs_only_time(
-    cluster: str, log: Path, tmp_path: Path
+    cluster: str, log: Path, network: str, tmp_path: Path
 ) -> None:
+    progress: list[float | None] = []
     parent, killed = raylet(), list[int]()
 
     def assassin(plan: Plan, stuck: Path) -> None:
@@ -134,10 +130,19 @@ def test_a_worker_killed_in_the_middle_of_a_block_costs_only_time(
         yield from on_ray(plan, missing)
         thread.join()
 
-    ingest(log, tmp_path / "here", encoder="lsa", block=BLOCK)
-    ingest(log, tmp_path / "there", encoder="lsa", block=BLOCK, encode_blocks=endangered)
+    ingest(log, tmp_path / "here", encoder=network, block=BLOCK)
+    ingest(
+        log,
+        tmp_path / "there",
+        encoder=network,
+        block=BLOCK,
+        encode_blocks=endangered,
+        progress=lambda stage, done: progress.append(done) if stage == "encode" else None,
+    )
     assert len(killed) == 1
     assert contents(tmp_path / "here") == contents(tmp_path / "there")
+    assert progress == [None, *(pytest.approx(done / 6) for done in range(1, 7))]
+    assert not list(tmp_path.glob(".*.work"))
 
 
 DRIVER = """

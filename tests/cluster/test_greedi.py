@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import ray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -17,10 +16,11 @@ from numpy.typing import NDArray
 import nextquery as nq
 from nextquery import preference
 from nextquery.cluster import RayArmPool, greedi
-from nextquery.errors import ClusterUnavailable, InvalidInput
+from nextquery.errors import InvalidInput
 from nextquery.select.max_utility import UTILITIES
 from tests.cluster.one_process import in_one_process
 from tests.cluster.worlds import PATIENCE
+from tests.few_examples import few
 
 N, DIM = 48, 6
 TEXTS = [f"query {i}" for i in range(N)]
@@ -65,7 +65,7 @@ def pool(cluster: str, folder: Path, layout: list[int]) -> Iterator[RayArmPool]:
         yield opened
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=few(6))
 @given(st.data())
 def test_greedi_is_that_of_one_process(
     pool: RayArmPool, layout: list[int], folder: Path, data: st.DataObject
@@ -219,18 +219,3 @@ def test_a_shard_that_is_killed_comes_back(pool: RayArmPool) -> None:
     before = greedi(pool, anchor, 5, **asked)
     os.kill(pool.whereabouts()[-1].pid, signal.SIGKILL)
     assert greedi(pool, anchor, 5, **asked) == before
-
-
-def test_a_shard_that_stays_away_is_never_left_out(cluster: str, folder: Path) -> None:
-    """Not even by a pool that answers searches from the others."""
-    anchor = twins_and_strangers()[0]
-    with RayArmPool.open(folder, bounds=[0, 0, N], deadline=3.0, on_missing="partial") as pool:
-        pool.add(["new", "newer"], twins_and_strangers()[:2])
-        ray.kill(pool._shards.actors[1], no_restart=True)
-        assert pool.nearest(anchor, 50)[0].tolist() == [N, N + 1]
-        for partitions in ("shards", 3):
-            with pytest.raises(ClusterUnavailable):
-                greedi(pool, anchor, 5, utility="log-det", partitions=partitions)
-            selector = nq.MaxUtility(5, optimizer="greedi", partitions=partitions)
-            with pytest.raises(ClusterUnavailable):
-                selector.select(pool, anchor)

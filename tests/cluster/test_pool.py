@@ -16,6 +16,7 @@ from nextquery.cluster import RayArmPool
 from nextquery.errors import InvalidInput
 from nextquery.memory import only_seen
 from tests.cluster.worlds import ARMS, DIM, TEXTS, Pair, pair, same, same_candidates, vectors
+from tests.few_examples import few
 from tests.service.worlds import until
 
 LAYOUTS = [
@@ -49,7 +50,7 @@ def whole(uneven: Pair, request: pytest.FixtureRequest) -> Iterator[Pair]:
     both.there.close()
 
 
-@settings(max_examples=12)
+@settings(max_examples=few(12))
 @given(
     seed=st.integers(0, 10**6),
     k=st.integers(1, ARMS + 5),
@@ -116,11 +117,15 @@ def test_so_are_they_in_every_other_number_of_shards(cluster: str, shards: int) 
                 same_candidates(left, right)
 
 
-def test_fewer_arms_than_shards_and_none_at_all(cluster: str) -> None:
-    rows = vectors()[:1]
-    with RayArmPool.from_vectors(TEXTS[:1], rows, shards=8) as pool:
-        assert len(pool.whereabouts()) == 1
-        same(nq.ArmPool.from_vectors(TEXTS[:1], rows).nearest(rows, 5), pool.nearest(rows, 5))
+@pytest.mark.soak
+def test_fewer_arms_than_shards(cluster: str) -> None:
+    rows = vectors()[:3]
+    with RayArmPool.from_vectors(TEXTS[:3], rows, shards=8) as pool:
+        assert len(pool.whereabouts()) == 3
+        same(nq.ArmPool.from_vectors(TEXTS[:3], rows).nearest(rows, 5), pool.nearest(rows, 5))
+
+
+def test_no_arms_at_all(cluster: str) -> None:
     with RayArmPool.from_vectors([], np.empty((0, DIM)), shards=2) as pool:
         assert pool.nearest(np.ones((2, DIM)), 3)[0].shape == (2, 0)
         assert len(nq.MaxUtility(3).select(pool, np.ones(DIM))) == 0

@@ -9,7 +9,7 @@ from nextquery.cluster import RayArmPool
 
 ARMS, DIM = 60, 6
 TEXTS = [f"q{i}" for i in range(ARMS)]
-UNEVEN = [0, 0, 1, 1, 50, ARMS, ARMS]
+UNEVEN = [0, 0, 1, 1, ARMS, ARMS]
 
 
 def vectors() -> Any:
