@@ -12,7 +12,6 @@ from nextquery.encode import Encoder, Sessions, TrainedEncoder
 from nextquery.encode.train import TrainOptions, export, loop, vocabulary
 from nextquery.encode.train import finish as finish_module
 from nextquery.encode.train.data import tokenise
-from nextquery.encode.train.export import served
 from nextquery.encode.train.model import positions, pretrained, published
 from nextquery.encode.train.run import Learnt, learn
 from nextquery.errors import InvalidInput
@@ -323,6 +322,7 @@ def test_a_projection_is_exported_as_it_is(
     assert np.array_equal(np.sort(matrix, axis=None), np.sort(expected, axis=None))
 
 
+@pytest.mark.soak
 def test_an_export_that_is_too_coarse_is_made_in_full_precision(
     contrastive: Whole, odd: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,17 +333,33 @@ def test_an_export_that_is_too_coarse_is_made_in_full_precision(
         finish_module, "_agreement", lambda *rows: next(first, None) or agree(*rows)
     )
 
-    def exported(*model: Any, half: bool, **options: Any) -> TrainedEncoder:
-        return contrastive.made.encoder if half else served(*model, half=half, **options)
-
-    monkeypatch.setattr(finish_module, "served", exported)  # in half precision it is there already
     sample = np.arange(20)
     texts = [odd.texts[i] for i in sample]
     again, worst = finish_module._exported(contrastive.learnt, sample, texts)
     assert "float16" not in {weight.dtype.name for weight in weights_of_export(again).values()}
     assert worst > 1 - 1e-5
+
+
+def test_an_export_is_tried_in_half_and_in_full_precision(
+    contrastive: Whole, odd: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, asked, sample = contrastive.made.encoder, list[bool](), np.arange(20)
+
+    def exported(*model: Any, half: bool, **options: Any) -> TrainedEncoder:
+        asked.append(half)
+        return made
+
+    monkeypatch.setattr(finish_module, "served", exported)
+    texts = [odd.texts[i] for i in sample]
+    agree, first = finish_module._agreement, iter([0.9])
+    monkeypatch.setattr(
+        finish_module, "_agreement", lambda *rows: next(first, None) or agree(*rows)
+    )
+    assert finish_module._exported(contrastive.learnt, sample, texts)[0] is made
+    assert asked == [True, False]
+    assert finish_module._exported(contrastive.learnt, sample, texts)[0] is made
+    assert asked == [True, False, True]
     monkeypatch.setattr(finish_module, "_agreement", lambda *rows: 0.9)
-    monkeypatch.setattr(finish_module, "served", lambda *model, **options: again)
     with pytest.raises(InvalidInput, match=r"cosine 0\.900000, but at least 0\.999 is required"):
         finish_module._exported(contrastive.learnt, sample, texts)
 

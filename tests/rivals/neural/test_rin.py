@@ -168,7 +168,8 @@ def test_the_anchor_as_onnx_is_that_of_torch() -> None:
             assert np.abs(anchor - predicted.numpy()).max() < 1e-4
 
 
-@pytest.mark.parametrize("scale", [pytest.param(10.0, marks=pytest.mark.soak), 1e5])
+@pytest.mark.soak
+@pytest.mark.parametrize("scale", [10.0, 1e5])
 def test_an_exported_network_agrees_whatever_the_scale_of_its_scores(scale: float) -> None:
     """Rounding grows with the scores, so only a share of them tells another network."""
     task = RinTask(TrainingData.of(stages()), RinOptions(hidden=8), 0, torch.device("cpu"))
