@@ -125,8 +125,8 @@ def test_an_opened_pool_is_mapped_not_read(tmp_path: Path) -> None:
         "room = pages * resource.getpagesize() + 130_000_000 + (128 << 20)\n"
         "resource.setrlimit(resource.RLIMIT_AS, (room, room))\n"
         "pool = nq.ArmPool.open(sys.argv[1])\n"
-        "anchors = np.random.default_rng(1).normal(size=(600, 128))\n"
-        "assert pool.nearest(anchors, 250)[0].shape == (600, 250)\n"
+        "anchors = np.random.default_rng(1).normal(size=(200, 128))\n"
+        "assert pool.nearest(anchors, 250)[0].shape == (200, 250)\n"
         "assert pool.nearest(anchors[0], 250)[0].shape == (250,)\n"
     )
     result = subprocess.run(

@@ -104,47 +104,6 @@ def test_on_the_command_line(
     assert contents(tmp_path / "here") == contents(pool)
 
 
-def test_a_worker_killed_in_the_middle_of_a_block_costs_only_time(
-    cluster: str, log: Path, network: str, tmp_path: Path
-) -> None:
-    progress: list[float | None] = []
-    parent, killed = raylet(), list[int]()
-
-    def assassin(plan: Plan, stuck: Path) -> None:
-        """Once all other blocks are done and reported, kill the worker of block 3."""
-        others = [number for number in range(6) if number != 3]
-        # A block's file is there before its task has ended: wait until one worker is left.
-        while not all(plan.file(number).exists() for number in others) or len(killed) != 1:
-            before = workers_of(parent, "MapBatches")
-            time.sleep(0.2)
-            killed[:] = set(before).intersection(workers_of(parent, "MapBatches"))
-        stuck.unlink()
-        for worker in killed:
-            kill(worker)
-
-    def endangered(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
-        stuck = plan.out / ".3.tries.tmp"
-        os.mkfifo(stuck)  # the worker of block 3 waits here for a reader that never comes
-        thread = threading.Thread(target=assassin, args=(plan, stuck), daemon=True)
-        thread.start()
-        yield from on_ray(plan, missing)
-        thread.join()
-
-    ingest(log, tmp_path / "here", encoder=network, block=BLOCK)
-    ingest(
-        log,
-        tmp_path / "there",
-        encoder=network,
-        block=BLOCK,
-        encode_blocks=endangered,
-        progress=lambda stage, done: progress.append(done) if stage == "encode" else None,
-    )
-    assert len(killed) == 1
-    assert contents(tmp_path / "here") == contents(tmp_path / "there")
-    assert progress == [None, *(pytest.approx(done / 6) for done in range(1, 7))]
-    assert not list(tmp_path.glob(".*.work"))
-
-
 DRIVER = """
 import os, signal, sys
 from nextquery.cluster import connect
@@ -235,3 +194,44 @@ def test_a_block_that_is_missing_or_short_is_noticed(log: Path, tmp_path: Path) 
     with pytest.raises(StorageError, match="cannot be used"):
         ingest(log, tmp_path / "pool", encoder="lsa", block=BLOCK, encode_blocks=lazy)
     assert not (tmp_path / "pool").exists()
+
+
+def test_a_worker_killed_in_the_middle_of_a_block_costs_only_time(
+    cluster: str, log: Path, network: str, tmp_path: Path
+) -> None:
+    progress: list[float | None] = []
+    parent, killed = raylet(), list[int]()
+
+    def assassin(plan: Plan, stuck: Path) -> None:
+        """Once all other blocks are done and reported, kill the worker of block 3."""
+        others = [number for number in range(6) if number != 3]
+        # A block's file is there before its task has ended: wait until one worker is left.
+        while not all(plan.file(number).exists() for number in others) or len(killed) != 1:
+            before = workers_of(parent, "MapBatches")
+            time.sleep(0.2)
+            killed[:] = set(before).intersection(workers_of(parent, "MapBatches"))
+        stuck.unlink()
+        for worker in killed:
+            kill(worker)
+
+    def endangered(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
+        stuck = plan.out / ".3.tries.tmp"
+        os.mkfifo(stuck)  # the worker of block 3 waits here for a reader that never comes
+        thread = threading.Thread(target=assassin, args=(plan, stuck), daemon=True)
+        thread.start()
+        yield from on_ray(plan, missing)
+        thread.join()
+
+    ingest(log, tmp_path / "here", encoder=network, block=BLOCK)
+    ingest(
+        log,
+        tmp_path / "there",
+        encoder=network,
+        block=BLOCK,
+        encode_blocks=endangered,
+        progress=lambda stage, done: progress.append(done) if stage == "encode" else None,
+    )
+    assert len(killed) == 1
+    assert contents(tmp_path / "here") == contents(tmp_path / "there")
+    assert progress == [None, *(pytest.approx(done / 6) for done in range(1, 7))]
+    assert not list(tmp_path.glob(".*.work"))

@@ -197,16 +197,27 @@ def test_a_file_that_others_do_not_see_is_named(cluster: str, tmp_path: Path) ->
         list(TasksOnRay(tmp_path, [tmp_path / "nowhere" / "manifest.json"])(print, [0]))
 
 
+@pytest.mark.parametrize(
+    ("protocol", "files"),
+    [
+        (["--anchors", "4", "--rounds", "9"], FILES),
+        pytest.param(["--protocol", "stream", "--warm", "9"], STREAM_FILES, marks=pytest.mark.soak),
+    ],
+)
 def test_on_the_command_line(
-    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+    cluster: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: Any,
+    protocol: list[str],
+    files: Sequence[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     ingest(pets(tmp_path / "log.tsv", users=60), tmp_path / "pool", encoder="lsa", hold_out=20)
-    for protocol in (["--anchors", "4", "--rounds", "9"], ["--protocol", "stream", "--warm", "9"]):
-        common = ["replay", "pool", "-k", "5", *protocol]
-        app([*common, "--out", "here", "--processes", "1"], standalone_mode=False)
-        app([*common, "--out", "there", "--cluster", cluster], standalone_mode=False)
-    assert same(tmp_path / "here", tmp_path / "there", (*FILES, *STREAM_FILES))
+    common = ["replay", "pool", "-k", "5", *protocol]
+    app([*common, "--out", "here", "--processes", "1"], standalone_mode=False)
+    app([*common, "--out", "there", "--cluster", cluster], standalone_mode=False)
+    assert same(tmp_path / "here", tmp_path / "there", files)
     assert sorted(os.listdir(tmp_path)) == ["here", "log.tsv", "pool", "there"]
     app(["report", "there"], standalone_mode=False)
     assert "on a cluster" in (tmp_path / "there" / "report.md").read_text()
@@ -215,4 +226,4 @@ def test_on_the_command_line(
             *small_world(), tmp_path / "x", GRID, processes=2, each=TasksOnRay(tmp_path)
         )
     lines = capfd.readouterr().out.splitlines()
-    assert lines == ["here", "there"] * 2 + ["there/report.html", "there/report.md"]
+    assert lines == ["here", "there", "there/report.html", "there/report.md"]

@@ -21,13 +21,14 @@ from nextquery.rivals import (
 )
 from nextquery.rivals.names import RIVALS, rival_named
 from nextquery.sessions import Sessions
+from tests.few_examples import few
 from tests.rivals.worlds import ARMS, DAY, World, known_rows, sessions_of, worlds
 
 NEIGHBOURS = (SKnn, VsKnn, Stan, VStan)
 
 
 @pytest.mark.parametrize("name", RIVALS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(30), deadline=None)
 @given(world=worlds(), other=st.integers(0, ARMS))
 def test_what_is_dated_later_changes_nothing(name: str, world: World, other: int) -> None:
     now, step = world.now, world.step
@@ -42,7 +43,7 @@ def test_what_is_dated_later_changes_nothing(name: str, world: World, other: int
 
 
 @pytest.mark.parametrize("name", RIVALS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(30), deadline=None)
 @given(world=worlds(), m=st.integers(0, ARMS))
 def test_what_may_be_recommended(name: str, world: World, m: int) -> None:
     rival, step = rival_named(name, world.memory), world.step
@@ -55,7 +56,7 @@ def test_what_may_be_recommended(name: str, world: World, m: int) -> None:
 
 
 @pytest.mark.parametrize("name", RIVALS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=few(20), deadline=None)
 @given(world=worlds())
 def test_steps_may_come_in_any_order(name: str, world: World) -> None:
     rival, step = rival_named(name, world.memory), world.step

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 from nextquery.rivals.names import rival_named
+from tests.few_examples import few
 from tests.rivals import by_hand
 from tests.rivals.worlds import ARMS, World, worlds
 
@@ -40,7 +41,7 @@ CASES: dict[str, Callable[[World], by_hand.Scores | None]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=few(40), deadline=None)
 @given(world=worlds())
 def test_the_ranking_is_that_of_the_formula(name: str, world: World) -> None:
     scores = CASES[name](world)
@@ -54,7 +55,7 @@ def test_the_ranking_is_that_of_the_formula(name: str, world: World) -> None:
         assert better >= worse * (1 - 1e-9)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=few(30), deadline=None)
 @given(world=worlds())
 def test_similarity_and_support(world: World) -> None:
     step, counts = world.step, by_hand.popularity(world)
