@@ -294,7 +294,7 @@ def test_bounds_for_all_anchors_and_empty_sets(uneven: Pair) -> None:
     for low in ([0.3], rng.uniform(0.5, 1.0, 1030)):
         same(*(pool.nearest(anchors, 3, at_least=low) for pool in uneven))
     asked = rng.integers(0, ARMS, 70_000)  # more than fits in one answer
-    assert np.array_equal(*(pool.rows(asked) for pool in uneven))
+    assert np.array_equal(uneven.here.rows(asked), uneven.there.rows(asked))
     several: list[list[Any]] = [[[1, 2], []], [[], []], []]
     for sets in several:
         expected, found = (pool.rows_of(sets) for pool in uneven)
