@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from nextquery.cli import app
+from nextquery.cli.cluster import join
 from nextquery.cluster.encoding import on_ray
 from nextquery.encode.tokens import pretrained
 from nextquery.encode.trained import TrainedEncoder
@@ -90,6 +91,7 @@ def test_on_the_command_line(
 
     (It comes before the tests that kill workers: Ray reports those at any time.)
     """
+    join.cache_clear()  # another test's command may have said the address
     monkeypatch.chdir(tmp_path)
     pool = tmp_path / "elsewhere" / "pool"
     options = ["--encoder", "lsa", "--out", str(pool), "--cluster", cluster, "--json"]
