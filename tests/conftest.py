@@ -30,7 +30,7 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 
-_TOGETHER = ("tests/cluster", "tests/encode/train")
+_TOGETHER = ("tests/cluster", "tests/encode/train", "tests/rivals/neural")
 # Tests that take tens of seconds, longest first: started last, one would delay the whole run.
 _LONGEST = (
     *_TOGETHER,
