@@ -87,7 +87,10 @@ def test_killed_half_way_it_gives_the_same_results(pool: Path, tmp_path: Path) -
         assert (target / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.soak), signal.SIGINT],
+)
 def test_workers_end_when_their_parent_is_stopped(
     pool: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -114,9 +117,9 @@ def test_workers_end_when_their_parent_is_stopped(
 
 def test_reproduce_makes_every_figure_and_table(tmp_path: Path) -> None:
     log = pets(tmp_path / "log.tsv", users=60)
-    small = ["--anchors", "6", "--rounds", "40", "--stream", "10", "--hold-out", "20"]
-    out = ["--out", str(tmp_path / "run"), "--encoder", "lsa"]
-    done = run("reproduce", str(log), *out, *small)
+    small = ["--anchors", "4", "--rounds", "20", "--stream", "10", "--hold-out", "20"]
+    out = ["--out", str(tmp_path / "run"), "--encoder", "static", "--processes", "1"]
+    done = run_here("reproduce", str(log), *out, *small)
     assert done.returncode == 0, done.stderr
     figures = {path.name for path in (tmp_path / "run" / "figures").iterdir()}
     for number in (1, 2, 3, 4):
@@ -139,7 +142,7 @@ def test_reproduce_without_users_or_times(tmp_path: Path) -> None:
     lines = [
         line.split("\t") for line in pets(tmp_path / "l.tsv", users=60).read_text().split("\n")
     ]
-    small = ["--anchors", "6", "--rounds", "10", "--stream", "10", "--encoder", "lsa"]
+    small = ["--anchors", "2", "--rounds", "2", "--stream", "4", "--encoder", "static"]
     small += ["--processes", "1"]
     for name, columns in (("no users", (1, 2, 3)), ("no times", (0, 1, 3))):
         rows = ["\t".join(line[column] for column in columns) for line in lines if len(line) > 3]
