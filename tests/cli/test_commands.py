@@ -44,14 +44,14 @@ def test_ingest_for_people(tmp_path: Path) -> None:
     log.write_text(
         pets(tmp_path / "x.tsv").read_text().replace("\t", ",").replace("user_id,", "who,")
     )
-    result = run("ingest", str(log), "--out", str(tmp_path / "p"), "--encoder", "lsa")
+    result = run("ingest", str(log), "--out", str(tmp_path / "p"), "--encoder", "static")
     assert result.returncode == 0, result.stderr
     assert "Table 3" in result.stdout
     assert "--skip lower-case" in result.stdout
     assert "--min-users N" in result.stdout
     assert "not k-anonymous" in result.stderr  # 'who' is not known to be the user column
     mapped = run_here(
-        "ingest", str(log), "--out", str(tmp_path / "p"), "--user", "who", "--encoder", "lsa"
+        "ingest", str(log), "--out", str(tmp_path / "p"), "--user", "who", "--encoder", "static"
     )
     assert "not k-anonymous" not in mapped.stderr
     assert "replacing the old pool" in mapped.stderr
