@@ -110,11 +110,10 @@ _CHROMIUM = pytest.StashKey[Chromium]()
 @pytest.fixture
 def chromium(request: pytest.FixtureRequest) -> Chromium:
     """The browser of this folder: later its event loop would block other tests' loops."""
-    folder = request.node.getparent(pytest.Dir)
-    if _CHROMIUM not in folder.stash:
-        folder.stash[_CHROMIUM] = Chromium()
-    folder.addfinalizer(folder.stash[_CHROMIUM].close)
-    return folder.stash[_CHROMIUM]
+    folder: pytest.Dir = request.node.getparent(pytest.Dir)
+    browser = folder.stash.setdefault(_CHROMIUM, Chromium())
+    folder.addfinalizer(browser.close)
+    return browser
 
 
 @pytest.fixture

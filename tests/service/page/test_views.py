@@ -28,6 +28,7 @@ def serious(page: Page, *, rules: tuple[str, ...] = ()) -> list[str]:
 
 def fewer_visits(route: Route) -> None:
     asked = route.request.post_data_json
+    assert asked is not None
     assert asked["users"] == 100
     route.continue_(post_data={**asked, "users": 10})
 
