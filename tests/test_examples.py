@@ -1,8 +1,12 @@
 """Every example runs and prints the expected output."""
 
+import io
+import runpy
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -12,11 +16,19 @@ from tests.logs_for_tests import pets
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("examples")
+    ingest(pets(folder / "log.tsv"), folder / "pool", encoder="lsa")
+    return str(folder / "pool")
+
+
 def run(name: str, *arguments: str) -> str:
-    command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+    """Run an example in this process: a new one takes seconds to import."""
+    output = io.StringIO()
+    with patch.object(sys, "argv", [name, *arguments]), redirect_stdout(output):
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    return output.getvalue()
 
 
 def test_closed_loop() -> None:
@@ -26,27 +38,27 @@ def test_closed_loop() -> None:
 
 
 def test_paper_numbers() -> None:
-    assert "differs" not in run("paper_numbers.py")
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "paper_numbers.py")]
+    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert result.returncode == 0, result.stderr
+    assert "differs" not in result.stdout
 
 
-def test_play_topics(tmp_path: Path) -> None:
-    ingest(pets(tmp_path / "log.tsv"), tmp_path / "pool", encoder="lsa")
-    output = run("play_topics.py", str(tmp_path / "pool"), "--users", "3", "--past", "20")
+def test_play_topics(pool: str) -> None:
+    output = run("play_topics.py", pool, "--users", "3", "--past", "20")
     assert "3: " in output
     assert "slates accepted" in output
 
 
-def test_search_box(tmp_path: Path) -> None:
-    ingest(pets(tmp_path / "log.tsv"), tmp_path / "pool", encoder="lsa")
-    output = run("search_box.py", "--pool", str(tmp_path / "pool"))
+def test_search_box(pool: str) -> None:
+    output = run("search_box.py", "--pool", pool)
     assert output.count("asks:") == 6
     assert "'accepted': 3" in output
 
 
-def test_prefetch_duckdb(tmp_path: Path) -> None:
-    ingest(pets(tmp_path / "log.tsv"), tmp_path / "pool", encoder="lsa")
+def test_prefetch_duckdb(pool: str) -> None:
     options = ["--visitors", "20", "--paths", "6", "--cache", "8"]
-    output = run("prefetch_duckdb.py", "--pool", str(tmp_path / "pool"), *options)
+    output = run("prefetch_duckdb.py", "--pool", pool, *options)
     rates = [
         float(line.split()[-1].rstrip("%")) for line in output.splitlines() if "hit rate" in line
     ]

@@ -6,17 +6,19 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import psutil
 import pytest
 import typer.main
 
 from nextquery import cli, datasets
 from tests.command_line import run_here
 from tests.logs_for_tests import pets
+from tests.service.worlds import until
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -27,7 +29,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli")
-    result = run("ingest", str(pets(folder / "log.tsv")), "--out", str(folder / "pool"), "--json")
+    log, out = pets(folder / "log.tsv"), folder / "pool"
+    result = run_here("ingest", str(log), "--out", str(out), "--json")
     assert result.returncode == 0, result.stderr
     report = json.loads(result.stdout)
     assert report["pool"] == {"arms": 36, "sessions": 30, "queries": 180}
@@ -41,21 +44,21 @@ def test_ingest_for_people(tmp_path: Path) -> None:
     log.write_text(
         pets(tmp_path / "x.tsv").read_text().replace("\t", ",").replace("user_id,", "who,")
     )
-    result = run("ingest", str(log), "--out", str(tmp_path / "p"), "--encoder", "lsa")
+    result = run("ingest", str(log), "--out", str(tmp_path / "p"), "--encoder", "static")
     assert result.returncode == 0, result.stderr
     assert "Table 3" in result.stdout
     assert "--skip lower-case" in result.stdout
     assert "--min-users N" in result.stdout
     assert "not k-anonymous" in result.stderr  # 'who' is not known to be the user column
     mapped = run_here(
-        "ingest", str(log), "--out", str(tmp_path / "p"), "--user", "who", "--encoder", "lsa"
+        "ingest", str(log), "--out", str(tmp_path / "p"), "--user", "who", "--encoder", "static"
     )
     assert "not k-anonymous" not in mapped.stderr
     assert "replacing the old pool" in mapped.stderr
 
 
 def test_recommend(pool: Path) -> None:
-    result = run("recommend", str(pool), "Cat FOOD!", "-m", "3", "--json")
+    result = run_here("recommend", str(pool), "Cat FOOD!", "-m", "3", "--json")
     assert result.returncode == 0, result.stderr
     answer = json.loads(result.stdout)
     best = answer["recommendations"][0]
@@ -147,25 +150,30 @@ def test_mistakes_are_answered_in_words(
     assert sorted(os.listdir(tmp_path)) == ["empty.tsv"]  # nothing is left half-written
 
 
+@pytest.fixture(scope="module")
+def long_fit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log that is collected in a second, and whose encoder takes ten times as long to fit."""
+    log = tmp_path_factory.mktemp("long") / "log.tsv"
+    rows = f"FROM read_csv('{datasets.path()}', all_varchar=true) LIMIT 40000"
+    duckdb.execute(f"COPY ({rows}) TO '{log}' (HEADER, DELIMITER '\t')")
+    return log
+
+
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.soak),
+    ],
 )
 def test_interrupted_leaves_the_old_pool(
-    pool: Path, tmp_path: Path, number: signal.Signals, code: int
+    pool: Path, long_fit: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    log = tmp_path / "log.tsv.zst"
-    shutil.copy(datasets.path(), log)
     shutil.copytree(pool, tmp_path / "pool")
     before = sorted(os.listdir(tmp_path / "pool"))
-    command = [
-        sys.executable,
-        "-m",
-        "nextquery",
-        "ingest",
-        str(log),
-        "--out",
-        str(tmp_path / "pool"),
-    ]
+    command = [sys.executable, "-m", "nextquery", "ingest", str(long_fit)]
+    command += ["--out", str(tmp_path / "pool"), "--skip", "language", "--encoder", "tuned"]
     # A shell that starts jobs in the background makes them ignore SIGINT: undo that.
     with subprocess.Popen(
         command,
@@ -178,7 +186,8 @@ def test_interrupted_leaves_the_old_pool(
             for line in process.stderr:
                 if line.startswith("collect"):
                     break
-            time.sleep(0.5)  # so that it is still running
+            collected = worked_s(process)
+            assert until(lambda: worked_s(process) > collected + 0.3)  # in the middle of the fit
         finally:
             process.send_signal(number)
         stderr = process.stderr.read()
@@ -189,6 +198,11 @@ def test_interrupted_leaves_the_old_pool(
     assert "unchanged" in stderr or number != signal.SIGINT
     assert not list((tmp_path / ".pool.work").glob(".nextquery-scratch-*"))
     assert sorted(os.listdir(tmp_path / "pool")) == before
+
+
+def worked_s(process: subprocess.Popen[str]) -> float:
+    times = psutil.Process(process.pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:

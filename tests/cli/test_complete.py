@@ -4,27 +4,32 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from nextquery.cli import complete
+from tests.command_line import run_here
 
 
-def completed(words: str) -> list[str]:
-    asked = {
+def asked(words: str) -> dict[str, str]:
+    """Return the environment by which a shell asks for the rest of the last word."""
+    return {
         "_NEXTQUERY_COMPLETE": "complete_bash",
         "COMP_WORDS": f"nextquery {words}",
         "COMP_CWORD": str(len(words.split())),
     }
-    command = Path(sys.executable).with_name("nextquery")
-    done = subprocess.run([command], env={**os.environ, **asked}, capture_output=True, text=True)
-    return done.stdout.split()
+
+
+def test_the_installed_command_completes() -> None:
+    command, env = Path(sys.executable).with_name("nextquery"), {**os.environ, **asked("rep")}
+    done = subprocess.run([command], env=env, capture_output=True, text=True)
+    assert done.stdout.split() == ["replay", "report", "reproduce"]
 
 
 @pytest.mark.parametrize(
     ("words", "names"),
     [
-        ("rep", ["replay", "report", "reproduce"]),
         ("ingest t", ["topics"]),
         ("replay POOL --policy two", ["two-target"]),
         ("replay POOL --policy s-", ["s-knn"]),
@@ -33,7 +38,8 @@ def completed(words: str) -> list[str]:
     ],
 )
 def test_commands_and_names_are_completed(words: str, names: list[str]) -> None:
-    assert completed(words) == names
+    with patch.dict(os.environ, asked(words)):
+        assert run_here().stdout.split() == names
 
 
 def test_every_list_of_names_is_that_of_its_registry() -> None:

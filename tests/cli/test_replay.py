@@ -11,8 +11,11 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from nextquery import cli
-from nextquery.cli.reproduce import saw_anchors
+import nextquery as nq
+from nextquery import cli, replay
+from nextquery.cli.cluster import encoding_on
+from nextquery.cli.output import Stages
+from nextquery.cli.reproduce import pool_of, saw_anchors
 from nextquery.errors import InvalidInput
 from nextquery.ingest import ingest
 from tests.command_line import run_here
@@ -87,7 +90,10 @@ def test_killed_half_way_it_gives_the_same_results(pool: Path, tmp_path: Path) -
         assert (target / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.soak), signal.SIGINT],
+)
 def test_workers_end_when_their_parent_is_stopped(
     pool: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -114,9 +120,10 @@ def test_workers_end_when_their_parent_is_stopped(
 
 def test_reproduce_makes_every_figure_and_table(tmp_path: Path) -> None:
     log = pets(tmp_path / "log.tsv", users=60)
-    small = ["--anchors", "6", "--rounds", "40", "--stream", "10", "--hold-out", "20"]
-    out = ["--out", str(tmp_path / "run"), "--encoder", "lsa"]
-    done = run("reproduce", str(log), *out, *small)
+    small = ["--anchors", "4", "--rounds", "20", "--stream", "10", "--hold-out", "20"]
+    small += ["--seeds", "2"]
+    out = ["--out", str(tmp_path / "run"), "--encoder", "static", "--processes", "1"]
+    done = run_here("reproduce", str(log), *out, *small)
     assert done.returncode == 0, done.stderr
     figures = {path.name for path in (tmp_path / "run" / "figures").iterdir()}
     for number in (1, 2, 3, 4):
@@ -134,25 +141,42 @@ def test_reproduce_makes_every_figure_and_table(tmp_path: Path) -> None:
         assert heading in text
 
 
-def test_reproduce_without_users_or_times(tmp_path: Path) -> None:
-    """Whose sessions they were is kept if it is known; without times there is no stream."""
-    lines = [
-        line.split("\t") for line in pets(tmp_path / "l.tsv", users=60).read_text().split("\n")
-    ]
-    small = ["--anchors", "6", "--rounds", "10", "--stream", "10", "--encoder", "lsa"]
-    small += ["--processes", "1"]
-    for name, columns in (("no users", (1, 2, 3)), ("no times", (0, 1, 3))):
-        rows = ["\t".join(line[column] for column in columns) for line in lines if len(line) > 3]
-        log = tmp_path / f"{name}.tsv"
-        log.write_text("\n".join(rows) + "\n")
-        done = run_here("reproduce", str(log), "--out", str(tmp_path / name), *small)
-        if name == "no users":
-            assert done.returncode == 0, done.stderr
-            summary = json.loads((tmp_path / name / "run.json").read_text())["stream"]
-            assert not summary["personal"]
-        else:
-            assert done.returncode == 3
-            assert "time of every query" in done.stderr.replace("\n", " ")
+SMALL = ["--anchors", "2", "--rounds", "2", "--stream", "4", "--encoder", "static"]
+SMALL += ["--processes", "1", "--seeds", "1"]
+
+
+def pets_without(column: int, folder: Path) -> Path:
+    """Write the log of pets without one of its columns: 0 is the user, 2 the time."""
+    lines = pets(folder / "all.tsv", users=60).read_text().splitlines()
+    rows = [[cell for at, cell in enumerate(line.split("\t")) if at != column] for line in lines]
+    log = folder / "log.tsv"
+    log.write_text("".join("\t".join(row) + "\n" for row in rows))
+    return log
+
+
+def test_reproduce_without_times(tmp_path: Path) -> None:
+    """Without times there is no stream."""
+    log = pets_without(2, tmp_path)
+    done = run_here("reproduce", str(log), "--out", str(tmp_path / "run"), *SMALL)
+    assert done.returncode == 3
+    assert "time of every query" in done.stderr.replace("\n", " ")
+
+
+def test_whose_sessions_they_were_is_kept_if_it_is_known(tmp_path: Path) -> None:
+    for name, log in (("users", pets(tmp_path / "pets.tsv")), ("none", pets_without(0, tmp_path))):
+        with Stages() as stages:
+            made = pool_of(str(log), tmp_path / name, "static", 0, encoding_on(None), stages)
+        people = replay.sessions_of(nq.ArmPool.open(made)).people
+        assert (people >= 0).all() if name == "users" else (people < 0).all()
+
+
+@pytest.mark.soak
+def test_reproduce_without_users(tmp_path: Path) -> None:
+    log = pets_without(0, tmp_path)
+    done = run_here("reproduce", str(log), "--out", str(tmp_path / "run"), *SMALL)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "run" / "run.json").read_text())["stream"]
+    assert not summary["personal"]
 
 
 def test_the_stream_by_the_clock(pool: Path, tmp_path: Path) -> None:

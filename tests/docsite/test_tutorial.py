@@ -3,17 +3,21 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from docsite.pages import DOCS
+from tests.command_line import run_here
 
 TEXT = (DOCS / "tutorial.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -51,8 +55,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def run_nextquery(folder: Path, line: str) -> str:
+    """Run a `nextquery` command of the page here: a new process takes seconds to import."""
+    with chdir(folder), patch.dict(os.environ, COLUMNS="120"):
+        done = run_here(*shlex.split(line)[1:])
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
 def run(folder: Path, line: str, port: int = 8000) -> str:
-    """Run a command of the page and return what it prints."""
+    """Run a command of the page in a shell and return what it prints."""
     programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     line = line.replace(":8000", f":{port}")
     done = subprocess.run(
@@ -71,7 +83,7 @@ def pool(folder: Path) -> Path:
     """Return the pool that the page's second ingest makes; both reports are compared."""
     for number in range(2):
         line = command("nextquery ingest", number)
-        printed = {normal(one) for one in run(folder, line).splitlines()}
+        printed = {normal(one) for one in run_nextquery(folder, line).splitlines()}
         shown = outputs_after(line)
         assert len(shown) >= 4
         for one in shown:
@@ -105,7 +117,7 @@ def test_an_unnamed_column_stops_ingest(folder: Path) -> None:
 
 def test_recommendations(folder: Path, pool: Path) -> None:
     line = command("nextquery recommend")
-    printed = {normal(one) for one in run(folder, line).splitlines()}
+    printed = {normal(one) for one in run_nextquery(folder, line).splitlines()}
     shown = outputs_after(line)
     assert len(shown) == 4
     for one in shown:

@@ -94,15 +94,16 @@ def rows_of(result: Finished, encoder: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of `results.csv` for one cell: R(t), R(t)/t with its band, and the floor."""
     regrets = result.regrets
     mean, low, high = bands(regrets / result.recorded, result.cell.setting.seed)
+    cell, floor = described(result, encoder), 1.0 - float(result.covered.mean())
     for at, t in enumerate(result.recorded.tolist()):
         yield {
-            **described(result, encoder),
+            **cell,
             "round": t,
             "regret": float(regrets[:, at].mean()),
             "per_round_regret": float(mean[at]),
             "ci_low": float(low[at]),
             "ci_high": float(high[at]),
-            "floor": 1.0 - float(result.covered.mean()),
+            "floor": floor,
             "anchors": len(regrets),
         }
 

@@ -1,30 +1,26 @@
-"""Fixtures: a real Chromium and a real service. Without Chromium, these tests are skipped."""
+"""Fixtures: pages in a real Chromium, and the real services that they come from."""
 
-import shutil
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from playwright.sync_api import (
-    Browser,
-    BrowserContext,
-    ConsoleMessage,
-    Dialog,
-    Page,
-    expect,
-    sync_playwright,
-)
+from playwright.sync_api import ConsoleMessage, Dialog, Error, Page, expect
 
 from nextquery.ingest import ingest
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess
+from tests.explore.worlds import homes
 from tests.logs_for_tests import pets
+from tests.service.page.chromium import WAIT_MS, Chromium
 
 SCRIPT = "<script>alert('stored')</script> cat"
 HEBREW = "מזון לחתולים בוגרים"
+NAMES = ("box", "shop", "counter", "hasty")
 Open = Callable[..., Page]
-WAIT_MS = 200_000  # long enough for a busy machine
 expect.set_options(timeout=WAIT_MS)
 
 
@@ -48,52 +44,85 @@ def page_pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "pool"
 
 
-@pytest.fixture(scope="module")  # its event loop would block other tests' loops
-def browser() -> Iterator[Browser]:
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.skip("the browser tests did NOT run: Chromium is missing (make test installs it)")
-    with sync_playwright() as playwright:
-        args = ["--no-sandbox", "--disable-background-networking"]
-        chromium = playwright.chromium.launch(executable_path=path, args=args)
-        yield chromium
-        chromium.close()
-
-
 @pytest.fixture(scope="session")
 def service(page_pool: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    store = f"sqlite:///{tmp_path_factory.mktemp('store') / 'events.db'}"
+    """A service without keys that knows the table of homes; tests may restart it."""
+    folder = tmp_path_factory.mktemp("store")
+    homes(folder)
     certain = {"log_level": "warning", "exploration": 0}  # else any card may be drawn at random
-    with ServiceProcess(page_pool, store, settings=certain) as running:
-        yield running
+    settings = {**certain, "explore": folder / "homes.csv"}
+    with ServiceProcess(page_pool, f"sqlite:///{folder / 'events.db'}", settings=settings) as run:
+        yield run
+
+
+class Shop(BaseHTTPRequestHandler):
+    """A web page of another origin."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<title>shop</title>")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
 
 
 @pytest.fixture(scope="session")
-def locked(page_pool: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The address of a service that needs keys and allows few requests, and an admin key."""
+def shop() -> Iterator[int]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Shop) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+class Locked(NamedTuple):
+    """A service that needs keys, allows few requests, reviews new queries and trusts the shop."""
+
+    url: str
+    admin: str
+    keys: dict[str, str]  #: of scope write, by name; the rate limit counts each on its own
+
+
+@pytest.fixture(scope="session")
+def locked(
+    page_pool: Path, tmp_path_factory: pytest.TempPathFactory, shop: int
+) -> Iterator[Locked]:
     url = f"sqlite:///{tmp_path_factory.mktemp('locked') / 'events.db'}"
     store = Store.open(url)
-    key = KeyRing(store).create(name="operator", scope="admin")[1]
-    small = KeyRing(store).create(name="box", scope="write")[1]
+    ring = KeyRing(store)
+    admin = ring.create(name="operator", scope="admin")[1]
+    keys = {name: ring.create(name=name, scope="write")[1] for name in NAMES}
     store.close()
-    limits = {"log_level": "warning", "rate_limit": "12/3second"}
-    with ServiceProcess(page_pool, url, settings=limits) as running:
-        yield f"{running.url} {small}", key
+    settings = {
+        "log_level": "warning",
+        "rate_limit": "30/3second",
+        "review_new_arms": "true",
+        "cors_origins": f"http://127.0.0.1:{shop}",
+    }
+    with ServiceProcess(page_pool, url, settings=settings) as running:
+        yield Locked(running.url, admin, keys)
+
+
+_CHROMIUM = pytest.StashKey[Chromium]()
 
 
 @pytest.fixture
-def open_page(browser: Browser) -> Iterator[Open]:
+def chromium(request: pytest.FixtureRequest) -> Chromium:
+    """The browser of this folder: later its event loop would block other tests' loops."""
+    folder: pytest.Dir = request.node.getparent(pytest.Dir)
+    browser = folder.stash.setdefault(_CHROMIUM, Chromium())
+    folder.addfinalizer(browser.close)
+    return browser
+
+
+@pytest.fixture
+def open_page(chromium: Chromium) -> Iterator[Open]:
     """Open pages; at the end none of them may have logged an error."""
-    contexts: list[BrowserContext] = []
+    endings: list[Callable[[], None]] = []
     errors: list[str] = []
 
     def open_(url: str, *, strict: bool = True, **options: object) -> Page:
-        size = {"width": 1280, "height": 900}
-        context = browser.new_context(**{"viewport": size, **options})  # type: ignore[arg-type]
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(WAIT_MS)
-
         def on_console(message: ConsoleMessage) -> None:
             if message.type == "error" and strict:  # failed requests are logged here too
                 errors.append(message.text)
@@ -102,13 +131,27 @@ def open_page(browser: Browser) -> Iterator[Open]:
             errors.append(dialog.message)
             dialog.dismiss()
 
+        def on_error(error: Error) -> None:
+            errors.append(str(error))
+
+        def end() -> None:
+            page.remove_listener("console", on_console)
+            page.remove_listener("pageerror", on_error)
+            page.remove_listener("dialog", on_dialog)
+            if options:
+                page.context.close()
+            else:
+                chromium.hand_on(page, site=url.partition("/#")[0].rstrip("/"))
+
+        page = chromium.tab(**options)
         page.on("console", on_console)
-        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("pageerror", on_error)
         page.on("dialog", on_dialog)
+        endings.append(end)
         page.goto(url)
         return page
 
     yield open_
-    for context in contexts:
-        context.close()
+    for end in endings:
+        end()
     assert errors == []

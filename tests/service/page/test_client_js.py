@@ -1,20 +1,14 @@
 """The client for browsers, in Chromium, against a real service."""
 
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, Route
 
 import nextquery as nq
-from nextquery.service.http.keys import KeyRing
 from nextquery.service.http.routes.page import page_files
-from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess
-from tests.service.page.conftest import Open
+from tests.service.page.conftest import Locked, Open
 from tests.service.worlds import until
 
 MOST_BYTES = 5120
@@ -153,48 +147,23 @@ def test_a_visit_is_a_tab(page: Page, service: ServiceProcess, open_page: Open) 
     assert other.evaluate("() => nextquery.sessionId") != first
 
 
-class Shop(BaseHTTPRequestHandler):
-    """A web page of another origin."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write(b"<title>shop</title>")
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def shop() -> Iterator[int]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Shop) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_address[1]
-        server.shutdown()
-
-
 def test_from_another_origin_only_if_it_is_allowed(
-    page_pool: Path, tmp_path: Path, open_page: Open, shop: int
+    locked: Locked, open_page: Open, shop: int
 ) -> None:
-    url = f"sqlite:///{tmp_path / 'keyed.db'}"
-    store = Store.open(url)
-    key = KeyRing(store).create(name="page", scope="write")[1]
-    store.close()
-    settings = {"log_level": "warning", "cors_origins": f"http://127.0.0.1:{shop}"}
-    with ServiceProcess(page_pool, url, settings=settings) as service:
-        call = f"""async () => {{
-            const {{ Nextquery }} = await import("{service.url}/client.js");
-            const far = new Nextquery("{service.url}", {{ key: "{key}" }});
-            const slate = await far.recommend("cat food");
-            far.clicked(slate, slate.recommendations[0]);
-            return slate.recommendations.length;
-        }}"""
+    key = locked.keys["shop"]
+    call = f"""async () => {{
+        const {{ Nextquery }} = await import("{locked.url}/client.js");
+        const far = new Nextquery("{locked.url}", {{ key: "{key}", timeout: 60_000 }});
+        const slate = await far.recommend("cat food");
+        far.clicked(slate, slate.recommendations[0]);
+        return slate.recommendations.length;
+    }}"""
+    with nq.Client(locked.url, key=locked.keys["counter"], timeout=60) as client:
+        before = client.stats()["totals"]["accepted"]
         assert open_page(f"http://127.0.0.1:{shop}/").evaluate(call) > 0
-        with nq.Client(service.url, key=key, timeout=60) as client:
-            assert until(lambda: client.stats()["totals"]["accepted"] == 1)
-        stranger = open_page(f"http://localhost:{shop}/", strict=False)
-        assert stranger.evaluate(CAUGHT, call)[0] == "TypeError"
-        ask = f"""async () => (await fetch("{service.url}/v1/stats", {{
-            headers: {{ Authorization: "Bearer {key}" }} }})).status"""
-        assert stranger.evaluate(CAUGHT, ask)[0] == "TypeError"
+        assert until(lambda: client.stats()["totals"]["accepted"] == before + 1)
+    stranger = open_page(f"http://localhost:{shop}/", strict=False)
+    assert stranger.evaluate(CAUGHT, call)[0] == "TypeError"
+    ask = f"""async () => (await fetch("{locked.url}/v1/stats", {{
+        headers: {{ Authorization: "Bearer {key}" }} }})).status"""
+    assert stranger.evaluate(CAUGHT, ask)[0] == "TypeError"

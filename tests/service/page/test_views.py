@@ -6,26 +6,31 @@ from pathlib import Path
 
 import axe_playwright_python
 import httpx2
-import pytest
-from httpx2 import Response
 from playwright.sync_api import Page, Route, expect
 
-from nextquery.service.http.keys import KeyRing
-from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess
-from tests.service.page.conftest import Open
+from tests.service.page.conftest import Locked, Open
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 
 
-def serious(page: Page) -> list[str]:
-    page.evaluate(AXE)
-    result = page.evaluate("axe.run()")
+def serious(page: Page, *, rules: tuple[str, ...] = ()) -> list[str]:
+    """Return what axe finds; `rules` are all if none is given."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE)
+    result = page.evaluate("rules => axe.run(rules.length ? { runOnly: rules } : {})", list(rules))
     return [
         json.dumps({"rule": rule["id"], "where": [node["target"] for node in rule["nodes"]]})
         for rule in result["violations"]
         if rule["impact"] in ("serious", "critical")
     ]
+
+
+def fewer_visits(route: Route) -> None:
+    asked = route.request.post_data_json
+    assert asked is not None
+    assert asked["users"] == 100
+    route.continue_(post_data={**asked, "users": 10})
 
 
 def test_simulated_people_play(service: ServiceProcess, open_page: Open) -> None:
@@ -37,6 +42,7 @@ def test_simulated_people_play(service: ServiceProcess, open_page: Open) -> None
     expect(page.locator(".badge")).to_have_text("Simulated")
     shown = "fetch('/v1/stats').then(r => r.json()).then(s => s.totals.rounds)"
     before = page.evaluate(shown)
+    page.route("**/v1/simulate", fewer_visits)
     page.locator("#play").click()
     expect(page.locator("#play-note")).to_contain_text("the best possible is about")
     expect(page.locator("#play-chart path.line")).to_have_count(3)
@@ -94,9 +100,9 @@ def test_operate_pins_a_query_and_tells_who_did_it(
     expect(page.locator("#done")).to_have_text("No longer pinned.")
 
 
-def test_keys_wrong_small_and_right(locked: tuple[str, str], open_page: Open) -> None:
-    (url, small), admin = locked[0].split(), locked[1]
-    page = open_page(f"{url}/#operate", strict=False)
+def test_keys_wrong_small_and_right(locked: Locked, open_page: Open) -> None:
+    admin = locked.admin
+    page = open_page(f"{locked.url}/#operate", strict=False)
     field = page.locator("[data-state=key] input")
     expect(page.locator("[data-state=key]")).to_contain_text(
         "needs the link from the terminal, or an API key"
@@ -104,7 +110,7 @@ def test_keys_wrong_small_and_right(locked: tuple[str, str], open_page: Open) ->
     field.fill("nq_wrong_key")
     field.press("Enter")
     expect(page.locator("[data-state=key]")).to_contain_text("Unknown API key")
-    field.fill(small)
+    field.fill(locked.keys["box"])
     field.press("Enter")
     expect(page.locator("[data-state=key]")).to_contain_text("needs another API key")
     field.fill(admin)
@@ -135,11 +141,12 @@ def test_the_token_of_the_link_opens_operate_and_leaves_the_address(
     assert service.token not in page.evaluate("JSON.stringify(localStorage) + document.cookie")
 
 
-def test_a_key_that_asks_too_often_waits(locked: tuple[str, str], open_page: Open) -> None:
-    url, small = locked[0].split()
-    page = open_page(url, strict=False)
+def test_a_key_that_asks_too_often_waits(locked: Locked, open_page: Open) -> None:
+    key = locked.keys["hasty"]
+    others = httpx2.Client(headers={"Authorization": f"Bearer {key}"}, timeout=60)
+    page = open_page(locked.url, strict=False)
     field = page.locator("[data-state=key] input")
-    field.fill(small)
+    field.fill(key)
     field.press("Enter")
     expect(page.locator(".chip").first).to_be_visible()
 
@@ -149,14 +156,10 @@ def test_a_key_that_asks_too_often_waits(locked: tuple[str, str], open_page: Ope
         """Use up the rate limit with the same key until the page gets a 429 too."""
         answer = route.fetch()
         while answer.status != 429:
-            with ThreadPoolExecutor() as others:
-                list(others.map(ask_for_stats, range(12)))
+            with ThreadPoolExecutor() as at_once:
+                list(at_once.map(others.get, [f"{locked.url}/v1/stats"] * 30))
             answer = route.fetch()
         route.fulfill(response=answer)
-
-    def ask_for_stats(_: int) -> Response:
-        bearer = {"Authorization": f"Bearer {small}"}
-        return httpx2.get(f"{url}/v1/stats", headers=bearer, timeout=60)
 
     page.route("**/v1/recommend", lambda route: held.append(route))
     page.route("**/v1/recommend", too_often, times=1)
@@ -166,25 +169,35 @@ def test_a_key_that_asks_too_often_waits(locked: tuple[str, str], open_page: Ope
         page.wait_for_timeout(50)
     held[0].continue_()
     expect(page.locator(".card").first).to_be_visible()
+    others.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(service: ServiceProcess, open_page: Open, scheme: str) -> None:
-    page = open_page(service.page, color_scheme=scheme)
+def serious_in_both_schemes(page: Page) -> list[str]:
+    found = serious(page)
+    page.locator("#theme").click()  # only colours change
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    found += serious(page, rules=("color-contrast",))
+    page.locator("#theme").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    return found
+
+
+def test_axe_finds_nothing_serious(service: ServiceProcess, open_page: Open) -> None:
+    page = open_page(service.page)
     expect(page.locator(".chip").first).to_be_visible()
-    assert serious(page) == []
+    assert serious_in_both_schemes(page) == []
     page.locator(".chip").first.click()
     expect(page.locator("#map canvas")).to_be_visible()
     expect(page.locator(".card").first).to_be_visible()
     page.locator("#numbers").click()
     expect(page.locator(".facts").first).to_be_visible()
-    assert serious(page) == []
+    assert serious_in_both_schemes(page) == []
     page.goto(f"{service.url}/#learning")
     expect(page.locator("#live .figures")).to_be_visible()
-    assert serious(page) == []
+    assert serious_in_both_schemes(page) == []
     page.goto(f"{service.url}/#operate")
     expect(page.locator("#operating table").first).to_be_visible()
-    assert serious(page) == []
+    assert serious_in_both_schemes(page) == []
 
 
 def test_light_and_dark_by_wish(service: ServiceProcess, open_page: Open) -> None:
@@ -198,32 +211,26 @@ def test_light_and_dark_by_wish(service: ServiceProcess, open_page: Open) -> Non
     assert page.evaluate(colour) == light
 
 
-def test_new_queries_are_reviewed(page_pool: Path, tmp_path: Path, open_page: Open) -> None:
+def test_new_queries_are_reviewed(locked: Locked, open_page: Open) -> None:
     held = ["cat food for old dogs", "rabbit food for cats"]
-    url = f"sqlite:///{tmp_path / 'events.db'}"
-    store = Store.open(url)
-    key = KeyRing(store).create(name="operator", scope="admin")[1]
-    store.close()
-    settings = {"log_level": "warning", "review_new_arms": "true"}
-    with ServiceProcess(page_pool, url, settings=settings) as running:
-        bearer = {"Authorization": f"Bearer {key}"}
-        for query in held:
-            for user in ("ann", "bob"):
-                body = {"session_id": user, "user_id": user, "query": query.title()}
-                httpx2.post(f"{running.url}/v1/recommend", json=body, headers=bearer, timeout=60)
-        page = open_page(f"{running.url}/#operate", strict=False)
-        page.locator("[data-state=key] input").fill(key)
-        page.locator("[data-state=key] input").press("Enter")
-        expect(page.locator("#arms h2")).to_have_text("New queries: 2 to review")
-        expect(page.locator("#arms .words", has_text=held[1])).to_be_visible()
-        assert serious(page) == []
-        page.get_by_role("button", name=f"Approve {held[0]}").click()
-        expect(page.locator("#arms .state")).to_have_text(["held", "added"])
-        page.get_by_role("button", name=f"Reject {held[1]}").click()
-        page.get_by_role("button", name=f"Reject {held[1]} for good?").click()
-        expect(page.locator("#arms .state")).to_have_text(["rejected", "added"])
-        page.get_by_role("button", name=f"Remove {held[0]}").click()
-        page.get_by_role("button", name=f"Remove {held[0]} for good?").click()
-        expect(page.locator("#done")).to_contain_text("Removed for good")
-        expect(page.locator("#arms .state")).to_have_text(["removed", "rejected"])
-        expect(page.locator("#arms button")).to_have_count(0)
+    bearer = {"Authorization": f"Bearer {locked.admin}"}
+    for query in held:
+        for user in ("ann", "bob"):
+            body = {"session_id": user, "user_id": user, "query": query.title()}
+            httpx2.post(f"{locked.url}/v1/recommend", json=body, headers=bearer, timeout=60)
+    page = open_page(f"{locked.url}/#operate", strict=False)
+    page.locator("[data-state=key] input").fill(locked.admin)
+    page.locator("[data-state=key] input").press("Enter")
+    expect(page.locator("#arms h2")).to_have_text("New queries: 2 to review")
+    expect(page.locator("#arms .words", has_text=held[1])).to_be_visible()
+    assert serious(page) == []
+    page.get_by_role("button", name=f"Approve {held[0]}").click()
+    expect(page.locator("#arms .state")).to_have_text(["held", "added"])
+    page.get_by_role("button", name=f"Reject {held[1]}").click()
+    page.get_by_role("button", name=f"Reject {held[1]} for good?").click()
+    expect(page.locator("#arms .state")).to_have_text(["rejected", "added"])
+    page.get_by_role("button", name=f"Remove {held[0]}").click()
+    page.get_by_role("button", name=f"Remove {held[0]} for good?").click()
+    expect(page.locator("#done")).to_contain_text("Removed for good")
+    expect(page.locator("#arms .state")).to_have_text(["removed", "rejected"])
+    expect(page.locator("#arms button")).to_have_count(0)
