@@ -30,13 +30,17 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 
-_TOGETHER = ("tests/cluster", "tests/encode/train", "tests/rivals/neural")
+_TOGETHER = (
+    "tests/cluster",
+    "tests/service/page",
+    "tests/encode/train",
+    "tests/rivals/neural",
+)
 # Tests that take tens of seconds, longest first: started last, one would delay the whole run.
 _LONGEST = (
     *_TOGETHER,
     "tests/service/test_server.py",
     "tests/service/test_soak.py",
-    "tests/service/page",
     "tests/test_ingest.py",
     "tests/cli/test_replay.py",
     "tests/service/model/test_repair.py",
@@ -65,7 +69,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Keep the tests of one file in one process, and all tests that share Ray or a training."""
+    """Keep the tests of one file in one process, and all tests that share Ray, a browser or a training."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
