@@ -220,7 +220,7 @@ def test_two_workers_answer_from_one_log_and_end_with_their_parent(
     assert SECRET not in log.read_text()
 
 
-def signed(secret: str) -> dict[str, str]:
+def signed(secret: str) -> dict[str, Any]:
     """Return the id of a person, as a shop with this secret sends it."""
     return {"user_id": "ann", "user_signature": sign_user(secret, "ann")}
 
