@@ -1,6 +1,7 @@
 """Fixtures: two small pools, and stores on SQLite and on one shared PostgreSQL server."""
 
 import os
+import secrets
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
@@ -11,13 +12,14 @@ from uuid import uuid4
 import psutil
 import psycopg
 import pytest
+import sqlalchemy as sa
 
 import nextquery as nq
 from nextquery.ingest import ingest
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
 from tests.logs_for_tests import pets
-from tests.service.worlds import options, small_pool
+from tests.service.worlds import new_log, options, small_pool, until
 
 
 @pytest.fixture(scope="session")
@@ -51,21 +53,49 @@ def postgres() -> Iterator[str]:
         server.cleanup()
 
 
-@pytest.fixture
-def postgres_url(postgres: str) -> str:
-    """The URL of a new, empty database."""
+def _new_database(postgres: str, *, template: str = "template1") -> str:
+    """Make a database, and return its URL."""
     name = f"t{uuid4().hex}"
     with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
     return postgres.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture(scope="session")
+def postgres_tables(postgres: str) -> str:
+    """The name of a database with the tables of a new log, which others are copied from."""
+    url = _new_database(postgres)
+    Store.open(url).close()
+    name = str(sa.make_url(url).database)
+    others = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+        # A database in use cannot be copied, and a closed connection takes a moment to end.
+        assert until(lambda: connection.execute(others, [name]).fetchone() == (0,))
+    return name
+
+
+@pytest.fixture
+def empty_postgres_url(postgres: str) -> str:
+    """The URL of a new database without any table."""
+    return _new_database(postgres)
+
+
+@pytest.fixture
+def postgres_url(postgres: str, postgres_tables: str) -> str:
+    """The URL of a new, empty log; `Store.open` takes far longer to make its tables."""
+    url = _new_database(postgres, template=postgres_tables)
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE counter SET secret = %s", [secrets.token_hex(32)])
+    return url
 
 
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'store.db'}"
+    return new_log(tmp_path / "store.db")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.soak), "postgresql"])
 def url(request: pytest.FixtureRequest) -> str:
     chosen: str = request.getfixturevalue(
         "sqlite_url" if request.param == "sqlite" else "postgres_url"

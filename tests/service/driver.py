@@ -1,7 +1,8 @@
 """A process for the kill test: an engine under load that prints what the engine has confirmed.
 
-``python -m tests.service.driver URL SEED`` prints ``D decision arms…`` for every answered decision
-and ``F decision arm`` for every acknowledged feedback, each line after the engine has returned.
+``python -m tests.service.driver POOL URL SEED`` prints ``D decision arms…`` for every answered
+decision and ``F decision arm`` for every acknowledged feedback, each line after the engine has
+returned.
 """
 
 import os
@@ -10,9 +11,10 @@ import threading
 
 import numpy as np
 
+from nextquery.arms import ArmPool
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
-from tests.service.worlds import TEXTS, options, small_pool
+from tests.service.worlds import TEXTS, options
 
 
 def client(engine: Engine, seed: int) -> None:
@@ -41,8 +43,8 @@ def print_line(*words: object) -> None:
 
 if __name__ == "__main__":
     chosen = options(timeout_s=0.2, snapshot_every=60, repeat=True, control_share=0.3)
-    running = Engine.start(small_pool(), Store.open(sys.argv[1]), chosen)
+    running = Engine.start(ArmPool.open(sys.argv[1]), Store.open(sys.argv[2]), chosen)
     for number in range(6):
-        seed = int(sys.argv[2]) * 100 + number
+        seed = int(sys.argv[3]) * 100 + number
         threading.Thread(target=client, args=(running, seed), daemon=True).start()
     threading.Event().wait()

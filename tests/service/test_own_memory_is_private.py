@@ -35,7 +35,7 @@ from nextquery.service.settings.settings import Settings
 from tests.few_examples import few
 from tests.service.http.conftest import LOCAL
 from tests.service.test_two_user_rule import LOOKS, QUIET
-from tests.service.worlds import TEXTS, ManualClock, caught_up, options, personal_pool
+from tests.service.worlds import TEXTS, ManualClock, caught_up, new_log, options, personal_pool
 
 SECRET = "a secret of the shop and its service"
 KEYS: dict[str, dict[str, Any]] = {
@@ -184,7 +184,7 @@ class Service:
 @contextmanager
 def serving(pool: nq.ArmPool, **changes: Any) -> Iterator[Service]:
     with TemporaryDirectory() as folder:
-        store, clock = Store.open(str(Path(folder) / "events.db")), ManualClock()
+        store, clock = Store.open(new_log(Path(folder) / "events.db")), ManualClock()
         chosen = options(k=30, gather_ms=0.0, timeout_s=1e9, **changes)
         with Engine.start(pool, store, chosen, clock=clock) as engine:
             yield Service(engine, KeyRing(store), clock)
@@ -224,7 +224,7 @@ def assert_private(steps: list[Step], one: Day, other: Day) -> None:
     assert one.kept == other.kept
 
 
-@settings(max_examples=few(6), **FAST)
+@settings(max_examples=few(2), **FAST)
 @given(steps=DAYS)
 def test_other_private_queries_change_nothing_for_others(
     world: nq.ArmPool, steps: list[Step]
@@ -232,7 +232,7 @@ def test_other_private_queries_change_nothing_for_others(
     assert_private(steps, live(world, steps, PRIVATE), live(world, steps, SAME_VECTORS))
 
 
-@settings(max_examples=few(6), **FAST)
+@settings(max_examples=few(2), **FAST)
 @given(steps=DAYS)
 def test_nor_do_queries_about_something_else(world: nq.ArmPool, steps: list[Step]) -> None:
     """Feedback is left out, since that on her slates would teach.
@@ -249,7 +249,7 @@ def test_nor_do_queries_about_something_else(world: nq.ArmPool, steps: list[Step
     assert_private(quiet, *days)
 
 
-@settings(max_examples=few(4), **FAST)
+@settings(max_examples=few(2), **FAST)
 @given(steps=DAYS)
 def test_switched_off_a_proof_changes_nothing(world: nq.ArmPool, steps: list[Step]) -> None:
     claims = [

@@ -8,7 +8,10 @@ import pytest
 from benchmarks.soak_service import Enough, soak
 
 
-@pytest.mark.parametrize(("database", "kills"), [("sqlite", 2), ("postgres", 1)])
+@pytest.mark.parametrize(
+    ("database", "kills"),
+    [pytest.param("sqlite", 2, marks=pytest.mark.soak), ("postgres", 1)],
+)
 def test_killed_under_load(pets_pool: Path, database: str, kills: int) -> None:
     """Kill the service, and PostgreSQL if used, `kills` times each, however long that takes."""
     with tempfile.TemporaryDirectory(prefix="nextquery-soak-") as folder:

@@ -1,13 +1,19 @@
 """A small world for the service: sixty queries on six topics; each session stays on one topic."""
 
+import secrets
+import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import nextquery as nq
 from nextquery.arms.origin import Origin
@@ -56,6 +62,32 @@ def options(**changes: Any) -> EngineOptions:
     usual: dict[str, Any] = {"k": 20, "warm_sessions": 20, "exploration": 0.0}
     manual = {"timeout_s": 1000.0, "poll_s": 0.01}
     return EngineOptions(**{**usual, **manual, **changes})
+
+
+@cache
+def _tables() -> bytes:
+    """Return an SQLite file with the tables of a new log."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "store.db"
+        Store.open(f"sqlite:///{path}").close()
+        return path.read_bytes()
+
+
+def new_log(path: Path) -> str:
+    """Make an empty log in an SQLite file, and return its URL.
+
+    It is a copy with a secret of its own, since `Store.open` takes far longer to make the tables.
+    """
+    path.touch(0o600)
+    path.write_bytes(_tables())
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE counter SET secret = ?", [secrets.token_hex(32)])
+    return f"sqlite:///{path}"
+
+
+def rarely(*variants: Any) -> list[Any]:
+    """Variants of a test that only `make soak` runs."""
+    return [pytest.param(one, marks=pytest.mark.soak) for one in variants]
 
 
 class ManualClock(Clock):

@@ -32,11 +32,15 @@ def serve_with(
     config : the configuration file.
     forget : a change of the policy may forget what was learnt live.
     """
+    from nextquery.service.garbage import loading
     from nextquery.service.http import json_log
 
     json_log.start(level="info", messages=False)  # so that warnings about settings are JSON too
-    settings = load_settings(options, more=more, config=config).settings
-    from nextquery.service.server import serve
+    with loading():
+        settings = load_settings(options, more=more, config=config).settings
+        import numba  # noqa: F401  (needed soon, and large)
+
+        from nextquery.service.server import serve
 
     stdout = sys.stdout
     with Stages() as stages:

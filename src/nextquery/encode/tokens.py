@@ -36,13 +36,8 @@ class Tokens:
     """
 
     def __init__(self, json: bytes) -> None:
-        from tokenizers import Tokenizer  # imported only if an encoder needs it
-
         self.json = json
-        self._tokenizer: Any = Tokenizer.from_buffer(json)
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
-        self._meaningless = meaningless(self._tokenizer)
+        self._tokenizer, self._meaningless = _parsed(json)
         self._known: dict[str, tuple[int, ...]] = {}
         self.size = int(self._tokenizer.get_vocab_size())
 
@@ -106,6 +101,20 @@ class Tokens:
 
     def _meaning(self, ids: Sequence[int]) -> tuple[int, ...]:
         return tuple(i for i in ids if i not in self._meaningless)
+
+
+@functools.lru_cache(maxsize=2)
+def _parsed(json: bytes) -> tuple[Any, frozenset[int]]:
+    """Return a tokenizer, and which of its ids have no meaning.
+
+    To parse a vocabulary takes a tenth of a second, and most encoders have the same one.
+    """
+    from tokenizers import Tokenizer  # imported only if an encoder needs it
+
+    tokenizer: Any = Tokenizer.from_buffer(json)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer, meaningless(tokenizer)
 
 
 def meaningless(tokenizer: Any) -> frozenset[int]:

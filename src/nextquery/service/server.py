@@ -6,8 +6,6 @@ over the same files. On SIGTERM a worker accepts no new connections, answers the
 has and saves a snapshot.
 """
 
-import atexit
-import gc
 import json
 import os
 import pkgutil
@@ -34,6 +32,7 @@ from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.example_queries import example_queries
 from nextquery.service.answer.expensive.rows import explored
 from nextquery.service.answer.shards import leave
+from nextquery.service.garbage import keep_what_is_loaded
 from nextquery.service.greeting import greeting
 from nextquery.service.http import json_log
 from nextquery.service.http.access import NO_OWNER
@@ -139,7 +138,7 @@ def _run_here(
     server = uvicorn.Server(_config(app, settings))
     _on_stop_signal(lambda: setattr(server, "should_exit", True))
     json_log.start(level=settings.log_level, messages=settings.log_queries)
-    _keep_what_is_loaded()
+    keep_what_is_loaded()
     for line in lines:
         tell(line)
     server.run(sockets=[listening])
@@ -184,17 +183,6 @@ def _run_workers(
             raise StorageError(failed.read_text(encoding="utf-8"))
 
 
-def _keep_what_is_loaded() -> None:
-    """Exclude what exists now from garbage collection.
-
-    Modules and compiled code are never garbage. Looking through them takes a tenth of a second,
-    again and again, and stops every thread.
-    """
-    gc.collect()
-    gc.freeze()
-    atexit.register(gc.unfreeze)  # some libraries complain about what is left at the end
-
-
 def _on_stop_signal(stop: Callable[[], None]) -> None:
     """Call `stop` on SIGTERM and ctrl-c; the process then exits with code 0."""
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -215,7 +203,7 @@ def worker() -> FastAPI:
         part.write_text(str(error), encoding="utf-8")
         part.replace(part.with_name(_FAILED))
         sys.exit(1)
-    _keep_what_is_loaded()
+    keep_what_is_loaded()
     (Path(os.environ[_FOLDER]) / f"{_READY}{os.getpid()}").touch()
     return app
 

@@ -28,7 +28,7 @@ def test_a_slow_map_does_not_hold_up_a_recommendation(
     def slow(query: str, segment: str = "") -> Place:
         if query == "slow":
             placing.set()
-            answered.wait(20)  # on one thread for all, the recommendation comes too late
+            answered.wait(LONG)  # on one thread for all, the recommendation comes too late
         return place(query, segment)
 
     monkeypatch.setattr(engine.catalogue, "place", slow)
@@ -132,7 +132,7 @@ def test_a_map_cannot_be_cancelled(sqlite: Store, start: Start) -> None:
     engine = start(sqlite)
     asked = engine.submit_map(session_id="s", query=TEXTS[0], trail=[TEXTS[1]])
     assert not asked.cancel()  # or the batch that it joins would fail
-    assert asked.result(60).trail[0].text == TEXTS[1]
+    assert asked.result(300).trail[0].text == TEXTS[1]
 
 
 def test_closing_answers_the_batch_in_hand(sqlite: Store, start: Start) -> None:

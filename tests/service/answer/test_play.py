@@ -9,6 +9,7 @@ import pytest
 from nextquery.datasets.simulated import Population
 from nextquery.service.answer.expensive.play import SimulatedRound, Visits, play
 from nextquery.service.settings.engine_options import EngineOptions
+from tests.service.worlds import rarely
 
 
 def rounds_of(seed: int, users: int, options: EngineOptions | None = None) -> list[SimulatedRound]:
@@ -16,7 +17,7 @@ def rounds_of(seed: int, users: int, options: EngineOptions | None = None) -> li
     return [row for row in steps if row is not None]
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *rarely(1, 2)])
 def test_the_served_options_gain_over_the_most_similar_queries(seed: int) -> None:
     rows = rounds_of(seed, 60)
     ours, similar, best = (
@@ -29,7 +30,7 @@ def test_the_served_options_gain_over_the_most_similar_queries(seed: int) -> Non
 
 def test_the_options_of_the_service_count() -> None:
     """Without a model, the service shows the most similar queries: all of them, no others."""
-    rows = rounds_of(1, 20, EngineOptions(policy="most-similar-first", exploration=0.0))
+    rows = rounds_of(1, 5, EngineOptions(policy="most-similar-first", exploration=0.0))
     assert [row["ours"] for row in rows] == [row["most_similar"] for row in rows]
 
 

@@ -162,15 +162,15 @@ def test_files_packages_and_keys(place: tuple[Path, Path], monkeypatch: pytest.M
     assert "keys create" in wrong(found(pool, file, host="0.0.0.0"), "store")
 
 
-def test_a_database_server(place: tuple[Path, Path], postgres_url: str) -> None:
+def test_a_database_server(place: tuple[Path, Path], empty_postgres_url: str) -> None:
     pool, _ = place
-    assert "empty" in wrong(found(pool, postgres_url), "store", "warning")
-    store = Store.open(postgres_url)
+    assert "empty" in wrong(found(pool, empty_postgres_url), "store", "warning")
+    store = Store.open(empty_postgres_url)
     store.close()
-    findings = found(pool, postgres_url)
+    findings = found(pool, empty_postgres_url)
     assert {findings[name].state for name in ("store", "log", "disk", "extra postgres")} == {"ok"}
     assert "clock of the database" not in findings
-    gone = postgres_url.replace("?host=", "?host=/nobody")
+    gone = empty_postgres_url.replace("?host=", "?host=/nobody")
     assert found(pool, gone)["store"].state == "problem"
 
 

@@ -59,8 +59,22 @@ def asked(engine: Engine, count: int) -> list[Decision]:
     return shown
 
 
-@pytest.mark.parametrize("change", ["grown", "encoded anew"])
-@pytest.mark.parametrize("policy", ["lin-ucb-memory", "lin-ucb-shared", "ucb1"])
+@pytest.mark.parametrize(
+    ("policy", "change"),
+    [
+        ("lin-ucb-memory", "grown"),
+        ("lin-ucb-shared", "encoded anew"),
+        *(
+            pytest.param(policy, change, marks=pytest.mark.soak)
+            for policy, change in (
+                ("lin-ucb-memory", "encoded anew"),
+                ("lin-ucb-shared", "grown"),
+                ("ucb1", "grown"),
+                ("ucb1", "encoded anew"),
+            )
+        ),
+    ],
+)
 def test_a_policy_knows_what_it_knew_when_it_ran(
     policy: str, change: str, tmp_path: Path, sqlite_url: str
 ) -> None:

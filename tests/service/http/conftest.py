@@ -13,6 +13,7 @@ from nextquery.service.http.documentation import site
 from nextquery.service.log.store import Store
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.service.settings.settings import Settings
+from tests.service.worlds import new_log
 
 LOCAL = "http://127.0.0.1:8000"
 TOKEN = "the-token-of-this-start"
@@ -21,7 +22,7 @@ BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store.open(f"sqlite:///{tmp_path / 'events.db'}")
+    opened = Store.open(new_log(tmp_path / "events.db"))
     yield opened
     opened.close()
 

@@ -14,53 +14,51 @@ def body(**changed: Any) -> bytes:
     return json.dumps({"session_id": "s", "query": "cat food", **changed}).encode()
 
 
-@pytest.mark.parametrize(
-    ("content", "status", "word"),
-    [
-        (b"", 422, "body"),
-        (b"{", 400, "not complete JSON"),
-        (body()[:-7], 400, "not complete JSON"),
-        (b"[1, 2]", 422, "body"),
-        (b"null", 422, "body"),
-        (b"\xff\xfe", 400, ""),
-        (b'{"a":' * DEEP, 400, ""),
-        (b"[" * DEEP + b"]" * DEEP, 400, ""),
-        (body(query="\ud800"), 422, "query"),
-        (body(query="cat \x00 food"), 422, "control characters"),
-        (body(query="cat \x1b[31m food"), 422, "control characters"),
-        (body(query=" \n "), 422, "not blank"),
-        (body(query=""), 422, "query"),
-        (body(query="x" * 2001), 422, "2000"),
-        (body(query=7), 422, "string"),
-        (body(session_id="a\nb"), 422, "session_id"),
-        (body(session_id="x" * 257), 422, "256"),
-        (body(user_id="\udfff"), 422, "user_id"),
-        (body(m=0), 422, "m"),
-        (body(m=21), 422, "20"),
-        (body(m=101), 422, "100"),
-        (body(m=2.5), 422, "m"),
-        (body(m="3"), 422, "m"),
-        (body(m=True), 422, "m"),
-        (body(m=float("nan")), 422, "nan"),
-        (body(m=float("inf")), 422, "inf"),
-        (body(m=10**400), 422, "m"),
-        (body(m=None), 422, "m"),
-        (body(explain=0), 422, "explain"),
-        (body(explain="yes"), 422, "explain"),
-        (body(qery="x"), 422, "qery"),
-        (b'{"query": "cat"}', 422, "session_id"),
-    ],
-)
-def test_bodies_that_cannot_be_used(
-    client: TestClient, content: bytes, status: int, word: str
-) -> None:
-    response = client.post("/v1/recommend", content=content, headers=JSON)
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    problem = response.json()
-    assert problem["status"] == status
-    assert problem["request_id"]
-    assert word in problem["detail"]
+BAD: list[tuple[bytes, int, str]] = [
+    (b"", 422, "body"),
+    (b"{", 400, "not complete JSON"),
+    (body()[:-7], 400, "not complete JSON"),
+    (b"[1, 2]", 422, "body"),
+    (b"null", 422, "body"),
+    (b"\xff\xfe", 400, ""),
+    (b'{"a":' * DEEP, 400, ""),
+    (b"[" * DEEP + b"]" * DEEP, 400, ""),
+    (body(query="\ud800"), 422, "query"),
+    (body(query="cat \x00 food"), 422, "control characters"),
+    (body(query="cat \x1b[31m food"), 422, "control characters"),
+    (body(query=" \n "), 422, "not blank"),
+    (body(query=""), 422, "query"),
+    (body(query="x" * 2001), 422, "2000"),
+    (body(query=7), 422, "string"),
+    (body(session_id="a\nb"), 422, "session_id"),
+    (body(session_id="x" * 257), 422, "256"),
+    (body(user_id="\udfff"), 422, "user_id"),
+    (body(m=0), 422, "m"),
+    (body(m=21), 422, "20"),
+    (body(m=101), 422, "100"),
+    (body(m=2.5), 422, "m"),
+    (body(m="3"), 422, "m"),
+    (body(m=True), 422, "m"),
+    (body(m=float("nan")), 422, "nan"),
+    (body(m=float("inf")), 422, "inf"),
+    (body(m=10**400), 422, "m"),
+    (body(m=None), 422, "m"),
+    (body(explain=0), 422, "explain"),
+    (body(explain="yes"), 422, "explain"),
+    (body(qery="x"), 422, "qery"),
+    (b'{"query": "cat"}', 422, "session_id"),
+]
+
+
+def test_bodies_that_cannot_be_used(client: TestClient) -> None:
+    for content, status, word in BAD:
+        response = client.post("/v1/recommend", content=content, headers=JSON)
+        assert response.status_code == status, (content[:99], response.text)
+        assert response.headers["content-type"] == "application/problem+json"
+        problem = response.json()
+        assert problem["status"] == status
+        assert problem["request_id"]
+        assert word in problem["detail"], content[:99]
 
 
 def test_what_is_unusual_but_right(client: TestClient) -> None:
@@ -99,8 +97,9 @@ def test_wrong_paths_and_methods(client: TestClient) -> None:
     assert client.post("/v2/recommend").status_code == 404
 
 
-@pytest.mark.parametrize("accepted", [-(2**63) - 1, 2**63, 1.5, "1", float("nan"), [], True])
-def test_feedback_takes_arms_alone(client: TestClient, accepted: Any) -> None:
-    content = json.dumps({"decision_id": "d", "accepted": accepted}).encode()
-    assert client.post("/v1/feedback", content=content, headers=JSON).status_code == 422
+def test_feedback_takes_arms_alone(client: TestClient) -> None:
+    for accepted in (-(2**63) - 1, 2**63, 1.5, "1", float("nan"), [], True):
+        content = json.dumps({"decision_id": "d", "accepted": accepted}).encode()
+        refused = client.post("/v1/feedback", content=content, headers=JSON)
+        assert refused.status_code == 422, accepted
     assert client.post("/v1/feedback", json={"decision_id": "d"}).status_code == 422

@@ -182,12 +182,12 @@ def test_simulated_people_leave_the_real_model_alone(
     monkeypatch.setattr(play, "_SECONDS", 600.0)  # a busy machine must not end one sooner
     before, state = store.head().position, engine.learner.state.to_bytes()
     outputs = [
-        client.post("/v1/simulate", json={"users": 5, "seed": seed}).text for seed in (1, 1, 2)
+        client.post("/v1/simulate", json={"users": 2, "seed": seed}).text for seed in (1, 1, 2)
     ]
     rows = [json.loads(line) for line in outputs[0].splitlines()]
     assert outputs[0] == outputs[1] != outputs[2]
     assert [row["round"] for row in rows] == list(range(1, len(rows) + 1))
-    assert {row["user"] for row in rows} <= set(range(1, 6))
+    assert {row["user"] for row in rows} <= {1, 2}
     assert all(row["simulated"] is True for row in rows)
     assert store.head().position == before
     assert engine.learner.state.to_bytes() == state

@@ -86,7 +86,7 @@ def test_both_clients_ask_without_returns(pets_pool: Path, tmp_path: Path) -> No
     settings = {"user_signing_secret": SECRET}
     url = f"sqlite:///{tmp_path / 'events.db'}"
     with ServiceProcess(pets_pool, url, settings=settings) as service:
-        with nq.Client(service.url) as client:
+        with nq.Client(service.url, timeout=60) as client:
             client.recommend(MINE, session_id="r", **ANN)
             slate = client.recommend("cat food", session_id="s", m=50, **ANN)
             assert client.feedback(slate.decision_id, accepted=-1, **ANN) == "recorded"

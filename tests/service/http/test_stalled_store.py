@@ -61,8 +61,8 @@ def test_an_unknown_key_does_not_stop_the_event_loop(
         for _ in range(2):  # at any age of what is known about keys
             asked = threads.submit(keyed.get, "/v1/stats", headers=UNKNOWN)
             threads.submit(waits.wait, FRESH_S / 2).result()
-            assert threads.submit(keyed.get, "/healthz").result(30).status_code == 200
-            assert asked.result(60).status_code in (401, 503)
+            assert threads.submit(keyed.get, "/healthz").result(300).status_code == 200
+            assert asked.result(300).status_code in (401, 503)
             assert stale(ring)
 
 
@@ -118,8 +118,8 @@ def test_requests_get_503_in_time_and_health_answers(
             for method, path, body in calls
         ]
         for path in ("/healthz", "/", "/page/app.js"):
-            assert threads.submit(keyed.get, path).result(30).status_code == 200
-        assert {future.result(60).status_code for future in asked} == {503}
+            assert threads.submit(keyed.get, path).result(300).status_code == 200
+        assert {future.result(300).status_code for future in asked} == {503}
         assert stale(ring)
         assert keyed.post("/v1/recommend", json=REQUEST, headers=key).status_code == 503
     assert until(lambda: keyed.get("/readyz").status_code == 200)
@@ -132,7 +132,7 @@ def test_a_keyless_service_answers_health_too(
 ) -> None:
     app = create_app(engine, Settings(), watched=KeyRing(store))
     with TestClient(app, base_url=LOCAL) as client, stalled(store):
-        assert threads.submit(client.get, "/healthz").result(30).status_code == 200
+        assert threads.submit(client.get, "/healthz").result(300).status_code == 200
 
 
 def named_threads(prefix: str) -> set[threading.Thread]:
@@ -148,7 +148,7 @@ def test_the_service_stops_while_the_store_is_stalled(
     with stalled(store):
         with TestClient(create_app(engine, Settings(request_timeout_s=0.2)), base_url=LOCAL) as one:
             assert one.post("/v1/recommend", json=REQUEST).status_code == 503
-        ended = threads.submit(engine.close).result(30)  # closed by the application
+        ended = threads.submit(engine.close).result(300)  # closed by the application
     assert ended is None
     assert until(lambda: not (named_threads("nextquery") - before))
 

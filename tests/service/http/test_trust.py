@@ -17,7 +17,6 @@ from nextquery.service.answer.trust import Trust
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
-from nextquery.service.process import ServiceProcess
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.service.settings.settings import Settings
 from tests.service.http.conftest import LOCAL
@@ -268,24 +267,6 @@ def test_personal_off_gives_no_person(pets_pool: Path, store: Store) -> None:
     [decision] = store.newest(2)
     assert decision.person is None
     assert decision.user_hash is not None
-
-
-def test_every_worker_has_the_secret(pets_pool: Path, tmp_path: Path) -> None:
-    url, log = f"sqlite:///{tmp_path / 'events.db'}", tmp_path / "log"
-    settings = {"workers": 2, "user_signing_secret": SECRET}
-    with (
-        ServiceProcess(pets_pool, url, settings=settings, log=log) as service,
-        nq.Client(service.url) as client,
-    ):
-        slate = client.recommend("cat food", session_id="s", **signed("ann"))
-        client.forecast("cat food", session_id="s", **signed("ann"))
-        assert client.feedback(slate.decision_id, accepted=None, **signed("ann")) == "recorded"
-        with pytest.raises(nq.errors.InvalidInput, match="user_signature"):
-            client.forecast("cat food", session_id="s", **signed("ann", OTHER))
-    store = Store.open(url)
-    assert store.newest(1)[0].person is not None
-    store.close()
-    assert SECRET not in log.read_text()
 
 
 def test_while_secrets_change_signatures_of_both_are_accepted() -> None:

@@ -209,15 +209,15 @@ def test_two_workers_lock_in_the_same_order(postgres_url: str, world: nq.ArmPool
             assert until(lambda: third.execute(waits).fetchone() == (1,))
         other.execute("UPDATE decisions SET delivered = true WHERE id = %s", [decision])
         other.commit()
-        assert waiting.result(60).status == "recorded"
+        assert waiting.result(300).status == "recorded"
 
 
-def test_a_second_process_waits_for_a_migration(postgres_url: str) -> None:
-    with psycopg.connect(postgres_url.replace("+psycopg", "")) as first:
+def test_a_second_process_waits_for_a_migration(empty_postgres_url: str) -> None:
+    with psycopg.connect(empty_postgres_url.replace("+psycopg", "")) as first:
         first.execute("SELECT pg_advisory_xact_lock(%s)", [_MIGRATING])
         opened: Future[Store] = Future()
         thread = threading.Thread(
-            target=lambda: opened.set_result(Store.open(postgres_url, wait_s=0.05))
+            target=lambda: opened.set_result(Store.open(empty_postgres_url, wait_s=0.05))
         )
         thread.start()
         waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
@@ -228,7 +228,7 @@ def test_a_second_process_waits_for_a_migration(postgres_url: str) -> None:
             )
         )
         first.rollback()
-        opened.result(60).close()
+        opened.result(300).close()
         thread.join()
 
 

@@ -20,11 +20,11 @@ from tests.service.worlds import caught_up, options
 ROOT = Path(__file__).parents[3]
 
 
-def drive_and_kill(url: str, seed: int, lines: int) -> list[list[str]]:
+def drive_and_kill(pool: Path, url: str, seed: int, lines: int) -> list[list[str]]:
     """Run the driver until it has printed `lines` lines, kill it, and return all its output."""
     source = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": source, "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.service.driver", url, str(seed)]
+    command = [sys.executable, "-m", "tests.service.driver", str(pool), url, str(seed)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, cwd=ROOT) as child:
         assert child.stdout is not None
         output = [child.stdout.readline() for _ in range(lines)]
@@ -34,11 +34,12 @@ def drive_and_kill(url: str, seed: int, lines: int) -> list[list[str]]:
     return [line.decode().split() for line in output if line.endswith(b"\n")]
 
 
-def test_nothing_acknowledged_is_lost(url: str, world: nq.ArmPool) -> None:
+def test_nothing_acknowledged_is_lost(url: str, world: nq.ArmPool, tmp_path: Path) -> None:
+    world.save(tmp_path / "pool")
     rng = np.random.default_rng(0)  # lines to read before each kill
     printed: list[list[str]] = []
-    for round_number in range(3):
-        printed += drive_and_kill(url, round_number, int(rng.integers(20, 120)))
+    for round_number in range(2):
+        printed += drive_and_kill(tmp_path / "pool", url, round_number, int(rng.integers(20, 120)))
     store = Store.open(url)
     events = store.read(0, 1_000_000)
     assert [event.position for event in events] == list(range(1, len(events) + 1))

@@ -178,7 +178,7 @@ def test_one_client_with_two_invented_ids_makes_few_arms(sqlite: Store, start: S
     engine = start(sqlite, clock=ManualClock())  # all within one hour
     waiting = [
         engine.submit_recommend(session_id=user, query=f"cats club x{number}", user_id=user)
-        for number in range(400)
+        for number in range(100)
         for user in ("ann", "bob")
     ]
     for future in waiting:

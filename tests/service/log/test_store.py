@@ -78,9 +78,11 @@ def test_postgresql_that_may_lose_commits_is_refused(postgres_url: str) -> None:
         Store.open(postgres_url)
 
 
-def test_a_database_without_tables_is_not_a_store(url: str) -> None:
-    with pytest.raises(StorageError, match="no event log"):
-        Store.open(url, create=False)
+def test_a_database_without_tables_is_not_a_store(empty_postgres_url: str, tmp_path: Path) -> None:
+    (tmp_path / "empty.db").touch()
+    for url in (empty_postgres_url, f"sqlite:///{tmp_path / 'empty.db'}"):
+        with pytest.raises(StorageError, match="no event log"):
+            Store.open(url, create=False)
 
 
 def test_a_file_that_cannot_be_a_store_is_named_and_nothing_is_made(tmp_path: Path) -> None:

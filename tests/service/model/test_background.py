@@ -33,7 +33,7 @@ def test_a_snapshot_is_packed_without_the_lock(
         asked.set()
         worker = threading.Thread(target=lambda: engine.recommend(session_id="x", query=TEXTS[3]))
         worker.start()
-        worker.join(30)
+        worker.join(300)
         answered.append(not worker.is_alive())
         engine.learner.catch_up()  # the model moves on, the snapshot does not
         return pack(state)
@@ -76,13 +76,13 @@ def test_an_event_is_checked_before_the_lock_is_taken(
 
     def slow(decision_id: str) -> object:
         asked.set()
-        assert go_on.wait(600)
+        assert go_on.wait(300)
         return usual(decision_id)
 
     monkeypatch.setattr(sqlite, "decision", slow)
     try:
         engine.feedback(decision_id=decision.decision_id, accepted=None)
-        assert asked.wait(60)
-        assert engine.submit_forecast(session_id="t", query=TEXTS[1]).result(60).likely
+        assert asked.wait(300)
+        assert engine.submit_forecast(session_id="t", query=TEXTS[1]).result(300).likely
     finally:
         go_on.set()

@@ -25,7 +25,7 @@ from nextquery.service.settings.engine_options import EngineOptions
 from tests.policies.worlds import LEARN_DIFFERENTLY
 from tests.service.conftest import Start
 from tests.service.model.test_full_observations import LEARNING, ask, tell
-from tests.service.worlds import caught_up, feedback_events
+from tests.service.worlds import caught_up, feedback_events, new_log, rarely
 
 DAMAGE: dict[str, str] = {
     "no base64": "é!",
@@ -96,13 +96,13 @@ def test_failures_take_at_most_two_kilobytes(sqlite: Store, start: Start, policy
 
 
 @pytest.mark.parametrize("policy", LEARNING)
-@pytest.mark.parametrize("dim", [12, 128, 768])
+@pytest.mark.parametrize("dim", [768, *rarely(12, 128)])
 def test_failures_of_a_large_pool_fit_too(tmp_path: Path, policy: str, dim: int) -> None:
     rng, names = np.random.default_rng(0), [f"query {number}" for number in range(900)]
     pool = nq.ArmPool.from_vectors(names, rng.normal(size=(900, dim)))
     chosen = EngineOptions(policy=policy, k=800, gather_ms=0.0)
     with (
-        closing(Store.open(f"sqlite:///{tmp_path / 'large.db'}")) as store,
+        closing(Store.open(new_log(tmp_path / "large.db"))) as store,
         Engine.start(pool, store, chosen) as engine,
     ):
         decision = engine.recommend(session_id="s", query=names[7], m=20)

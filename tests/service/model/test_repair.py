@@ -27,7 +27,7 @@ from nextquery.service.model.served_catalogue import Arms
 from nextquery.service.model.state import State
 from tests.service.conftest import Start
 from tests.service.model.test_learner import run_traffic
-from tests.service.worlds import TEXTS, caught_up, close_open, until
+from tests.service.worlds import TEXTS, caught_up, close_open, rarely, until
 
 SECRET = "zebra stripes club"
 Break = Callable[[sa.Connection, int], None]
@@ -132,8 +132,8 @@ def bad_decisions(rows: int) -> list[str]:
 def test_an_event_applies_wholly_or_not_at_all(
     sqlite: Store, start: Start, world: nq.ArmPool, number: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine = start(sqlite, snapshot_every=5)
-    run_traffic(engine, rounds=6)
+    engine = start(sqlite, snapshot_every=5, warm_sessions=2)
+    run_traffic(engine, rounds=3)
     decision = engine.recommend(session_id="s", query=TEXTS[1])
     caught_up(engine)
     rows = engine.catalogue.pool.rows_in_all
@@ -168,7 +168,9 @@ def test_an_event_applies_wholly_or_not_at_all(
     assert difference(start(sqlite).learner.state, rebuilt(sqlite)) == 0.0
 
 
-@pytest.mark.parametrize("kind", ["decision", "feedback", "timeout", "arm_added", "model", ""])
+@pytest.mark.parametrize(
+    "kind", ["decision", "feedback", "arm_added", "", *rarely("timeout", "model")]
+)
 def test_a_damaged_log_comes_back_to_service(
     store: Store, start: Start, world: nq.ArmPool, kind: str
 ) -> None:
@@ -352,7 +354,7 @@ def test_an_arm_that_turned_into_another_kind_costs_one_more(
 
 
 @pytest.mark.parametrize("kind", ["decision", "feedback", "blocked"])
-@pytest.mark.parametrize("time", [float("inf"), 1e300, -1.0, "noon"])
+@pytest.mark.parametrize("time", [float("inf"), "noon", *rarely(1e300, -1.0)])
 def test_a_damaged_time_is_damage_and_costs_nothing_else(
     sqlite: Store, start: Start, world: nq.ArmPool, kind: str, time: object
 ) -> None:

@@ -300,11 +300,11 @@ def test_under_load_nothing_fails_and_nothing_is_lost(
     for one in people:
         one.start()
     try:
-        assert until(lambda: len(decided) > 25 or bool(errors))
+        assert until(lambda: len(decided) > 12 or bool(errors))
         for how in ("updated", "encoded anew"):
             made = grow(tmp_path) if how == "updated" else encoded_anew(tmp_path)
             assert all(serves(engine, made) for engine in engines if not errors)
-            enough = len(decided) + 25
+            enough = len(decided) + 12
             assert until(lambda most=enough: len(decided) > most or bool(errors))  # type: ignore[misc]
     finally:
         stop.set()

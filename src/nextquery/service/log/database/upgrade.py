@@ -1,5 +1,7 @@
 """Bringing the tables of a store to the version of this program."""
 
+from functools import cache
+
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
@@ -18,10 +20,15 @@ def alembic_config() -> Config:
     return config
 
 
+@cache
+def _scripts() -> ScriptDirectory:
+    """Return the migrations, which Alembic would read again for every look at them."""
+    return ScriptDirectory.from_config(alembic_config())
+
+
 def is_current(connection: sa.Connection, name: str) -> bool:
     """Whether the tables have the version of this program; a newer version is an error."""
-    script = ScriptDirectory.from_config(alembic_config())
-    known = [revision.revision for revision in script.walk_revisions()]  # the newest first
+    known = [revision.revision for revision in _scripts().walk_revisions()]  # the newest first
     found = MigrationContext.configure(connection).get_current_revision()
     if found is not None and found not in known:
         raise StorageError(
