@@ -95,7 +95,7 @@ def sqlite_url(tmp_path: Path) -> str:
     return new_log(tmp_path / "store.db")
 
 
-@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.soak), "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest) -> str:
     chosen: str = request.getfixturevalue(
         "sqlite_url" if request.param == "sqlite" else "postgres_url"

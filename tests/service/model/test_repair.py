@@ -168,6 +168,7 @@ def test_an_event_applies_wholly_or_not_at_all(
     assert difference(start(sqlite).learner.state, rebuilt(sqlite)) == 0.0
 
 
+@pytest.mark.parametrize("url", [*rarely("sqlite"), "postgresql"], indirect=True)
 @pytest.mark.parametrize(
     "kind", ["decision", "feedback", "arm_added", "", *rarely("timeout", "model")]
 )

@@ -36,7 +36,7 @@ from tests.service.new_pool.worlds import (
     serves,
     typed,
 )
-from tests.service.worlds import kinds, until
+from tests.service.worlds import kinds, rarely, until
 from tests.updating.logs import WORDS, Row
 
 
@@ -264,6 +264,7 @@ def test_a_wrong_pool_in_the_folder_is_not_served(
     store.close()
 
 
+@pytest.mark.parametrize("url", [*rarely("sqlite"), "postgresql"], indirect=True)
 def test_under_load_nothing_fails_and_nothing_is_lost(
     pool: nq.ArmPool, tmp_path: Path, url: str
 ) -> None:
