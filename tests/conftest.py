@@ -69,7 +69,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Keep the tests of one file in one process, and all tests that share Ray, a browser or a training."""
+    """Keep together the tests of a file, and those that share Ray, a browser or a training."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]

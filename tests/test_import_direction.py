@@ -61,7 +61,7 @@ ORDER = {
         {"answer"},
         {"evaluate"},
         {"http"},
-        {"greeting", "warm_up"},
+        {"garbage", "greeting", "warm_up"},
         {"server", "process"},
         {"doctor"},
     ],

@@ -98,7 +98,8 @@ def test_wrong_paths_and_methods(client: TestClient) -> None:
 
 
 def test_feedback_takes_arms_alone(client: TestClient) -> None:
-    for accepted in (-(2**63) - 1, 2**63, 1.5, "1", float("nan"), [], True):
+    wrong: list[object] = [-(2**63) - 1, 2**63, 1.5, "1", float("nan"), [], True]
+    for accepted in wrong:
         content = json.dumps({"decision_id": "d", "accepted": accepted}).encode()
         refused = client.post("/v1/feedback", content=content, headers=JSON)
         assert refused.status_code == 422, accepted

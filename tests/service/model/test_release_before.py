@@ -37,12 +37,14 @@ def expected() -> dict[str, Any]:
     return read
 
 
-@pytest.fixture
-def store(request: pytest.FixtureRequest, url: str, tmp_path: Path) -> Iterator[Store]:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """The release's store: its file, or on PostgreSQL its tables and rows."""
     path = tmp_path / "store.db"
     path.write_bytes(gzip.decompress((RELEASE / "store.db.gz").read_bytes()))
-    if not url.startswith("sqlite"):
+    url = f"sqlite:///{path}"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("empty_postgres_url")
         copy_to_postgres(path, url)
     opened = Store.open(url, create=False)
     yield opened
