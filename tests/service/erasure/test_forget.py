@@ -166,6 +166,25 @@ def test_who_typed_it_later_saves_an_arm(store: Store, start: Start) -> None:
     assert found_in(store, SHARED) == set()
 
 
+def test_other_spellings_leave_the_records_of_others(store: Store, start: Start) -> None:
+    """What others typed is stored as they typed it: with capitals, accents and signs."""
+    engine = start(store, k=60, m_max=60)
+    spelt = ("Cats: kids, ZQXshared!", "Ärzte cats kids ZQXÖl", "cats%20kids ZQXescaped")
+    for text in spelt:
+        for user in ("ann", "bob"):
+            ask(engine, user, f"s-{user}-{text[-3:]}", text, trusted=True)
+    caught_up(engine)
+    for text in spelt:
+        assert engine.catalogue.find(text) is not None
+        ask(engine, "bob", f"s-bob-2-{text[-3:]}", text)  # it is an arm now
+    ask(engine, "bob", "s-bob-3", "Cats: kids!")
+    erased, _ = engine.forget(ANN)
+    assert erased.log.arms == len(spelt)
+    needles = ("ZQXshared", "zqxshared", "ZQX\\u00d6l", "zqxol", "ZQXescaped", "zqxescaped")
+    assert found_in(store, *needles) == set()
+    assert found_in(store, "Cats: kids!")
+
+
 def test_requests_go_on_meanwhile(store: Store, start: Start) -> None:
     engine = start(store, k=60, m_max=60)
     live(engine)

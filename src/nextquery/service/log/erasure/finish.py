@@ -75,6 +75,7 @@ class EndArms:
 
     why: str
     by: By | None = None
+    pool_arms: tuple[int, ...] = ()
 
     def needs(self) -> Needs:
         """Nothing."""
@@ -83,8 +84,9 @@ class EndArms:
     def write(self, transaction: Transaction) -> Marked:
         """Append the event, if there are such arms."""
         gone = marked(begun(transaction))
-        if gone.arms:
-            _erased(transaction, Erased(why=self.why, arms=gone.arms, by=self.by))
+        arms = tuple(sorted({*gone.arms, *self.pool_arms}))
+        if arms:
+            _erased(transaction, Erased(why=self.why, arms=arms, by=self.by))
         return gone
 
 
@@ -98,7 +100,6 @@ class EndErasure:
     why: str
     gone: Marked = NONE_MARKED
     by: By | None = None
-    pool_arms: tuple[int, ...] = ()
     due: bool = False
 
     def needs(self) -> Needs:
@@ -115,7 +116,7 @@ class EndErasure:
         begun(transaction)
         _empty_voids(connection)
         end(transaction, self.gone)
-        position = _erased(transaction, Erased(why=self.why, arms=self.pool_arms, by=self.by))
+        position = _erased(transaction, Erased(why=self.why, by=self.by))
         connection.execute(sa.update(counter).values(erasing=None))
         transaction.read_again()
         return position
