@@ -1,5 +1,6 @@
 """Forgetting a person: nothing of them in any byte, and the model of a log without them."""
 
+import errno
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +10,12 @@ import pytest
 import sqlalchemy as sa
 
 import nextquery as nq
-from nextquery.errors import InvalidInput, UnknownDecision
+from nextquery.errors import InvalidInput, StoreUnavailable, UnknownDecision
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.people.rights import Person
 from nextquery.service.answer.results import Decision
 from nextquery.service.log.erasure import exports
+from nextquery.service.log.erasure.clean import clean
 from nextquery.service.log.erasure.exports import export_to
 from nextquery.service.log.events import ArmAdded, Body, DecisionEvent, Event
 from nextquery.service.log.schema import events
@@ -282,6 +284,48 @@ def test_an_export_meanwhile_is_written_once_more(
     export_to(sqlite, path, "ubi")
     assert found_in(sqlite, SECRET, *hashes_of(engine, "ann"), beside=(path,)) == set()
     assert b"zqxcommon" in path.read_bytes()
+
+
+def test_exports_that_cannot_be_written(
+    sqlite: Store, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of them keeps the store from being cleaned; nothing of them has what was erased."""
+    engine = start(sqlite)
+    live(engine)
+    needles = (SECRET, *hashes_of(engine, "ann"))
+    gone, killed, folder = (tmp_path / name for name in ("gone.jsonl", "killed.jsonl", "full"))
+    folder.mkdir()
+    full = folder / "full.jsonl"
+    for path in (gone, full):
+        export_to(sqlite, path, "ubi")
+    with sqlite.writing() as connection:  # its format needs a pool by now, which is not there
+        of = sa.update(exports.exports).where(exports.exports.c.path == str(gone))
+        connection.execute(of.values(format="obp", pool=str(tmp_path / "nowhere")))
+    wrote = exports.write
+
+    def killed_while(store: Store, sink: BinaryIO, format: str, pool: str | None) -> None:
+        wrote(store, sink, format, pool)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(exports, "write", killed_while)
+        with pytest.raises(KeyboardInterrupt):
+            export_to(sqlite, killed, "ubi")
+    part = tmp_path / ".killed.jsonl.part"
+    part.write_text(SECRET)  # what it leaves if nothing can delete it any more
+
+    def no_room(store: Store, sink: BinaryIO, format: str, pool: str | None) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(exports, "write", no_room)
+        assert engine.forget(ANN)[1] is False
+        assert found_in(sqlite, *needles) == set()
+        with pytest.raises(StoreUnavailable, match=r"full\.jsonl: No space left"):
+            clean(sqlite)
+    assert clean(sqlite).exports == [str(full)]
+    assert sorted(path.name for path in tmp_path.rglob("*.jsonl*")) == ["full.jsonl"]
+    assert found_in(sqlite, *needles, beside=(full,)) == set()
 
 
 def test_a_snapshot_from_before_is_not_saved_after(sqlite: Store, start: Start) -> None:
