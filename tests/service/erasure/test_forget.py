@@ -180,9 +180,22 @@ def test_other_spellings_leave_the_records_of_others(store: Store, start: Start)
         assert engine.catalogue.find(text) is not None
         ask(engine, "bob", f"s-bob-2-{text[-3:]}", text)  # it is an arm now
     ask(engine, "bob", "s-bob-3", "Cats: kids!")
+    for user in ("ann", "bob"):  # in a segment, the keys of texts name it
+        ask(engine, user, f"s-{user}-de", "cats club zqxsegment", segment="de")
+    caught_up(engine)
+    seen = engine.recommend(session_id="s-carol", query="cats club", segment="de")
+    assert [one.text for one in seen.recommendations] == ["cats club zqxsegment"]
     erased, _ = engine.forget(ANN)
-    assert erased.log.arms == len(spelt)
-    needles = ("ZQXshared", "zqxshared", "ZQX\\u00d6l", "zqxol", "ZQXescaped", "zqxescaped")
+    assert erased.log.arms == len(spelt) + 1
+    needles = (
+        "zqxsegment",
+        "ZQXshared",
+        "zqxshared",
+        "ZQX\\u00d6l",
+        "zqxol",
+        "ZQXescaped",
+        "zqxescaped",
+    )
     assert found_in(store, *needles) == set()
     assert found_in(store, "Cats: kids!")
 
