@@ -19,6 +19,7 @@ from nextquery.service.log.erasure.clean import clean
 from nextquery.service.log.erasure.exports import export_to
 from nextquery.service.log.events import ArmAdded, Body, DecisionEvent, Event
 from nextquery.service.log.schema import events
+from nextquery.service.log.schema import exports as export_rows
 from nextquery.service.log.store import Store
 from nextquery.service.log.teaching.leave_out import LeaveOut
 from nextquery.service.model.learner import Learner, rebuilt
@@ -312,7 +313,7 @@ def test_exports_that_cannot_be_written(
     for path in (gone, full):
         export_to(sqlite, path, "ubi")
     with sqlite.writing() as connection:  # its format needs a pool by now, which is not there
-        of = sa.update(exports.exports).where(exports.exports.c.path == str(gone))
+        of = sa.update(export_rows).where(export_rows.c.path == str(gone))
         connection.execute(of.values(format="obp", pool=str(tmp_path / "nowhere")))
     wrote = exports.write
 

@@ -194,6 +194,7 @@ def test_who_else_issued_it_is_counted_in_all_rows(
     counts = dict(zip(made.texts, made.origin.user_counts, strict=True))  # type: ignore[union-attr]
     assert counts["zqxshort tail"] == counts[FEW] == 2
     fell = made.index_of(FEW)
+    assert fell is not None
     made.remove([fell])  # as the encoder of an `encode` might
     made.save(folder)
     user = user_in(nq.ArmPool.open(folder), "ann", SECRET)

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from nextquery.service.log.erasure.erase import EraseDecisions, Gone
 from nextquery.service.log.erasure.fallen import take_out
 from nextquery.service.log.erasure.finish import EndArms, EndErasure, ForgetTraces
-from nextquery.service.log.erasure.recount import NOT_SEARCHED, Count, Marked, marked, search
+from nextquery.service.log.erasure.recount import Count, Marked, marked, search
 from nextquery.service.log.erasure.spellings import Leaving
 from nextquery.service.log.erasure.who import Who, found
 from nextquery.service.log.operators.changes import By
@@ -106,17 +106,17 @@ def _end_arms(
     if not few.texts and not of_pool.texts:
         return few
     searching, taking = "search who typed the same", "take out texts"
-    known = NOT_SEARCHED
-    if few.texts:
-        known = search(store, few, lambda done: tell(searching, done))
-        tell(searching, 1.0)
+    of_pool_alone = Leaving.of(of_pool.texts, of_pool.arms)
+    known = search(store, few, lambda done: tell(searching, done), leaving=of_pool_alone)
+    tell(searching, 1.0)
     for start in range(0, len(known.people), AT_ONCE):
         submit(Count(known.people[start : start + AT_ONCE]))
     few = submit(EndArms(why, by, of_pool.arms))
     leaving = Leaving.of({*few.texts.values(), *of_pool.texts}, {*few.by_arm, *of_pool.arms})
     if leaving.texts:
         found = {at for text in few.texts.values() for at in known.having.get(text, ())}
-        after = 0 if of_pool.texts else known.until  # those were not searched for yet
+        found.update(known.leaving)
+        after = known.until
         take_out(store, leaving, found, submit, lambda done: tell(taking, done), after=after)
         tell(taking, 1.0)
     return few

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from nextquery.service.log.erasure.spellings import asked_in, letters_of, plain, texts_in
+from nextquery.service.log.erasure.spellings import Leaving, asked_in, letters_of, plain, texts_in
 from nextquery.service.log.events import ArmAdded, ArmHeld, DecisionEvent
 from nextquery.service.log.new_arms.parts import parts
 from nextquery.service.log.operators.changes import ArmRejected
@@ -51,14 +51,15 @@ class Typed(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Who typed marked texts, and which decisions have each of them, up to a position."""
+    """Who typed marked texts, and which decisions have each of them, up to a position.
+
+    `leaving` are the decisions with what leaves in any case.
+    """
 
     people: list[Typed]
     having: dict[str, list[int]]
-    until: int = 0
-
-
-NOT_SEARCHED = Search([], {})
+    leaving: list[int]
+    until: int
 
 
 def count_again(connection: sa.Connection, text_keys: Iterable[str]) -> None:
@@ -112,11 +113,14 @@ def marked(connection: sa.Connection) -> Marked:
     return Marked(texts, by_arm, tuple(arms), max(-row.min_users for row in rows.values()))
 
 
-def search(store: Store, found: Marked, tell: Callable[[float], None]) -> Search:
+def search(
+    store: Store, found: Marked, tell: Callable[[float], None], *, leaving: Leaving
+) -> Search:
     """Search the whole log for marked texts: who typed them, and which decisions have them."""
     names = {plain(text): text for text in found.texts.values()}
     spelt = {letters_of(text): text for text in found.texts.values()}
     typed, having, until = dict[int, str](), dict[str, list[int]](), 0
+    gone = list[int]()
     for page in decisions_in_pages(store, tell):
         for position, body in page:
             asked = asked_in(body)
@@ -129,9 +133,11 @@ def search(store: Store, found: Marked, tell: Callable[[float], None]) -> Search
             has = {names[name] for name in names.keys() & texts_in(body)}
             for one in has if text is None else {*has, text}:
                 having.setdefault(one, []).append(position)
+            if leaving.texts and leaving.in_decision(body):
+                gone.append(position)
             until = position
     people = _people(store, typed, most=found.least + _MORE)
-    return Search(people, having, until)
+    return Search(people, having, gone, until)
 
 
 def decisions_in_pages(

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from nextquery.segments import key_of, segment_of, text_of
 from nextquery.service.log.events import DecisionEvent
 
-_ARM = re.compile(r'"anchor_arm":(\d+)')
+_ARM = re.compile(r'"anchor_arm":(\d+|null)')
 _TEXTS = re.compile(r'"(?:text|query|after_text)":"((?:[^"\\]|\\.)*)"')
 _SEGMENT = re.compile(r'"segment":"((?:[^"\\]|\\.)*)"')
 _QUERY = re.compile(r'"query":"((?:[^"\\]|\\.)*)"')
@@ -59,7 +59,8 @@ class Asked(NamedTuple):
 def asked_in(body: str) -> Asked:
     """Return the query in the JSON of a decision."""
     query, arm = _QUERY.search(body), _ARM.search(body)
-    return Asked(_read(query[1]) if query else "", int(arm[1]) if arm else None, _segment(body))
+    known = int(arm[1]) if arm and arm[1] != "null" else None
+    return Asked(_read(query[1]) if query else "", known, _segment(body))
 
 
 def letters_of(key: str) -> str:
@@ -75,7 +76,7 @@ def texts_in(body: str) -> set[str]:
 
 
 def _segment(body: str) -> str:
-    found = _SEGMENT.search(body)
+    found = _SEGMENT.search(body) if '"segment":' in body else None  # most have none
     return _read(found[1]) if found else ""
 
 
