@@ -130,7 +130,7 @@ class RequestHandler:
                 else:
                     found = self.answerer.considered(request, place, selected, visit, served)
                     trail = _placed_by(served, request.trail)
-                    request.future.set_result(MapData(place, trail, found))
+                    request.future.set_result(MapData(place, trail, found, served.catalogue))
             except PoolChanged:
                 again.append(request)
         for start in range(0, len(slates), _TOGETHER):

@@ -58,7 +58,7 @@ async def map_of(body: page_bodies.MapBody, request: Request) -> Response:
             segment=body.segment,
         )
     )
-    catalogue = here.engine.catalogue
+    catalogue = data.catalogue  # the pool may be another by now
     drawn = await here.in_lane(lambda: draw(data, catalogue.pool.rows, catalogue.shown))
     return JSONResponse({**drawn, **here.partial(data.considered.selected.missing)})
 
