@@ -132,7 +132,7 @@ def _going(folder: Path, user: InPool) -> Going:
         users = np.array(left.user_counts)
         for arm in pool.alive(counts).tolist():
             users[arm] = counts[arm]
-        few = np.array([arm for arm, count in counts.items() if count < max(least, 1)], np.int64)
+        few = np.array([arm for arm, count in counts.items() if count < least], np.int64)
         rows = ledger.without_user(user.row, least).to_bytes(user.keys)
         left = replace(left, ledger=rows, user_counts=users)
     if left is before:
@@ -193,6 +193,8 @@ def _without(origin: Origin, person: str) -> tuple[Origin, Sessions]:
 
 
 def _min_users(origin: Origin) -> int:
+    if not origin.k_anonymous:
+        return 1
     privacy: Mapping[str, Any] = origin.report.get("privacy") or {}
     return int(privacy.get("min_users", 2))
 
