@@ -18,6 +18,7 @@ from nextquery.service.log.erasure import exports
 from nextquery.service.log.erasure.clean import clean
 from nextquery.service.log.erasure.exports import export_to
 from nextquery.service.log.events import ArmAdded, Body, DecisionEvent, Event
+from nextquery.service.log.operators.changes import By
 from nextquery.service.log.schema import events
 from nextquery.service.log.schema import exports as export_rows
 from nextquery.service.log.store import Store
@@ -280,6 +281,20 @@ def test_held_and_refused_queries_lose_their_text(sqlite: Store, start: Start) -
             ask(engine, user, f"t-{user}-{number}", text)
     caught_up(engine)
     assert set(engine.learner.state.held) == {SHARED}  # refused and removed ones never come back
+
+
+def test_what_an_operator_curated_stays(sqlite: Store, start: Start) -> None:
+    engine, by = start(sqlite, review_new_arms=True), By("token")
+    for number, text in enumerate((SHARED, COMMON, SECRET)):
+        for user in ("ann", "bob"):
+            ask(engine, user, f"s-{user}-{number}", text)
+    caught_up(engine)
+    for text in (SHARED, SECRET):
+        engine.approve(text)
+    assert engine.curate([SHARED, COMMON], by) == 1  # the first was an arm, the other was held
+    engine.forget(ANN)
+    found = [engine.catalogue.find_exactly(text) is not None for text in (SHARED, COMMON, SECRET)]
+    assert found == [True, True, False]
 
 
 def test_an_export_meanwhile_is_written_once_more(
