@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from typer.testing import CliRunner
 
 import nextquery as nq
@@ -14,6 +15,7 @@ from nextquery.ingest import ingest
 from nextquery.lineage import fingerprint
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.people.rights import Person, erase
+from nextquery.service.log.schema import arm_texts
 from nextquery.service.log.store import Store
 from nextquery.service.model.forgetting.in_pool import forget_in_pool
 from nextquery.service.model.forgetting.known_in_pool import InPool, can_search, user_in
@@ -137,6 +139,9 @@ def test_the_service_and_the_command(pool: Path, tmp_path: Path) -> None:
     assert FEW in [one.text for one in asked.recommendations]
     engine.recommend(session_id="s-dora", query="cat vet", user_id="dora", m=20)  # it is in a slate
     engine.recommend(session_id="s-dora", query="Zqxword: VET!", user_id="dora")
+    with store.writing() as connection:  # the list of what an operator removed has its text, too
+        row = {"text_key": engine.hashes.text(FEW), "shown": FEW, "state": "removed", "time": 0.0}
+        connection.execute(sa.insert(arm_texts).values(**row, owner=""))
     for count in range(4):  # killed at any point, the same call finishes it
         with pytest.raises(Killed):
             erase(store, engine.pool, Person(user_id="ann"), SECRET, writes_until(engine, count))

@@ -111,7 +111,7 @@ def _end_arms(
     tell(searching, 1.0)
     for start in range(0, len(known.people), AT_ONCE):
         submit(Count(known.people[start : start + AT_ONCE]))
-    few = submit(EndArms(why, by, of_pool.arms))
+    few = submit(EndArms(why, by, of_pool.arms, of_pool.texts))
     leaving = Leaving.of({*few.texts.values(), *of_pool.texts}, {*few.by_arm, *of_pool.arms})
     if leaving.texts:
         found = {at for text in few.texts.values() for at in known.having.get(text, ())}
