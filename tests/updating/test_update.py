@@ -12,10 +12,11 @@ from typer.testing import CliRunner
 
 import nextquery as nq
 from nextquery.cli import app
-from nextquery.errors import InvalidInput
+from nextquery.errors import InvalidInput, StorageError
 from nextquery.grown import GONE
 from nextquery.ingest import Ingested, ingest
 from nextquery.update import Updated, update
+from tests.full_disk import room_for
 from tests.test_ingest import contents
 from tests.updating.logs import (
     OPTIONS,
@@ -111,6 +112,17 @@ def test_an_arm_that_a_rule_removes_leaves_and_returns_under_its_id(tmp_path: Pa
     log = write(tmp_path / "whole.csv", [*rows[:3], *other, *late, *again])
     whole = ingest(log, tmp_path / "whole", options, encoder=encoder, secret=SECRET).pool
     assert pool_arms(back.pool) == pool_arms(whole)
+
+
+@pytest.mark.soak
+def test_a_full_disk_leaves_the_old_pool(tmp_path: Path) -> None:
+    pool = tmp_path / "pool"
+    made(tmp_path, ROWS[:120])
+    before, log = contents(pool), write(tmp_path / "more.csv", ROWS[120:])
+    with room_for(1000), pytest.raises(StorageError, match="The old state is untouched"):
+        update(log, pool, secret=SECRET)
+    assert contents(pool) == before
+    assert update(log, pool, secret=SECRET).added > 0
 
 
 def test_what_an_operator_removed_stays_removed(tmp_path: Path) -> None:

@@ -148,5 +148,7 @@ def _tell(
         tell("the files of the store may still have their bytes; run nextquery forget --clean")
     for file in cleaned.exports:
         tell(f"export written anew: {file}", markup=False)
+    for file in cleaned.deleted:
+        tell(f"export deleted, since it cannot be made any more: {file}", markup=False)
     for file in cleaned.elsewhere:
         tell(f"export on another machine, delete it there: {file}", markup=False)

@@ -1,5 +1,6 @@
 """Forgetting a person: nothing of them in any byte, and the model of a log without them."""
 
+import errno
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +10,17 @@ import pytest
 import sqlalchemy as sa
 
 import nextquery as nq
-from nextquery.errors import InvalidInput, UnknownDecision
+from nextquery.errors import InvalidInput, StoreUnavailable, UnknownDecision
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.people.rights import Person
 from nextquery.service.answer.results import Decision
 from nextquery.service.log.erasure import exports
+from nextquery.service.log.erasure.clean import clean
 from nextquery.service.log.erasure.exports import export_to
 from nextquery.service.log.events import ArmAdded, Body, DecisionEvent, Event
+from nextquery.service.log.operators.changes import By
 from nextquery.service.log.schema import events
+from nextquery.service.log.schema import exports as export_rows
 from nextquery.service.log.store import Store
 from nextquery.service.log.teaching.leave_out import LeaveOut
 from nextquery.service.model.learner import Learner, rebuilt
@@ -166,6 +170,38 @@ def test_who_typed_it_later_saves_an_arm(store: Store, start: Start) -> None:
     assert found_in(store, SHARED) == set()
 
 
+def test_other_spellings_leave_the_records_of_others(store: Store, start: Start) -> None:
+    """What others typed is stored as they typed it: with capitals, accents and signs."""
+    engine = start(store, k=60, m_max=60)
+    spelt = ("Cats: kids, ZQXshared!", "Ärzte cats kids ZQXÖl", "cats%20kids ZQXescaped")
+    for text in spelt:
+        for user in ("ann", "bob"):
+            ask(engine, user, f"s-{user}-{text[-3:]}", text, trusted=True)
+    caught_up(engine)
+    for text in spelt:
+        assert engine.catalogue.find(text) is not None
+        ask(engine, "bob", f"s-bob-2-{text[-3:]}", text)  # it is an arm now
+    ask(engine, "bob", "s-bob-3", "Cats: kids!")
+    for user in ("ann", "bob"):  # in a segment, the keys of texts name it
+        ask(engine, user, f"s-{user}-de", "cats club zqxsegment", segment="de")
+    caught_up(engine)
+    seen = engine.recommend(session_id="s-carol", query="cats club", segment="de")
+    assert [one.text for one in seen.recommendations] == ["cats club zqxsegment"]
+    erased, _ = engine.forget(ANN)
+    assert erased.log.arms == len(spelt) + 1
+    needles = (
+        "zqxsegment",
+        "ZQXshared",
+        "zqxshared",
+        "ZQX\\u00d6l",
+        "zqxol",
+        "ZQXescaped",
+        "zqxescaped",
+    )
+    assert found_in(store, *needles) == set()
+    assert found_in(store, "Cats: kids!")
+
+
 def test_requests_go_on_meanwhile(store: Store, start: Start) -> None:
     engine = start(store, k=60, m_max=60)
     live(engine)
@@ -247,6 +283,20 @@ def test_held_and_refused_queries_lose_their_text(sqlite: Store, start: Start) -
     assert set(engine.learner.state.held) == {SHARED}  # refused and removed ones never come back
 
 
+def test_what_an_operator_curated_stays(sqlite: Store, start: Start) -> None:
+    engine, by = start(sqlite, review_new_arms=True), By("token")
+    for number, text in enumerate((SHARED, COMMON, SECRET)):
+        for user in ("ann", "bob"):
+            ask(engine, user, f"s-{user}-{number}", text)
+    caught_up(engine)
+    for text in (SHARED, SECRET):
+        engine.approve(text)
+    assert engine.curate([SHARED, COMMON], by) == 1  # the first was an arm, the other was held
+    engine.forget(ANN)
+    found = [engine.catalogue.find_exactly(text) is not None for text in (SHARED, COMMON, SECRET)]
+    assert found == [True, True, False]
+
+
 def test_an_export_meanwhile_is_written_once_more(
     sqlite: Store, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,6 +313,48 @@ def test_an_export_meanwhile_is_written_once_more(
     export_to(sqlite, path, "ubi")
     assert found_in(sqlite, SECRET, *hashes_of(engine, "ann"), beside=(path,)) == set()
     assert b"zqxcommon" in path.read_bytes()
+
+
+def test_exports_that_cannot_be_written(
+    sqlite: Store, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of them keeps the store from being cleaned; nothing of them has what was erased."""
+    engine = start(sqlite)
+    live(engine)
+    needles = (SECRET, *hashes_of(engine, "ann"))
+    gone, killed, folder = (tmp_path / name for name in ("gone.jsonl", "killed.jsonl", "full"))
+    folder.mkdir()
+    full = folder / "full.jsonl"
+    for path in (gone, full):
+        export_to(sqlite, path, "ubi")
+    with sqlite.writing() as connection:  # its format needs a pool by now, which is not there
+        of = sa.update(export_rows).where(export_rows.c.path == str(gone))
+        connection.execute(of.values(format="obp", pool=str(tmp_path / "nowhere")))
+    wrote = exports.write
+
+    def killed_while(store: Store, sink: BinaryIO, format: str, pool: str | None) -> None:
+        wrote(store, sink, format, pool)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(exports, "write", killed_while)
+        with pytest.raises(KeyboardInterrupt):
+            export_to(sqlite, killed, "ubi")
+    part = tmp_path / ".killed.jsonl.part"
+    part.write_text(SECRET)  # what it leaves if nothing can delete it any more
+
+    def no_room(store: Store, sink: BinaryIO, format: str, pool: str | None) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(exports, "write", no_room)
+        assert engine.forget(ANN)[1] is False
+        assert found_in(sqlite, *needles) == set()
+        with pytest.raises(StoreUnavailable, match=r"full\.jsonl: No space left"):
+            clean(sqlite)
+    assert clean(sqlite).exports == [str(full)]
+    assert sorted(path.name for path in tmp_path.rglob("*.jsonl*")) == ["full.jsonl"]
+    assert found_in(sqlite, *needles, beside=(full,)) == set()
 
 
 def test_a_snapshot_from_before_is_not_saved_after(sqlite: Store, start: Start) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from typer.testing import CliRunner
 
 import nextquery as nq
@@ -13,13 +14,16 @@ from nextquery.errors import InvalidInput
 from nextquery.ingest import ingest
 from nextquery.lineage import fingerprint
 from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.people.rights import Person
+from nextquery.service.answer.people.rights import Person, erase
+from nextquery.service.log.schema import arm_texts
 from nextquery.service.log.store import Store
-from nextquery.service.model.forgetting.in_pool import InPool, can_search, forget_in_pool, user_in
+from nextquery.service.model.forgetting.in_pool import forget_in_pool
+from nextquery.service.model.forgetting.known_in_pool import InPool, can_search, user_in
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.update import update
 from nextquery.working import work_beside
 from tests.logs_for_tests import ANIMALS, WISHES
+from tests.service.erasure.test_interrupted import Killed, writes_until
 
 SECRET = "a-long-secret-of-the-service-0123456789"
 PERSONAL = nq.Personal(SECRET)
@@ -133,8 +137,16 @@ def test_the_service_and_the_command(pool: Path, tmp_path: Path) -> None:
     assert len(known["pool_sessions"]) == len(ANIMALS)
     asked = engine.recommend(session_id="s-1", query="cat vet", user_id="ann", trusted=True, m=20)
     assert FEW in [one.text for one in asked.recommendations]
+    engine.recommend(session_id="s-dora", query="cat vet", user_id="dora", m=20)  # it is in a slate
+    engine.recommend(session_id="s-dora", query="Zqxword: VET!", user_id="dora")
+    with store.writing() as connection:  # the list of what an operator removed has its text, too
+        row = {"text_key": engine.hashes.text(FEW), "shown": FEW, "state": "removed", "time": 0.0}
+        connection.execute(sa.insert(arm_texts).values(**row, owner=""))
+    for count in range(4):  # killed at any point, the same call finishes it
+        with pytest.raises(Killed):
+            erase(store, engine.pool, Person(user_id="ann"), SECRET, writes_until(engine, count))
     erased, _ = engine.forget(Person(user_id="ann"))
-    assert (erased.pool.sessions, erased.log.decisions) == (len(ANIMALS), 1)
+    assert erased.anything
     engine.learner.refresh()
     assert engine.answerer.loop.memory.own_log.size(ann) == 0
     engine.learner.catch_up()
@@ -142,7 +154,7 @@ def test_the_service_and_the_command(pool: Path, tmp_path: Path) -> None:
     assert FEW not in [one.text for one in after.recommendations]
     engine.close()
     Engine.start(nq.ArmPool.open(pool), store, chosen).close()  # the store still knows the pool
-    assert in_files(pool, ann.encode(), bytes.fromhex(ann), FEW.encode()) == set()
+    assert in_files(pool, ann.encode(), bytes.fromhex(ann), FEW.encode(), b"Zqxword") == set()
 
     config = tmp_path / "nextquery.toml"
     config.write_text(f'store = "{url}"\npool = "{pool}"\nuser_hash_secret = "{SECRET}"\n')
@@ -166,6 +178,40 @@ def test_the_service_and_the_command(pool: Path, tmp_path: Path) -> None:
         with pytest.raises(InvalidInput):
             run(*wrong)
     store.close()
+
+
+@pytest.mark.parametrize("personal", [True, False])
+def test_who_else_issued_it_is_counted_in_all_rows(
+    log: Path, tmp_path: Path, personal: bool
+) -> None:
+    """Also in sessions that were too short for the pool, and in pools that know no sessions.
+
+    A text that is no arm for another reason leaves the files too.
+    """
+    rows = log.read_text() + "ann\t2024-03-01 10:00:00\tzqxshort tail\n"
+    of_bob = rows.index("bob\t")
+    rows = rows[:of_bob] + rows[of_bob:].replace("dog food", "zqxshort tail", 1)
+    source, folder = tmp_path / "log" / "log.tsv", tmp_path / "made" / "pool"
+    source.parent.mkdir()
+    source.write_text(rows)
+    people = PERSONAL if personal else None
+    made = ingest(source, folder, encoder="lsa", personal=people, secret=SECRET).pool
+    counts = dict(zip(made.texts, made.origin.user_counts, strict=True))  # type: ignore[union-attr]
+    assert counts["zqxshort tail"] == counts[FEW] == 2
+    fell = made.index_of(FEW)
+    assert fell is not None
+    made.remove([fell])  # as the encoder of an `encode` might
+    made.save(folder)
+    user = user_in(nq.ArmPool.open(folder), "ann", SECRET)
+    assert user is not None
+    gone = forget_in_pool(folder, user)
+    assert gone.arms == (made.index_of("zqxshort tail"),)  # the other one had ended
+    assert in_files(folder, FEW.encode(), b"zqxword", b"zqxshort") == set()
+    after = nq.ArmPool.open(folder)
+    after.verify()
+    assert after.origin is not None
+    left = dict(zip(after.texts, after.origin.user_counts, strict=True))
+    assert left["cat food"] == counts["cat food"] - 1
 
 
 def test_another_secret_finds_nobody_and_says_so(pool: Path) -> None:

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from typer.testing import CliRunner
 
+from nextquery import cli
+from nextquery.errors import StoreUnavailable
 from nextquery.service.answer.people.rights import NO_ERASURE, Person, erase
 from nextquery.service.log.erasure import clean, forget
 from nextquery.service.log.erasure.clean import needs_cleaning
@@ -17,6 +20,7 @@ from nextquery.service.log.erasure.forget import finish, unfinished_since
 from nextquery.service.log.erasure.tidy import ABANDONED_S
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt
+from tests.full_disk import room_for
 from tests.service.conftest import Start
 from tests.service.erasure.people import SECRET, SHARED, found_in, hashes_of, live
 
@@ -75,6 +79,31 @@ def test_killed_with_sigkill(sqlite_url: str, sqlite: Store, start: Start) -> No
     again, clean_now = engine.forget(ANN)
     assert again.anything
     assert clean_now
+    assert found_in(sqlite, *needles) == set()
+
+
+@pytest.mark.soak
+def test_a_full_disk_stops_it_and_the_same_command_goes_on(
+    sqlite_url: str, sqlite: Store, start: Start
+) -> None:
+    """Wherever room ends: the log is always whole, and nothing says that it is done."""
+    engine = start(sqlite, k=60, m_max=60)
+    live(engine)
+    needles = (*hashes_of(engine, "ann"), SECRET, SHARED)
+    engine.close()
+    sqlite.engine.dispose()  # what it has written is in the file by now, not in its log
+    command, stopped = ["forget", "--store", sqlite_url, "--user", "ann"], 0
+    for kilobytes in (40, 160):
+        with room_for(kilobytes * 1024):
+            done = CliRunner().invoke(cli.app, command)
+        stopped += isinstance(done.exception, StoreUnavailable)
+        assert done.exit_code == 0 or isinstance(done.exception, StoreUnavailable | SystemExit)
+        assert rebuilt(sqlite).position == sqlite.head().position
+    assert stopped
+    CliRunner().invoke(cli.app, command)
+    CliRunner().invoke(cli.app, [*command[:3], "--clean"])
+    assert not needs_cleaning(sqlite)
+    assert unfinished_since(sqlite) is None
     assert found_in(sqlite, *needles) == set()
 
 

@@ -3,13 +3,16 @@
 import pytest
 
 from nextquery.service.answer.people.rights import Person
-from nextquery.service.log.erasure.retention import DAY
+from nextquery.service.log.erasure.forget import unfinished_since
+from nextquery.service.log.erasure.retention import DAY, erase_older
+from nextquery.service.log.erasure.tidy import Tidy
 from nextquery.service.log.store import Store
 from nextquery.service.model import background
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.rebuild import difference
 from tests.service.conftest import Start
 from tests.service.erasure.people import SECRET, SHARED, ask, found_in, hashes_of
+from tests.service.erasure.test_interrupted import Killed, writes_until
 from tests.service.worlds import TEXTS, ManualClock, caught_up, close_open, until
 
 
@@ -44,6 +47,32 @@ def test_what_is_older_is_erased(
     assert engine.catalogue.find_exactly(SHARED) is not None
     assert engine.forget(Person(user_id="ann"))[0].log.arms == 1
     assert found_in(store, *known, SHARED) == set()
+
+
+def test_killed_half_way_it_forgets_who_typed_the_rest_later(sqlite: Store, start: Start) -> None:
+    clock = ManualClock(1000 * DAY)
+    engine = start(sqlite, clock=clock)
+    ask(engine, "ann", "s-ann", SECRET)
+    with pytest.raises(Killed):  # after the decisions, before who typed them
+        erase_older(sqlite, clock.moment + DAY, writes_until(engine, 1))
+    assert next(sqlite.decisions(), None) is None
+    user = hashes_of(engine, "ann")[0]
+    assert found_in(sqlite, user) == {user}
+    clock.moment += 40 * DAY
+    tidy = Tidy(sqlite, writes_until(engine, 100), 30.0, lambda: False)
+    tidy.once(clock.moment)
+    assert found_in(sqlite, user) == set()
+    for user in ("bob", "carol"):  # whom an arm needs
+        ask(engine, user, f"s-{user}", SHARED)
+    caught_up(engine)
+    close_open(engine)
+    heads = []
+    for _ in range(2):
+        erase_older(sqlite, clock.moment + DAY, writes_until(engine, 100))
+        heads.append(sqlite.head().position)
+    assert heads[0] == heads[1]  # nothing was left to forget
+    assert unfinished_since(sqlite) is None
+    assert found_in(sqlite, *hashes_of(engine, "bob")[:1])
 
 
 def test_it_runs_by_itself(sqlite: Store, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,3 +197,18 @@ def test_a_long_batch_of_many_sessions(client: TestClient, store: Store) -> None
         sessions.setdefault(decision.session_id, []).append(decision.body.query)
         assert not decision.body.fallback
     assert list(sessions.values()) == [["cat food", "dog names"]] * 30
+
+
+def test_a_query_is_in_the_segment_of_its_session(client: TestClient, engine: Engine) -> None:
+    """Or in the one that it names; so what is typed in a segment is an arm of no other."""
+    recommend(client, session_id="s-0", query="cat food", segment="de")
+    for number, user in enumerate(("ann", "bob")):
+        attributes = {"segment": "de"} if number else {}
+        session = {"session_id": f"s-{number}", "user_id": user}
+        asked = query(f"q-{number}", "cat zqxnew", **session, query_attributes=attributes)
+        assert send(client, asked)[0]["status"] == "recorded"
+    engine.learner.catch_up()
+    assert engine.catalogue.find_exactly("cat zqxnew", "de") is not None
+    assert engine.catalogue.find_exactly("cat zqxnew") is None
+    wrong = query("q-9", "cat", query_attributes={"segment": "x" * 65})
+    assert send(client, wrong)[0]["code"] == 422

@@ -48,13 +48,15 @@ def test_a_block_holds_from_the_very_next_answer_of_every_worker(
 def test_a_pattern_holds_from_the_very_next_answer_of_every_worker(
     store: Store, start: Start
 ) -> None:
-    one, other = start(store, poll_s=60.0), start(store, poll_s=60.0)
+    one, other, idle = (start(store, poll_s=60.0) for _ in range(3))
     arms = arms_of(other, "s", m=20)
     unwanted = {arm for arm in arms if TEXTS[arm].split()[1].startswith("p")}  # price, pictures
     assert unwanted
     again: dict[str, Any] = {"session_id": "r", "query": TEXTS[0], "request_id": "r"}
     other.recommend(**again, m=20)
+    assert any(" P" in text for text in idle.examples(50))
     position = one.block_pattern("P*")
+    assert not any(" P" in text for text in idle.examples(50))
     assert not unwanted & set(arms_of(other, "t", m=20))
     assert other.learner.position >= position
     assert not unwanted & {x.arm for x in other.recommend(**again, m=20).recommendations}

@@ -11,6 +11,7 @@ import pytest
 import nextquery as nq
 from nextquery.errors import InvalidInput
 from nextquery.service.answer.engine import Engine
+from nextquery.service.answer.expensive.session_map import draw
 from nextquery.service.log.events import DecisionEvent, ModelEvent
 from nextquery.service.log.exchange.arms import added, pool_by_id
 from nextquery.service.log.operators.new_pool import AnnouncePool
@@ -174,9 +175,12 @@ def test_a_pool_encoded_anew_keeps_what_was_learnt(
             session_id="mine", query="bird cat cat dog", user_id="ann", trusted=True
         )  # remembered for ann alone, with a vector
         shown = engine.recommend(session_id="s0", query="blue cat", m=3)
+        mapped = engine.submit_map(session_id="s0", query="blue cat").result()
         other = encoded_anew(tmp_path)
         assert other.dim == 6
         assert serves(engine, other)
+        old = mapped.catalogue  # a map of before is drawn after it
+        assert draw(mapped, old.pool.rows, old.shown)["points"]
         assert (engine.catalogue.find(NEW), lessons(engine)) == (live, learnt)
         assert engine.catalogue.pool.row(live).shape == (6,)
         accepted = shown.recommendations[0].arm  # a slate of before is answered after it

@@ -95,6 +95,17 @@ class Ledger:
         """Whether any row is of a user, given by the hash."""
         return any(row.tobytes() == user for row in self.users)
 
+    def others(self, user: bytes) -> dict[bytes, int]:
+        """Return the hashes of the texts that a user issued, and how many others issued each."""
+        number = [row.tobytes() for row in self.users].index(user)
+        text = self.spelling_text[self.row_spelling]
+        theirs = np.unique(text[(self.row_user == number) & (text >= 0)])
+        counted = (text >= 0) & (self.row_user >= 0) & (self.row_user != number)
+        counted &= ~self.row_foreign & (self.spelling_why[self.row_spelling] == "")
+        pairs = np.unique(np.stack([text[counted], self.row_user[counted]]), axis=1)
+        count = np.bincount(pairs[0], minlength=len(self.texts))
+        return {self.texts[at].tobytes(): int(count[at]) for at in theirs.tolist()}
+
     def without_user(self, user: bytes, min_users: int) -> "Ledger":
         """Return the ledger without the sessions of a user, and what only those had.
 

@@ -5,6 +5,7 @@ from typing import Literal
 from nextquery.arms import ArmPool
 from nextquery.checks import one_of
 from nextquery.errors import StoreUnavailable
+from nextquery.service.answer.example_queries import example_queries
 from nextquery.service.answer.experiment.report import Experiment, report
 from nextquery.service.answer.request_handler import RequestHandler
 from nextquery.service.answer.results import Health, Stats
@@ -49,6 +50,12 @@ class Reports:
                 "by": by,
                 "rows": statistics.table(by),
             }
+
+    def examples(self, count: int, segment: str = "") -> list[str]:
+        """Return common queries of a segment, without those that are blocked by now."""
+        self.handler.read_to_the_barrier()
+        folding = self.answerer.loop.folding
+        return example_queries(self.catalogue, count, segment, folding)
 
     def experiment(self) -> Experiment:
         """Return what is known of the policies that share the sessions."""

@@ -83,7 +83,7 @@ class RequestHandler:
 
     def _select(self, batch: Sequence[Request]) -> Chosen:
         if any(_must_know_the_barrier(request) for request in batch):
-            self._read_to_the_barrier()
+            self.read_to_the_barrier()
         served, model = self.answerer.now()
         placed: list[tuple[Placed, Place]] = []
         for request in batch:
@@ -130,7 +130,7 @@ class RequestHandler:
                 else:
                     found = self.answerer.considered(request, place, selected, visit, served)
                     trail = _placed_by(served, request.trail)
-                    request.future.set_result(MapData(place, trail, found))
+                    request.future.set_result(MapData(place, trail, found, served.catalogue))
             except PoolChanged:
                 again.append(request)
         for start in range(0, len(slates), _TOGETHER):
@@ -142,7 +142,7 @@ class RequestHandler:
         if again:
             self._make_slates(self._select(again))
 
-    def _read_to_the_barrier(self) -> None:
+    def read_to_the_barrier(self) -> None:
         """Read the log at least up to the last block or switch, so that the answer respects it."""
         if self.answerer.learner.position < self.store.head().barrier:
             self.answerer.learner.catch_up()
@@ -208,7 +208,7 @@ class RequestHandler:
                 "every new request; repeat one only to repeat the same request."
             )
         stored = recorded(self.store, decision_id, request.owner)
-        self._read_to_the_barrier()
+        self.read_to_the_barrier()
         with self.answerer.lock:
             on = self.answerer.learner.state.on
             slate = still_shown(stored, self.answerer.catalogue) if on else []

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.catalogue import Place
+from nextquery.catalogue import Catalogue, Place
 from nextquery.loop import Likely
 from nextquery.select import Candidates
 from nextquery.service.log.event_parts import SlateEntry
@@ -71,11 +71,12 @@ class Considered(NamedTuple):
 
 
 class MapData(NamedTuple):
-    """What a map is drawn from."""
+    """What a map is drawn from; `catalogue` has the arms that it is of."""
 
     anchor: Place
     trail: list[Place]
     considered: Considered
+    catalogue: Catalogue
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,11 @@ def to_curate(
             "Import them in parts."
         )
     found: dict[str, Curated] = {}
+    known: set[str] = set()
     for query in queries:
         place = catalogue.place(check_query(query), name)
         if place.arm is not None:
+            known.add(hashes.text(place.text))
             continue
         if not place.may_become_arm:
             raise InvalidInput(
@@ -47,7 +49,7 @@ def to_curate(
             )
         key, row = hashes.text(place.text), vector_text(place.vector)
         found[place.text] = Curated(key, place.text, place.shown, row)
-    return Curate(list(found.values()), by, model)
+    return Curate(list(found.values()), by, model, known)
 
 
 def to_pin(

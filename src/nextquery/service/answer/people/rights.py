@@ -1,5 +1,6 @@
 """A person's rights: to get what is known of them, and to be forgotten."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,19 +9,17 @@ import numpy as np
 from nextquery.arms import ArmPool
 from nextquery.laid_out import Layout
 from nextquery.lineage import continued
-from nextquery.service.log.erasure.forget import Forgot, Progress, Submit, forget
+from nextquery.service.log.erasure.forget import Forgot, OfPool, Progress, Submit, forget
 from nextquery.service.log.erasure.known import Known, known_of
 from nextquery.service.log.erasure.who import named
 from nextquery.service.log.operators.changes import By
 from nextquery.service.log.store import Store
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.background import Background
-from nextquery.service.model.forgetting.in_pool import (
-    NOT_IN_POOL,
-    GoneFromPool,
+from nextquery.service.model.forgetting.in_pool import NOT_IN_POOL, Going, GoneFromPool, leaving
+from nextquery.service.model.forgetting.known_in_pool import (
     InPool,
     can_search,
-    forget_in_pool,
     sessions_of,
     user_in,
 )
@@ -71,15 +70,22 @@ def erase(
     by: By | None = None,
     progress: Progress | None = None,
 ) -> Erasure:
-    """Erase somebody from a pool's folder, then from a store; the files of it are not cleaned."""
+    """Erase somebody from a store and from a pool's folder; the files of the store are not cleaned.
+
+    The folder is written last but for the event that ends the erasure. Until then the person can
+    be found in it, so an erasure that was interrupted knows which texts leave the store.
+    """
     who = named(store, **person._asdict(), user_hash_secret=secret)
-    gone, user = NOT_IN_POOL, _in_pool(pool, person, secret)
+    user = _in_pool(pool, person, secret)
     folder = None if pool is None else getattr(pool, "folder", None)
-    if user is not None and folder is not None:
-        gone = forget_in_pool(folder.path, user)
-    arms = () if pool is None else _ids(store, pool, gone.arms)
-    done = forget(store, who, submit, pool_arms=arms, by=by, progress=progress)
-    return Erasure(done, gone)
+    with contextlib.ExitStack() as held:
+        going = Going()
+        if user is not None and folder is not None:
+            going = held.enter_context(leaving(folder.path, user))
+        arms = () if pool is None else _ids(store, pool, going.gone.arms)
+        of_pool = OfPool(arms, going.texts, going.write)
+        done = forget(store, who, submit, of_pool=of_pool, by=by, progress=progress)
+    return Erasure(done, going.gone)
 
 
 def _ids(store: Store, pool: ArmPool, rows: Sequence[int]) -> tuple[int, ...]:

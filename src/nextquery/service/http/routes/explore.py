@@ -3,12 +3,10 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from nextquery.datasets import arms_are
 from nextquery.segments import LONGEST_SEGMENT, check_segment
-from nextquery.service.answer.example_queries import example_queries
 from nextquery.service.answer.expensive.session_map import draw
 from nextquery.service.http import page_bodies
 from nextquery.service.http.error_responses import Responses, documented_errors
@@ -36,9 +34,9 @@ async def examples(
 ) -> Response:
     """Return common queries of a segment, each about something else."""
     engine = served(request).engine
-    catalogue, name = engine.catalogue, check_segment(segment)
-    folding = engine.answerer.loop.folding
-    found = await run_in_threadpool(example_queries, catalogue, limit, name, folding)
+    name = check_segment(segment)
+    found = await served(request).calls(lambda: engine.examples(limit, name))
+    catalogue = engine.catalogue
     pool, here = catalogue.pool, catalogue.segmented.of(name)
     words = arms_are(None) if pool.origin is None else pool.origin.arms_are
     arms = 0 if here is None else len(here)
@@ -60,7 +58,7 @@ async def map_of(body: page_bodies.MapBody, request: Request) -> Response:
             segment=body.segment,
         )
     )
-    catalogue = here.engine.catalogue
+    catalogue = data.catalogue  # the pool may be another by now
     drawn = await here.in_lane(lambda: draw(data, catalogue.pool.rows, catalogue.shown))
     return JSONResponse({**drawn, **here.partial(data.considered.selected.missing)})
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, RootModel
 
-from nextquery.service.http.bodies import Id, Text, example
+from nextquery.service.http.bodies import Id, Segment, Text, example
 
 MOST_RECORDS = 500
 Record = dict[str, Any]
@@ -35,9 +35,10 @@ class UbiEvent(BaseModel):
 
 
 class UbiQueryAttributes(BaseModel):
-    """The attributes of a query that are read."""
+    """The attributes of a query that are read; without a `segment` it is that of the session."""
 
     session_id: Maybe = None
+    segment: Segment | None = None
 
 
 class UbiQuery(BaseModel):

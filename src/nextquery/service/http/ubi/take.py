@@ -89,6 +89,7 @@ class Taker:
                 )
             asked = engine.submit_recommend(
                 session_id=record.session,
+                segment=await self._segment(record, record.session),
                 query=record.user_query,
                 m=1,
                 user_id=record.user_id or record.client_id,
@@ -102,7 +103,8 @@ class Taker:
             assert known is not None
         decision = known
         before = await self._here.calls(lambda: decision_before(engine.store, decision))
-        if before is not None and before.delivered and before.body.query != record.user_query:
+        same = before is not None and before.body.segment == decision.body.segment
+        if before is not None and same and _asks_next(before, record):
             told = engine.submit_feedback(
                 decision_id=before.id,
                 accepted=None,
@@ -116,6 +118,14 @@ class Taker:
         return UbiItem.model_validate(
             {"status": status, "code": 200, "decision_id": decision.id, "detail": None}
         )
+
+    async def _segment(self, record: UbiQuery, session_id: str) -> str:
+        """Return the segment of a query: its own, or else that of the session by now."""
+        if record.query_attributes.segment is not None:
+            return record.query_attributes.segment
+        session, store = (self._owner, session_id), self._here.engine.store
+        last = await self._here.calls(lambda: store.last_of_sessions([session]).get(session))
+        return "" if last is None else last.body.segment
 
     async def _event(self, event: UbiEvent) -> UbiItem:
         action, shown = event.action_name.lower(), event.event_attributes.object
@@ -164,6 +174,10 @@ class Taker:
     async def _decision(self, query_id: str) -> StoredDecision | None:
         store, owner = self._here.engine.store, self._owner
         return await self._here.calls(lambda: decision_of(store, owner, query_id))
+
+
+def _asks_next(before: StoredDecision, record: UbiQuery) -> bool:
+    return before.delivered and before.body.query != record.user_query
 
 
 def _arm(event: UbiEvent) -> int:

@@ -19,14 +19,16 @@ from nextquery.service.log.store import Store
 
 
 class Cleaned(NamedTuple):
-    """Exports written anew, and those on other machines; `vacuumed`: whether it was necessary."""
+    """Exports written anew, those on other machines, and those that were deleted because they
+    cannot be made any more; `vacuumed`: whether it was necessary."""
 
     vacuumed: bool
     exports: list[str]
     elsewhere: list[str]
+    deleted: list[str]
 
 
-NOT_NECESSARY = Cleaned(False, [], [])
+NOT_NECESSARY = Cleaned(False, [], [], [])
 
 
 def needs_cleaning(store: Store) -> bool:
@@ -50,10 +52,16 @@ def clean(store: Store) -> Cleaned:
         _write_sqlite_anew(store)
     else:
         _write_postgres_anew(store)
+    if remade.problems:
+        raise StoreUnavailable(
+            f"{len(remade.problems)} exports could not be written anew, and may still have what "
+            f"was erased: {'; '.join(remade.problems)}. Delete them, or make room, then run "
+            "nextquery forget --clean. The files of the store are clean."
+        )
     with store.writing() as connection:
         older = sa.update(counter).where(counter.c.cleaned < erased)
         connection.execute(older.values(cleaned=erased))
-    return Cleaned(True, remade.files, remade.elsewhere)
+    return Cleaned(True, remade.files, remade.elsewhere, remade.deleted)
 
 
 def _write_sqlite_anew(store: Store) -> None:

@@ -7,18 +7,12 @@ erasure that was interrupted goes on.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from nextquery.service.log.erasure.recount import (
-    OF_ARMS,
-    Marked,
-    Search,
-    decisions_in_pages,
-    plain,
-    texts_in,
-)
+from nextquery.service.log.erasure.recount import OF_ARMS, Marked, decisions_in_pages
+from nextquery.service.log.erasure.spellings import Leaving
 from nextquery.service.log.erasure.tombstones import Forgotten
 from nextquery.service.log.events import ArmAdded, DecisionEvent, from_json, to_json
 from nextquery.service.log.schema import arm_texts, events
@@ -30,28 +24,31 @@ _WRITTEN = 200  # events changed in one transaction
 
 def take_out(
     store: Store,
-    gone: Marked,
-    known: Search,
+    leaving: Leaving,
+    found: set[int],
     submit: Callable[["TakeOut"], object],
     tell: Callable[[float], None],
+    *,
+    after: int,
 ) -> None:
-    """Take texts out of all decisions, a few in one transaction; `known` is a search for them."""
-    names = frozenset(map(plain, gone.texts.values()))
-    found = {at for text in gone.texts.values() for at in known.having.get(text, ())}
-    for page in decisions_in_pages(store, tell, after=known.until):
-        found |= {position for position, body in page if names & texts_in(body)}
+    """Take texts out of all decisions, a few in one transaction.
+
+    A search has `found` them up to the position `after`; the rest of the log is searched here.
+    """
+    for page in decisions_in_pages(store, tell, after=after):
+        found |= {position for position, body in page if leaving.in_decision(body)}
     positions = sorted(found)
     for start in range(0, len(positions), _WRITTEN):
-        submit(TakeOut(positions[start : start + _WRITTEN], names))
+        submit(TakeOut(positions[start : start + _WRITTEN], leaving))
         tell(start / len(positions))
 
 
 @dataclass(frozen=True)
 class TakeOut:
-    """Take some texts, as `plain` gives them, out of the decisions at these positions."""
+    """Take some texts out of the decisions at these positions."""
 
     positions: Sequence[int]
-    names: frozenset[str]
+    leaving: Leaving
 
     def needs(self) -> Needs:
         """Nothing."""
@@ -68,22 +65,7 @@ class TakeOut:
             body = from_json(row.kind, row.body, row.position)
             assert isinstance(body, DecisionEvent)
             changed = sa.update(events).where(events.c.position == row.position)
-            connection.execute(changed.values(body=to_json(self._without(body))))
-
-    def _without(self, body: DecisionEvent) -> DecisionEvent:
-        slate = tuple(
-            replace(entry, text="") if self._named(entry.text) else entry for entry in body.slate
-        )
-        own = body.own
-        if own is not None and self._named(own.text):
-            own = replace(own, text="", vector="")
-        if own is not None and self._named(own.after_text):
-            own = replace(own, after_text="")
-        query = "" if self._named(body.query) else body.query
-        return replace(body, slate=slate, own=own, query=query)
-
-    def _named(self, text: str) -> bool:
-        return plain(text) in self.names
+            connection.execute(changed.values(body=to_json(self.leaving.without(body))))
 
 
 def end(transaction: Transaction, gone: Marked) -> None:

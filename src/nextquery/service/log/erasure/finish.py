@@ -15,10 +15,13 @@ from nextquery.service.log.erasure.recount import NONE_MARKED, Marked, marked
 from nextquery.service.log.erasure.tombstones import Erased
 from nextquery.service.log.erasure.who import Owned, Who
 from nextquery.service.log.events import Void, to_json
+from nextquery.service.log.new_arms.parts import parts
 from nextquery.service.log.operators.changes import By, LeftOut
-from nextquery.service.log.schema import counter, decisions, events, keys, sightings
+from nextquery.service.log.schema import arm_texts, counter, decisions, events, keys, sightings
 from nextquery.service.log.store import as_event
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction
+
+_REFUSED = ("removed", "rejected")
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ class EndArms:
 
     why: str
     by: By | None = None
+    pool_arms: tuple[int, ...] = ()
+    pool_texts: frozenset[str] = frozenset()  #: of these, and of others that are no arms any more
 
     def needs(self) -> Needs:
         """Nothing."""
@@ -83,8 +88,14 @@ class EndArms:
     def write(self, transaction: Transaction) -> Marked:
         """Append the event, if there are such arms."""
         gone = marked(begun(transaction))
-        if gone.arms:
-            _erased(transaction, Erased(why=self.why, arms=gone.arms, by=self.by))
+        text_keys = [transaction.text_key(text) for text in self.pool_texts]
+        for part in parts(text_keys):  # those that an operator removed
+            these = arm_texts.c.text_key.in_(part), arm_texts.c.min_users.is_(None)
+            changed = sa.update(arm_texts).where(*these, arm_texts.c.state.in_(_REFUSED))
+            transaction.connection.execute(changed.values(shown=""))
+        arms = tuple(sorted({*gone.arms, *self.pool_arms}))
+        if arms:
+            _erased(transaction, Erased(why=self.why, arms=arms, by=self.by))
         return gone
 
 
@@ -98,7 +109,6 @@ class EndErasure:
     why: str
     gone: Marked = NONE_MARKED
     by: By | None = None
-    pool_arms: tuple[int, ...] = ()
     due: bool = False
 
     def needs(self) -> Needs:
@@ -115,7 +125,7 @@ class EndErasure:
         begun(transaction)
         _empty_voids(connection)
         end(transaction, self.gone)
-        position = _erased(transaction, Erased(why=self.why, arms=self.pool_arms, by=self.by))
+        position = _erased(transaction, Erased(why=self.why, by=self.by))
         connection.execute(sa.update(counter).values(erasing=None))
         transaction.read_again()
         return position

@@ -13,6 +13,7 @@ from nextquery.service.log.erasure.erase import EraseDecisions, Gone
 from nextquery.service.log.erasure.fallen import take_out
 from nextquery.service.log.erasure.finish import EndArms, EndErasure, ForgetTraces
 from nextquery.service.log.erasure.recount import Count, Marked, marked, search
+from nextquery.service.log.erasure.spellings import Leaving
 from nextquery.service.log.erasure.who import Who, found
 from nextquery.service.log.operators.changes import By
 from nextquery.service.log.schema import counter
@@ -49,18 +50,32 @@ class Forgot(NamedTuple):
         return self.position > 0
 
 
+class OfPool(NamedTuple):
+    """What leaves the pool with somebody: arms, their texts; `write` takes them out of its files.
+
+    It is called when the log has these texts no more.
+    """
+
+    arms: tuple[int, ...] = ()
+    texts: frozenset[str] = frozenset()
+    write: Callable[[], None] = lambda: None
+
+
+NOTHING_OF_POOL = OfPool()
+
+
 def forget(
     store: Store,
     who: Who,
     submit: Submit,
     *,
-    pool_arms: tuple[int, ...] = (),
+    of_pool: OfPool = NOTHING_OF_POOL,
     by: By | None = None,
     progress: Progress | None = None,
 ) -> Forgot:
     """Erase what the log knows of somebody up to now; requests go on being answered meanwhile.
 
-    `pool_arms` are arms of the pool that ended with them: no worker shows them any more.
+    Arms of the pool that end with them are shown by no worker any more.
     """
     tell: Progress = progress or (lambda stage, done: None)
     tell("find", None)
@@ -70,26 +85,39 @@ def forget(
     tell("find", 1.0)
     gone = erase_all(known.decisions, submit, lambda done: tell("erase decisions", done))
     rows = submit(ForgetTraces(who, tuple(known.sessions)))
-    fallen = _end_arms(store, submit, who.why, by, tell)
-    due = gone.events + rows + len(pool_arms) > 0
-    position = submit(EndErasure(who.why, fallen, by, pool_arms, due=due))
+    fallen = _end_arms(store, submit, who.why, by, tell, of_pool)
+    of_pool.write()
+    due = gone.events + rows + len(of_pool.arms) > 0
+    position = submit(EndErasure(who.why, fallen, by, due=due))
     return Forgot(*gone, rows, len(fallen.arms), position)
 
 
-def _end_arms(store: Store, submit: Submit, why: str, by: By | None, tell: Progress) -> Marked:
+def _end_arms(
+    store: Store,
+    submit: Submit,
+    why: str,
+    by: By | None,
+    tell: Progress,
+    of_pool: OfPool = NOTHING_OF_POOL,
+) -> Marked:
     """End the arms that too few people are left of, and take their texts out of all decisions."""
     with store.reading() as connection:
         few = marked(connection)
-    if not few.texts:
+    if not few.texts and not of_pool.texts:
         return few
     searching, taking = "search who typed the same", "take out texts"
-    known = search(store, few, lambda done: tell(searching, done))
+    of_pool_alone = Leaving.of(of_pool.texts, of_pool.arms)
+    known = search(store, few, lambda done: tell(searching, done), leaving=of_pool_alone)
     tell(searching, 1.0)
     for start in range(0, len(known.people), AT_ONCE):
         submit(Count(known.people[start : start + AT_ONCE]))
-    few = submit(EndArms(why, by))
-    if few.texts:
-        take_out(store, few, known, submit, lambda done: tell(taking, done))
+    few = submit(EndArms(why, by, of_pool.arms, of_pool.texts))
+    leaving = Leaving.of({*few.texts.values(), *of_pool.texts}, {*few.by_arm, *of_pool.arms})
+    if leaving.texts:
+        found = {at for text in few.texts.values() for at in known.having.get(text, ())}
+        found.update(known.leaving)
+        after = known.until
+        take_out(store, leaving, found, submit, lambda done: tell(taking, done), after=after)
         tell(taking, 1.0)
     return few
 

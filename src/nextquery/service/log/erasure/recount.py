@@ -4,19 +4,14 @@ The table `sightings` has those who made it an arm. Who typed it since is in the
 searched before a text falls, and whoever is found there is counted too.
 """
 
-import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from nextquery.service.log.events import (
-    ArmAdded,
-    ArmHeld,
-    DecisionEvent,
-)
+from nextquery.service.log.erasure.spellings import Leaving, asked_in, letters_of, plain, texts_in
+from nextquery.service.log.events import ArmAdded, ArmHeld, DecisionEvent
 from nextquery.service.log.new_arms.parts import parts
 from nextquery.service.log.operators.changes import ArmRejected
 from nextquery.service.log.schema import arm_texts, decisions, events, identities, sightings
@@ -27,9 +22,6 @@ from nextquery.signing import keyed
 PAGE = 2000  # events read together
 OF_ARMS = [kind.kind for kind in (ArmAdded, ArmHeld, ArmRejected)]
 _MORE = 10  # people remembered of each text beyond those it needs: some may be one person
-_ARM = re.compile(r'"anchor_arm":(\d+)')
-_TEXTS = re.compile(r'"(?:text|query|after_text)":"((?:[^"\\]|\\.)*)"')
-_QUERY = re.compile(r'"query":"((?:[^"\\]|\\.)*)"')
 
 
 class Marked(NamedTuple):
@@ -59,10 +51,14 @@ class Typed(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Who typed marked texts, and which decisions have each of them, up to a position."""
+    """Who typed marked texts, and which decisions have each of them, up to a position.
+
+    `leaving` are the decisions with what leaves in any case.
+    """
 
     people: list[Typed]
     having: dict[str, list[int]]
+    leaving: list[int]
     until: int
 
 
@@ -117,24 +113,31 @@ def marked(connection: sa.Connection) -> Marked:
     return Marked(texts, by_arm, tuple(arms), max(-row.min_users for row in rows.values()))
 
 
-def search(store: Store, found: Marked, tell: Callable[[float], None]) -> Search:
+def search(
+    store: Store, found: Marked, tell: Callable[[float], None], *, leaving: Leaving
+) -> Search:
     """Search the whole log for marked texts: who typed them, and which decisions have them."""
     names = {plain(text): text for text in found.texts.values()}
+    spelt = {letters_of(text): text for text in found.texts.values()}
     typed, having, until = dict[int, str](), dict[str, list[int]](), 0
+    gone = list[int]()
     for page in decisions_in_pages(store, tell):
         for position, body in page:
-            texts = names.keys() & texts_in(body)
-            for name in texts:
-                having.setdefault(names[name], []).append(position)
-            arm = _ARM.search(body)
-            text = found.by_arm.get(int(arm[1])) if arm else None
-            if text is None and texts and (query := _QUERY.search(body)):
-                text = names.get(" ".join(query[1].lower().split()))
+            asked = asked_in(body)
+            text = None if asked.arm is None else found.by_arm.get(asked.arm)
+            text = names.get(asked.text) if text is None else text
             if text is not None:
                 typed[position] = text
+            elif asked.arm is None:
+                text = spelt.get(asked.letters)
+            has = {names[name] for name in names.keys() & texts_in(body)}
+            for one in has if text is None else {*has, text}:
+                having.setdefault(one, []).append(position)
+            if leaving.texts and leaving.in_decision(body):
+                gone.append(position)
             until = position
     people = _people(store, typed, most=found.least + _MORE)
-    return Search(people, having, until)
+    return Search(people, having, gone, until)
 
 
 def decisions_in_pages(
@@ -152,20 +155,6 @@ def decisions_in_pages(
             return
         after = rows[-1].position
         tell(min(1.0, after / head))
-
-
-def texts_in(body: str) -> set[str]:
-    """Return the texts in the JSON of a decision, as `plain` gives them."""
-    return {" ".join(text.lower().split()) for text in _TEXTS.findall(body)}
-
-
-def plain(text: str) -> str:
-    """Return a text as it is compared: as in JSON, without regard to case and white space.
-
-    >>> plain("Straße  A")
-    'stra\\\\u00dfe a'
-    """
-    return " ".join(json.dumps(text)[1:-1].lower().split())
 
 
 def _people(store: Store, typed: dict[int, str], *, most: int) -> list[Typed]:

@@ -37,8 +37,8 @@ def erase_older(
         erased += submit(EraseDecisions(ids, by_age=True)).decisions
         if pause():
             return erased
-    if erased:
-        submit(ForgetOlder(before))
+    forgot = submit(ForgetOlder(before))  # also what a run left that was killed before this
+    if erased or forgot:
         submit(EndErasure("age", due=True))
     return erased
 
@@ -65,17 +65,32 @@ class ForgetOlder:
         """Nothing."""
         return NOTHING
 
-    def write(self, transaction: Transaction) -> None:
-        """Delete them."""
-        connection = begun(transaction)
+    def write(self, transaction: Transaction) -> bool:
+        """Delete them; return whether there were any."""
+        transaction.flush()
+        connection = transaction.connection
         counted = sa.select(arm_texts.c.text_key).where(arm_texts.c.state.in_(("added", "held")))
-        old = (sightings.c.time < self.before, sightings.c.text_key.not_in(counted))
-        connection.execute(sa.delete(sightings).where(*old))
+        old = sa.and_(sightings.c.time < self.before, sightings.c.text_key.not_in(counted))
+        aged = sa.select(identities.c.name).where(identities.c.time < self.before)
+        names = set(connection.execute(aged).scalars())
+        names -= self._used(transaction, sa.not_(old)) if names else set()
+        typed = connection.execute(sa.select(sightings.c.time).where(old).limit(1)).first()
+        if not names and typed is None:
+            return False
+        begun(transaction)
+        connection.execute(sa.delete(sightings).where(old))
+        forget_names(connection, names)
+        transaction.read_again()
+        return True
+
+    @staticmethod
+    def _used(transaction: Transaction, stay: sa.ColumnElement[bool]) -> set[str]:
+        """Return the users and sessions of decisions, and of the sightings that stay."""
+        connection = transaction.connection
         columns = (sightings.c.user_hash, sightings.c.session_key)
-        used = {name for row in connection.execute(sa.select(*columns)) for name in row}
+        typed = connection.execute(sa.select(*columns).where(stay))
+        used = {name for row in typed for name in row}
         found = sa.select(decisions.c.user_hash, decisions.c.owner, decisions.c.session_id)
         for user, owner, session_id in connection.execute(found.distinct()):
             used |= {user, transaction.session_key(owner, session_id)}
-        aged = sa.select(identities.c.name).where(identities.c.time < self.before)
-        forget_names(connection, set(connection.execute(aged).scalars()) - used)
-        transaction.read_again()
+        return used

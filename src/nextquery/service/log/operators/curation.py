@@ -1,6 +1,6 @@
 """What operators curate: queries that may be suggested although nobody asked them, and pins."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from nextquery.errors import Conflict
 from nextquery.segments import key_of, segment_of, text_of
+from nextquery.service.log.new_arms.parts import parts
 from nextquery.service.log.operators.changes import By
 from nextquery.service.log.schema import arm_texts
 
@@ -46,11 +47,16 @@ class Curated(NamedTuple):
 
 @dataclass(frozen=True)
 class Curate:
-    """Make arms of queries that operators chose; those that are arms already stay as they are."""
+    """Make arms of queries that operators chose.
+
+    Those that are arms already stay as they are, but need no users any more: they do not end when
+    somebody who typed them is forgotten.
+    """
 
     queries: Sequence[Curated]
     by: By
     model: int | None = None  #: position of the model when the vectors were computed
+    known: Collection[str] = ()  #: the keys in the store of those that are arms
 
     def needs(self) -> "Needs":
         """Nothing."""
@@ -69,9 +75,11 @@ class Curate:
                     f"{text_of(query.text)[:80]!r} was {state} for good, so it cannot be curated. "
                     "Leave it out of the list. Nothing was written."
                 )
+        _need_no_users(transaction, self.known)
         added = 0
         for query, state in zip(self.queries, states, strict=True):
             if state == "added":
+                _need_no_users(transaction, [query.text_key])
                 continue
             arm = transaction.take_arm_id()
             vector = transaction.vector(query.vector, self.model)
@@ -88,10 +96,17 @@ def _state(transaction: "Transaction", text_key: str) -> str | None:
     return transaction.connection.execute(found).scalar_one_or_none()
 
 
+def _need_no_users(transaction: "Transaction", text_keys: Collection[str]) -> None:
+    """Keep these arms whoever is forgotten, unless an erasure is ending them just now."""
+    for part in parts(text_keys):
+        these = arm_texts.c.text_key.in_(part), arm_texts.c.min_users > 0
+        transaction.connection.execute(sa.update(arm_texts).where(*these).values(min_users=None))
+
+
 def _keep(transaction: "Transaction", query: Curated, arm: int, *, known: bool) -> None:
     """Remember in `arm_texts` that the text is an arm, so that it never becomes another one."""
     transaction.texts.settle(query.text_key)
-    values = {"state": "added", "arm": arm, "time": transaction.time}
+    values = {"state": "added", "arm": arm, "time": transaction.time, "min_users": None}
     if known:
         held = sa.update(arm_texts).where(arm_texts.c.text_key == query.text_key)
         transaction.connection.execute(held.values(**values))
