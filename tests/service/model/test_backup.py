@@ -135,13 +135,43 @@ def test_what_is_no_backup(tmp_path: Path, made: Path) -> None:
         assert not (tmp_path / "new.db").exists()
 
 
-def test_a_changed_backup_is_found(made: Path, tmp_path: Path) -> None:
-    with closing(sqlite3.connect(made)) as file:
-        file.execute("UPDATE events SET body = replace(body, 'cats', 'cows') WHERE kind='decision'")
-        file.execute("DELETE FROM events WHERE position = 1")
-        file.commit()
-    with pytest.raises(Damaged):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE events SET body = replace(body, 'cats', 'cows') WHERE kind='decision'",
+        "UPDATE decisions SET state = 'failed'",
+        "UPDATE counter SET secret = upper(secret)",
+        "DELETE FROM events WHERE position = 1",
+    ],
+)
+def test_a_damaged_backup_leaves_no_store(made: Path, tmp_path: Path, damage: str) -> None:
+    with closing(sqlite3.connect(made)) as file, file:
+        assert file.execute(damage).rowcount
+    before = {path.name for path in tmp_path.iterdir()}
+    with pytest.raises(Damaged, match=r"one\.backup is damaged"):
         restore(made, f"sqlite:///{tmp_path / 'new.db'}")
+    assert {path.name for path in tmp_path.iterdir()} == before
+
+
+def test_bytes_that_no_longer_are_a_database(made: Path, tmp_path: Path) -> None:
+    whole = made.read_bytes()
+    for torn in (whole[: len(whole) // 2], whole[:8192] + bytes(4096) + whole[12288:]):
+        made.write_bytes(torn)
+        with pytest.raises(NextqueryError, match="damaged"):
+            restore(made, f"sqlite:///{tmp_path / 'new.db'}")
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_the_companions_of_a_lost_database(made: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new.db"
+    (tmp_path / "new.db-wal").write_bytes(b"pages of the database that was here")
+    with pytest.raises(InvalidInput, match=r"new\.db-wal .* Move them away"):
+        restore(made, f"sqlite:///{new}")
+    (tmp_path / "new.db-wal").unlink()
+    restore(made, f"sqlite:///{new}")
+    with closing(sqlite3.connect(new)) as file:
+        assert not file.execute("SELECT 1 FROM sqlite_master WHERE name = 'backup'").fetchall()
+    assert (tmp_path / "new.db-store.json").exists()
 
 
 def test_an_empty_store_has_no_backup(sqlite: Store, tmp_path: Path) -> None:
