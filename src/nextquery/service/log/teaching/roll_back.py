@@ -14,7 +14,7 @@ from nextquery.service.log.schema import events
 from nextquery.service.log.store import as_event
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 
-InForce = list[tuple[int, int]]
+Rolled = list[tuple[int, int]]
 """Roll-backs: the positions of their events, in order, and to where each goes."""
 
 
@@ -34,10 +34,10 @@ class RollBacks:
     """
 
     def __init__(self) -> None:
-        self._since: list[tuple[int, InForce]] = []  # what is in force from each position on
+        self._since: list[tuple[int, Rolled]] = []  # what is in force from each position on
 
     @property
-    def in_force(self) -> InForce:
+    def in_force(self) -> Rolled:
         """Those in force at the end."""
         return self._since[-1][1] if self._since else []
 
@@ -59,7 +59,7 @@ class RollBacks:
         """Return an independent copy."""
         return self.from_state(self.state())
 
-    def state(self) -> list[tuple[int, InForce]]:
+    def state(self) -> list[tuple[int, Rolled]]:
         """Return all of it, as JSON can say it."""
         return list(self._since)
 
@@ -70,7 +70,7 @@ class RollBacks:
         self._since = [(at, [(one, to) for one, to in then]) for at, then in state]
         return self
 
-    def _at(self, position: int) -> InForce:
+    def _at(self, position: int) -> Rolled:
         return next((then for at, then in reversed(self._since) if at <= position), [])
 
 
