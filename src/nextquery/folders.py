@@ -71,10 +71,10 @@ class Folder:
         """Say of a file that cannot be read as what it is that it is damaged."""
         try:
             yield
-        except (ValueError, SyntaxError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        except (ValueError, SyntaxError, EOFError, zipfile.BadZipFile, zlib.error):
             raise Damaged(
-                f"{self.file(name)} is damaged: it cannot be read as numbers ({error!s:.100}). "
-                "Restore the folder from a backup or build it again."
+                f"{self.file(name)} is damaged: it does not hold plain numbers. Restore the folder "
+                "from a backup or build it again."
             ) from None
 
     def verify(self) -> None:
