@@ -1,6 +1,7 @@
 """Backups of a store in use, restored elsewhere: the same events, the same model, same answers."""
 
 import json
+import math
 import sqlite3
 import threading
 from contextlib import closing
@@ -16,6 +17,7 @@ from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
 from nextquery.service.model.backup.backup import backup, restore
 from nextquery.service.model.backup.copies import digest_of
+from nextquery.service.model.rebuild import rebuild
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up
 
@@ -172,6 +174,18 @@ def test_the_companions_of_a_lost_database(made: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(new)) as file:
         assert not file.execute("SELECT 1 FROM sqlite_master WHERE name = 'backup'").fetchall()
     assert (tmp_path / "new.db-store.json").exists()
+
+
+def test_a_model_of_an_earlier_version_is_computed_again(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    monkeypatch.setattr("nextquery.service.model.snapshots._is_complete", lambda blob: False)
+    assert math.isnan(restore(made, url).difference)
+    monkeypatch.undo()
+    store = Store.open(url)
+    assert rebuild(store).snapshot == store.head().position
+    store.close()
 
 
 def test_an_empty_store_has_no_backup(sqlite: Store, tmp_path: Path) -> None:

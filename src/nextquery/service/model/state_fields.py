@@ -145,8 +145,8 @@ class StateFields:
         self.lineage = fields.get("lineage", [self.model] if self.model else [])
         for at, positions in fields.get("left_out", []):
             self._leave_out(at, LeftOut(decisions=tuple(positions)))
-        if "rolled_back" in fields:  # without those that ended: the log has them
-            raise ValueError("its roll-backs are those of an earlier version")
+        if "rolled_back" in fields or "waiting" not in fields.get("comparison", {"waiting"}):
+            raise ValueError("of an earlier version, which kept less of the log")
         self.roll_backs = RollBacks.from_state(fields.get("roll_backs", []))
         self.fallen = fields.get("fallen", {})
         if "comparison" in fields:
