@@ -204,7 +204,7 @@ def test_a_long_batch_of_many_sessions(client: TestClient, store: Store) -> None
 def test_the_order_of_a_session_is_kept_however_it_is_named(
     client: TestClient, store: Store, named: str
 ) -> None:
-    names = {
+    names: list[dict[str, Any]] = {
         "client_id": [{"client_id": "b"}],
         "query_attributes": [{"query_attributes": {"session_id": "b"}}],
         "both": [{"session_id": "b", "client_id": "c"}, {"session_id": "b"}],
