@@ -156,7 +156,7 @@ def test_a_changed_byte_is_seen_by_verify(tmp_path: Path) -> None:
 def test_no_pickle_is_ever_loaded(tmp_path: Path) -> None:
     folder = save(tmp_path, 3)
     np.save(folder.file("x.npy"), np.array([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(ValueError, match="Python objects"):
+    with pytest.raises(Damaged, match="plain numbers"):
         folder.array("x.npy")
 
 
@@ -200,3 +200,16 @@ def test_a_pool_that_is_none_says_how_to_make_one(tmp_path: Path) -> None:
     for path, problem in ((log, "it is a file"), (tmp_path / "no", "there is no such folder")):
         with pytest.raises(NotAFolder, match=rf"{problem}\. Make one of a log: nextquery ingest"):
             folders.read(path, kind="nextquery pool", version=1)
+
+
+def test_numbers_that_cannot_be_read_name_their_file(tmp_path: Path) -> None:
+    folder = save(tmp_path / "f", 3)
+    for name in ("x.npy", "many.npz"):
+        file = folder.file(name)
+        whole = file.read_bytes()
+        file.write_bytes(whole[:12] + b"x" * 40 + whole[52:])  # the size is right
+        with pytest.raises(Damaged, match=rf"{file.name} is damaged: .* Restore the folder"):
+            open_(tmp_path / "f").array(name) if name == "x.npy" else open_(tmp_path / "f").arrays(
+                name
+            )
+        file.write_bytes(whole)

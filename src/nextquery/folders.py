@@ -12,6 +12,8 @@ import contextlib
 import json
 import os
 import re
+import zipfile
+import zlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +49,8 @@ class Folder:
 
     def array(self, name: str) -> np.ndarray[Any, Any]:
         """Return the array `name`, memory-mapped and read-only."""
-        return np.load(self.file(name), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+        with self._undamaged(name):
+            return np.load(self.file(name), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
 
     def raw(self, name: str) -> np.ndarray[Any, Any]:
         """Return the plain bytes `name`, memory-mapped and read-only."""
@@ -57,8 +60,22 @@ class Folder:
 
     def arrays(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
         """Read the arrays of the ``.npz`` part `name` into memory."""
-        with np.load(self.file(name), allow_pickle=False) as arrays:
+        with (
+            self._undamaged(name),
+            np.load(self.file(name), allow_pickle=False) as arrays,
+        ):
             return dict(arrays)
+
+    @contextlib.contextmanager
+    def _undamaged(self, name: str) -> Iterator[None]:
+        """Say of a file that cannot be read as what it is that it is damaged."""
+        try:
+            yield
+        except (ValueError, SyntaxError, EOFError, zipfile.BadZipFile, zlib.error):
+            raise Damaged(
+                f"{self.file(name)} is damaged: it does not hold plain numbers. Restore the folder "
+                "from a backup or build it again."
+            ) from None
 
     def verify(self) -> None:
         """Read every byte and compare it with the manifest; raises `Damaged` with all problems."""

@@ -111,6 +111,23 @@ def test_a_damaged_store(place: tuple[Path, Path]) -> None:
     assert "restore a backup" in wrong(found(pool, file), "database")
 
 
+def test_what_a_start_would_stumble_over(place: tuple[Path, Path]) -> None:
+    pool, file = place
+    numbers = next(pool.glob("vectors-*.npy"))
+    whole = numbers.read_bytes()
+    numbers.write_bytes(whole[:20] + b"x" + whole[21:])  # of what tells how to read it
+    findings = found(pool, file)
+    assert numbers.name in wrong(findings, "pool")
+    assert findings["store"].state == "ok"
+    numbers.write_bytes(whole)
+    with closing(sqlite3.connect(file)) as opened, opened:
+        opened.execute("UPDATE snapshots SET blob = zeroblob(9)")
+    assert "rebuild POOL" in wrong(found(pool, file), "snapshot", "warning")
+    with closing(sqlite3.connect(file)) as opened, opened:
+        opened.execute("UPDATE events SET body = '{' || body WHERE kind = 'decision'")
+    assert "cannot be read" in wrong(found(pool, file), "store")
+
+
 def test_a_store_that_is_gone_or_another(place: tuple[Path, Path]) -> None:
     pool, file = place
     marker = file.with_name(f"{file.name}-store.json")
@@ -151,6 +168,8 @@ def test_files_packages_and_keys(place: tuple[Path, Path], monkeypatch: pytest.M
     pool, file = place
     monkeypatch.setattr("resource.getrlimit", lambda _: (500, 4096))
     assert "ulimit -n 4096" in wrong(found(pool, file), "open files", "warning")
+    monkeypatch.setattr("resource.getrlimit", lambda _: (500, 500))
+    assert "root raise" in wrong(found(pool, file), "open files", "warning")
     monkeypatch.setattr("resource.getrlimit", lambda _: (64, 4096))
     assert "ulimit -n" in wrong(found(pool, file), "open files")
     usual = version

@@ -71,6 +71,18 @@ def test_every_metric_and_label_that_is_named_exists(measured: dict[str, set[str
             assert route in NEEDED
 
 
+def test_counters_are_there_before_anything_happened() -> None:
+    """`increase(x) == 0` holds for a counter at 0, and not for one that is not there."""
+    text = Metrics().text().decode()
+    for series in (
+        'nextquery_feedback_total{status="recorded"} 0.0',
+        'nextquery_slates_total{by="fallback"} 0.0',
+        'nextquery_offered_total{by="forecast"} 0.0',
+        'nextquery_shards_missed_total{answer="partial"} 0.0',
+    ):
+        assert series in text
+
+
 def test_every_alert_says_what_to_do() -> None:
     rules = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"][0]["rules"]
     assert len({rule["alert"] for rule in rules}) == len(rules)

@@ -10,6 +10,7 @@ from nextquery.service.answer.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.http.ubi.records import MOST_RECORDS, UbiAnswer
+from nextquery.service.http.ubi.take import lanes_of
 from nextquery.service.log.export import ubi_lines
 from nextquery.service.log.store import Store
 from nextquery.service.settings.settings import Settings
@@ -212,3 +213,49 @@ def test_a_query_is_in_the_segment_of_its_session(client: TestClient, engine: En
     assert engine.catalogue.find_exactly("cat zqxnew") is None
     wrong = query("q-9", "cat", query_attributes={"segment": "x" * 65})
     assert send(client, wrong)[0]["code"] == 422
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [{"client_id": "b"}],
+        [{"query_attributes": {"session_id": "b"}}],
+        [{"session_id": "b", "client_id": "c"}, {"client_id": "c", "session_id": None}],
+    ],
+)
+def test_the_order_of_a_session_is_kept_however_it_is_named(
+    client: TestClient, store: Store, names: list[dict[str, Any]]
+) -> None:
+    texts = [f"{what} {of}" for what in ("cat", "dog", "fish") for of in ("food", "toys", "names")]
+    records = [
+        {"query_id": f"q{number}", "user_query": text, **names[number % len(names)]}
+        for number, text in enumerate(texts)
+    ]
+    send(client, *records)
+    assert [one.body.query for one in store.decisions()] == texts
+
+
+def test_records_that_share_a_name_follow_each_other() -> None:
+    records = [
+        query("q-1", "a", session_id="s", client_id="c"),
+        query("q-2", "b", session_id="t"),
+        {"action_name": "click", "query_id": "d-9", "client_id": "c"},
+        {"action_name": "click", "query_id": "q-2"},
+        {"action_name": "scroll", "query_id": None, "client_id": ""},
+        query("c", "d", session_id=["s"]),  # its query id is no client
+    ]
+    assert lanes_of(records) == [[0, 2], [1, 3], [4], [5]]
+
+
+def test_other_actions_need_no_query_and_attributes_may_be_null(client: TestClient) -> None:
+    slate = recommend(client)
+    items = send(
+        client,
+        {"action_name": "login", "event_attributes": None},
+        {"action_name": "scroll", "query_id": "", "event_attributes": {"object": None}},
+        {**event("dismiss", slate["decision_id"]), "event_attributes": None},
+    )
+    assert [item["status"] for item in items] == ["ignored", "ignored", "recorded"]
+    missing = send(client, {"action_name": "click"})[0]
+    assert missing["code"] == 422
+    assert "query_id" in missing["detail"]

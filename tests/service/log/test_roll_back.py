@@ -8,6 +8,7 @@ from nextquery.errors import InvalidInput
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.operators.changes import By
+from nextquery.service.log.operators.safety import RolledBack
 from nextquery.service.log.store import Store
 from nextquery.service.log.teaching.roll_back import RollBack, RollBacks
 from nextquery.service.log.writer import Writer
@@ -120,6 +121,25 @@ def test_an_earlier_roll_back_ends_with_a_later_one_to_before_it(
         engine.forward(BY)
 
 
+def test_back_to_a_position_where_a_roll_back_was_in_force_that_has_ended_since(
+    sqlite: Store, start: Start
+) -> None:
+    engine = start(sqlite)
+    first = clicks(engine, "a", 2)
+    clicks(engine, "bb", 2)
+    one = engine.roll_back(first, BY)
+    settled(engine)
+    then, as_of_then = clicks(engine, "ccc", 2), learnt(engine.learner.state)
+    engine.forward(BY)
+    settled(engine)
+    two = engine.roll_back(then, BY)
+    assert same(learnt(settled(engine)), as_of_then)
+    assert engine.learner.state.roll_backs.in_force == [(one, first), (two, then)]
+    assert difference(State.from_bytes(engine.learner.state.to_bytes()), rebuilt(sqlite)) == 0.0
+    engine.forward(BY)
+    assert not settled(engine).roll_backs.in_force
+
+
 def test_positions_that_cannot_come_back_are_refused(
     sqlite: Store, start: Start, world: nq.ArmPool
 ) -> None:
@@ -151,5 +171,8 @@ def test_which_roll_backs_are_in_force_by_brute_force() -> None:
             newest = max((one for one in known if one <= at), default=None)
             return set() if newest is None else {newest} | in_force(known[newest])
 
-        found = RollBacks(known.items()).in_force
-        assert {position for position, _ in found} == in_force(60)
+        found = RollBacks()
+        for position, to in known.items():
+            found.follow(position, RolledBack(to=to))
+        assert {position for position, _ in found.in_force} == in_force(60)
+        assert RollBacks.from_state(found.state()).in_force == found.in_force

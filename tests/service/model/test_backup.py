@@ -1,6 +1,7 @@
 """Backups of a store in use, restored elsewhere: the same events, the same model, same answers."""
 
 import json
+import math
 import sqlite3
 import threading
 from contextlib import closing
@@ -16,6 +17,7 @@ from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
 from nextquery.service.model.backup.backup import backup, restore
 from nextquery.service.model.backup.copies import digest_of
+from nextquery.service.model.rebuild import rebuild
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up
 
@@ -135,13 +137,55 @@ def test_what_is_no_backup(tmp_path: Path, made: Path) -> None:
         assert not (tmp_path / "new.db").exists()
 
 
-def test_a_changed_backup_is_found(made: Path, tmp_path: Path) -> None:
-    with closing(sqlite3.connect(made)) as file:
-        file.execute("UPDATE events SET body = replace(body, 'cats', 'cows') WHERE kind='decision'")
-        file.execute("DELETE FROM events WHERE position = 1")
-        file.commit()
-    with pytest.raises(Damaged):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE events SET body = replace(body, 'cats', 'cows') WHERE kind='decision'",
+        "UPDATE decisions SET state = 'failed'",
+        "UPDATE counter SET secret = upper(secret)",
+        "DELETE FROM events WHERE position = 1",
+    ],
+)
+def test_a_damaged_backup_leaves_no_store(made: Path, tmp_path: Path, damage: str) -> None:
+    with closing(sqlite3.connect(made)) as file, file:
+        assert file.execute(damage).rowcount
+    before = {path.name for path in tmp_path.iterdir()}
+    with pytest.raises(Damaged, match=r"one\.backup is damaged"):
         restore(made, f"sqlite:///{tmp_path / 'new.db'}")
+    assert {path.name for path in tmp_path.iterdir()} == before
+
+
+def test_bytes_that_no_longer_are_a_database(made: Path, tmp_path: Path) -> None:
+    whole = made.read_bytes()
+    for torn in (whole[: len(whole) // 2], whole[:8192] + bytes(4096) + whole[12288:]):
+        made.write_bytes(torn)
+        with pytest.raises(NextqueryError, match="damaged"):
+            restore(made, f"sqlite:///{tmp_path / 'new.db'}")
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_the_companions_of_a_lost_database(made: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new.db"
+    (tmp_path / "new.db-wal").write_bytes(b"pages of the database that was here")
+    with pytest.raises(InvalidInput, match=r"new\.db-wal .* Move them away"):
+        restore(made, f"sqlite:///{new}")
+    (tmp_path / "new.db-wal").unlink()
+    restore(made, f"sqlite:///{new}")
+    with closing(sqlite3.connect(new)) as file:
+        assert not file.execute("SELECT 1 FROM sqlite_master WHERE name = 'backup'").fetchall()
+    assert (tmp_path / "new.db-store.json").exists()
+
+
+def test_a_model_of_an_earlier_version_is_computed_again(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    monkeypatch.setattr("nextquery.service.model.snapshots._is_complete", lambda blob: False)
+    assert math.isnan(restore(made, url).difference)
+    monkeypatch.undo()
+    store = Store.open(url)
+    assert rebuild(store).snapshot == store.head().position
+    store.close()
 
 
 def test_an_empty_store_has_no_backup(sqlite: Store, tmp_path: Path) -> None:

@@ -66,7 +66,9 @@ def check_files(settings: Settings) -> Iterator[Finding]:
     connections = most_connections(settings.max_connections)  # raises if there is no room
     found = f"{soft} open files, so {connections} connections per worker"
     if soft < _FEW_FILES:
-        todo = f"Run ulimit -n {min(hard, 65_536)}, or LimitNOFILE=65536 in the systemd unit."
+        most = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+        here = f"Run ulimit -n {most}" if most > soft else "Let root raise this user's limit"
+        todo = f"{here}, or set LimitNOFILE=65536 in the systemd unit."
         yield warning("open files", found, todo)
     else:
         yield ok("open files", found)

@@ -22,6 +22,7 @@ from nextquery.service.log.database.upgrade import is_current
 from nextquery.service.log.schema import events, snapshots
 from nextquery.service.log.store import Store
 from nextquery.service.model.prepare import check_pool
+from nextquery.service.model.snapshots import snapshot_is_whole
 from nextquery.service.server import keys_needed
 from nextquery.service.settings.settings import Settings
 
@@ -119,7 +120,7 @@ def _is_current(url: str) -> bool:
 
 
 def _log(store: Store) -> Iterator[Finding]:
-    """Whether positions have no gap, and whether a start reads only the end of the log."""
+    """Whether positions have no gap, and whether a start can read the end of the log."""
     head = store.head().position
     with store.reading() as connection:
         count = connection.execute(sa.select(sa.func.count()).select_from(events)).scalar_one()
@@ -127,8 +128,15 @@ def _log(store: Store) -> Iterator[Finding]:
     if count != head:
         todo = "Run nextquery rebuild POOL --store URL --repair, or restore a backup."
         yield problem("log", f"{head} positions, and {count} events", todo)
-    else:
-        yield ok("log", f"no gap; the newest snapshot is at {newest:,} of {head:,}")
+        return
+    if newest and not snapshot_is_whole(store, newest):
+        todo = "Run nextquery rebuild POOL --store URL --save; until then a start reads the log."
+        yield warning("snapshot", f"the newest one, at {newest:,}, is damaged", todo)
+        newest = 0
+    after = newest
+    while page := store.read(after):  # raises if one cannot be read: a start would, too
+        after = page[-1].position
+    yield ok("log", f"no gap; the newest snapshot is at {newest:,} of {head:,}")
 
 
 def _clock(store: Store) -> Iterator[Finding]:

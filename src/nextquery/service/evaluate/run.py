@@ -201,7 +201,8 @@ def _other_settings(again: float) -> list[str]:
     return [
         f"computed again, the policy that ran gives other propensities for {1 - again:.1%} of the "
         "decisions. If the service has other settings than this command (exploration, repeat, "
-        "returns, fold_similar), pass them: --config FILE, or --set exploration=0.05."
+        "returns, fold_similar), pass them: --config FILE, or --set exploration=0.05. After a "
+        "roll-back or nextquery leave-out this is so for what was decided before it: use --since."
     ]
 
 

@@ -8,13 +8,14 @@ answers.
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from nextquery.outcomes import Status
 from nextquery.service.http.percentiles import summary
 
 if TYPE_CHECKING:
@@ -67,6 +68,14 @@ class Metrics:
             ["answer"],
             registry=self._own,
         )
+        for counter, labels in (
+            (self._slates, ("model", "fallback")),
+            (self._offered, ("recommend", "forecast")),
+            (self._feedback, get_args(Status)),
+            (self._missed, ("refused", "partial")),
+        ):
+            for label in labels:  # at 0 from the start: no alert sees a counter that is not there
+                counter.labels(label)
         self._registry = self._own
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             self._registry = CollectorRegistry()

@@ -23,7 +23,6 @@ class Decided(NamedTuple):
     personal: bool  #: whether it was made for a person with a past of their own
     pinned: Sequence[bool] = ()  #: which entries were
     assigned: str = ""  #: the policy of its session
-    first: bool = False  #: of its session
     teams: Sequence[str | None] = ()  #: the policies that picked the entries of an interleaved one
 
     @classmethod
@@ -37,7 +36,6 @@ class Decided(NamedTuple):
         return made._replace(
             pinned=[entry.source == PINNED for entry in body.slate],
             assigned=body.assigned or body.policy,
-            first=body.trial == 1,
             teams=[entry.team for entry in body.slate] if any(e.team for e in body.slate) else (),
         )
 

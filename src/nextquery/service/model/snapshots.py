@@ -18,6 +18,12 @@ def save_snapshot(store: Store, state: State, *, keep: int) -> None:
     store.save_snapshot(state.position, hashlib.sha256(blob).hexdigest(), blob, keep=keep)
 
 
+def snapshot_is_whole(store: Store, position: int) -> bool:
+    """Whether a snapshot has the bytes that were saved."""
+    found = store.snapshot(position)
+    return found is not None and hashlib.sha256(found[1]).hexdigest() == found[0]
+
+
 def newest_state(store: Store) -> State:
     """Return the newest intact snapshot, or an empty state; warn about each damaged one."""
     for position in store.snapshot_positions():

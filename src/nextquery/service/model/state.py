@@ -225,6 +225,8 @@ class State(StateFields):
         if self.teaches(event.position, body):
             if not self.roll_backs.leave_out(event.position, event.position):
                 self.learnt.asked(body.anchor_arm, body.history, event.time)
+            if self.comparison is not None and body.trial == 1:
+                self.comparison.began(event.position, body.assigned or body.policy)
         else:
             self.statistics.not_teaching += 1
         if body.own is not None and event.position not in self._unused:

@@ -70,7 +70,7 @@ class StateFields:
             "lineage": self.lineage,
             **({"named": sorted(self.named.items())} if self.named else {}),
             **({"beside": self._besides()} if self.beside else {}),
-            **({"rolled_back": sorted(known.items())} if (known := self.roll_backs.known) else {}),
+            **({"roll_backs": known} if (known := self.roll_backs.state()) else {}),
             **({"fallen": self.fallen} if self.fallen else {}),
             **({} if self.comparison is None else {"comparison": self.comparison.state()}),
             **({} if self.interleaving is None else {"interleaving": self.interleaving.state()}),
@@ -145,7 +145,9 @@ class StateFields:
         self.lineage = fields.get("lineage", [self.model] if self.model else [])
         for at, positions in fields.get("left_out", []):
             self._leave_out(at, LeftOut(decisions=tuple(positions)))
-        self.roll_backs = RollBacks(map(tuple, fields.get("rolled_back", [])))
+        if "rolled_back" in fields or "waiting" not in fields.get("comparison", {"waiting"}):
+            raise ValueError("of an earlier version, which kept less of the log")
+        self.roll_backs = RollBacks.from_state(fields.get("roll_backs", []))
         self.fallen = fields.get("fallen", {})
         if "comparison" in fields:
             self.comparison = Comparison.from_state(fields["comparison"])

@@ -111,11 +111,10 @@ def test_pins_stay_on_top_and_belong_to_nobody(sqlite: Store, start: Start) -> N
 
 def test_the_control_watches_what_both_show(sqlite: Store, start: Start) -> None:
     engine = start(sqlite, **BOTH, control_share=0.5)
-    seen = {
-        engine.recommend(session_id=f"s{number}", query=TEXTS[number]).policy
-        for number in range(30)
-    }
-    assert seen == {"lin-ucb-shared + lin-ts-interaction", CONTROL}
+    slates = [engine.recommend(session_id=f"s{n}", query=TEXTS[n]) for n in range(30)]
+    assert {one.policy for one in slates} == {"lin-ucb-shared + lin-ts-interaction", CONTROL}
+    for one in slates:
+        engine.feedback(decision_id=one.decision_id, accepted=None)
     click(engine, 40)
     comparison = engine.learner.state.comparison
     assert comparison is not None

@@ -1,10 +1,15 @@
 """Counting sessions for policies, by hand and against the tests of `nextquery.experiments`."""
 
+import json
+
 import numpy as np
+import pytest
 
 from nextquery.experiments.difference import Difference
 from nextquery.experiments.watch import Watch
+from nextquery.service.log.events import OutcomeEvent
 from nextquery.service.model.experiment.comparison import Comparison, Seen
+from nextquery.service.model.past import Decided
 from nextquery.service.settings.split import CONTROL
 
 SHARES = {"b": 0.4, "a": 0.4, CONTROL: 0.2}  # the main one is not the first by name
@@ -56,6 +61,52 @@ def test_an_alarm_stays_until_the_watch_begins_anew() -> None:
     assert comparison.watches["a"].sessions == 0
     comparison.add(Seen("a", 4001, True))
     assert comparison.watches["a"].sessions == 1
+
+
+def closes(comparison: Comparison, position: int, state: str) -> None:
+    decision = Decided([7], [()], "", 0, False, 0.0, position, True, b"", False)
+    comparison.closed(OutcomeEvent(old=[], new=[], state=state, was="open"), decision)
+
+
+def test_sessions_count_in_their_order_however_long_they_take() -> None:
+    """Half of both are hits, closed at once; so are the misses of the control, not the others."""
+    rng, comparison = np.random.default_rng(0), Comparison({"a": 0.5, CONTROL: 0.5}, 0, ["a"])
+    still_open: list[int] = []
+    for position in range(1, 1200):
+        policy, hit = ("a", CONTROL)[rng.integers(2)], rng.random() < 0.5
+        comparison.began(position, policy)
+        if hit or policy == CONTROL:
+            closes(comparison, position, "accepted" if hit else "failed")
+        else:
+            still_open.append(position)
+        if still_open and still_open[0] == position - 400:
+            closes(comparison, still_open.pop(0), "failed")
+        if position % 100 == 0:
+            comparison = Comparison.from_state(json.loads(json.dumps(comparison.state())))
+            comparison.copy().began(0, "a")
+            assert 0 not in comparison.waiting
+            assert comparison.differences[CONTROL].p_value() > 0.05
+        assert comparison.alarms == []
+    assert sum(comparison.sessions.values()) >= 780
+
+
+def test_what_never_reached_anybody_holds_up_nobody_and_nor_do_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nextquery.service.model.experiment.comparison.MOST_WAITING", 3)
+    comparison = Comparison({"a": 0.5, CONTROL: 0.5}, 0, ["a"])
+    for position in (1, 2, 3):
+        comparison.began(position, "a")
+    for position, state in ((3, "accepted"), (1, "undelivered"), (2, "open")):
+        closes(comparison, position, state)
+    assert comparison.sessions["a"] == 0
+    closes(comparison, 2, "failed")
+    closes(comparison, 2, "accepted")  # it was counted
+    assert (comparison.sessions["a"], comparison.hits["a"]) == (2, 1)
+    for position in range(4, 9):
+        comparison.began(position, "a")
+    assert (comparison.sessions["a"], comparison.hits["a"]) == (4, 1)
+    assert list(comparison.waiting) == [6, 7, 8]
 
 
 def difference_of(sessions: list[Seen]) -> int:

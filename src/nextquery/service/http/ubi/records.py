@@ -9,6 +9,7 @@ from nextquery.service.http.bodies import Id, Segment, Text, example
 MOST_RECORDS = 500
 Record = dict[str, Any]
 Maybe = Annotated[Id | None, BeforeValidator(lambda value: None if value == "" else value)]
+_or_nothing = BeforeValidator(lambda value: {} if value is None else value)
 
 
 class UbiObject(BaseModel):
@@ -21,7 +22,7 @@ class UbiObject(BaseModel):
 class UbiAttributes(BaseModel):
     """The attributes of an event that are read."""
 
-    object: UbiObject = UbiObject()
+    object: Annotated[UbiObject, _or_nothing] = UbiObject()
 
 
 class UbiEvent(BaseModel):
@@ -31,7 +32,7 @@ class UbiEvent(BaseModel):
     query_id: Id
     user_id: Maybe = None
     client_id: Maybe = None
-    event_attributes: UbiAttributes = UbiAttributes()
+    event_attributes: Annotated[UbiAttributes, _or_nothing] = UbiAttributes()
 
 
 class UbiQueryAttributes(BaseModel):
@@ -50,7 +51,7 @@ class UbiQuery(BaseModel):
     client_id: Maybe = None
     user_id: Maybe = None
     query_response_hit_ids: list[Any] | None = None
-    query_attributes: UbiQueryAttributes = UbiQueryAttributes()
+    query_attributes: Annotated[UbiQueryAttributes, _or_nothing] = UbiQueryAttributes()
 
     @property
     def session(self) -> str | None:

@@ -23,8 +23,10 @@ from nextquery.service.log.store import StoredDecision
 TAKEN = ("click", "accept")
 DISMISSED = ("dismiss", "reject", "ignore")
 SHOWN = ("impression", "view")
+UNDERSTOOD = (*TAKEN, *DISMISSED, *SHOWN)
 _CODES = {UnknownDecision: 404, Conflict: 409, InvalidInput: 422}
 _TOGETHER = 16  # records in hand at once, so that a batch does not push others to fallbacks
+_Name = tuple[str, str]
 _UNAVAILABLE = (StorageError, ClusterUnavailable)
 
 
@@ -32,8 +34,8 @@ class Taker:
     """Takes the records of one request.
 
     Records of one session are taken one after another, in their order; others at the same time, so
-    that the writer commits them together. If the store is unavailable, nobody knows more about a
-    record than that it may be sent again.
+    that the writer commits them together (see `lanes_of`). If the store is unavailable, nobody
+    knows more about a record than that it may be sent again.
     """
 
     def __init__(self, here: Served, request: Request) -> None:
@@ -42,15 +44,7 @@ class Taker:
 
     async def take(self, records: Sequence[Record]) -> list[UbiItem]:
         """Take all records; each has its own answer."""
-        sessions: dict[str, str] = {}
-        lanes: dict[str, list[int]] = {}
-        for number, record in enumerate(records):
-            query_id = str(record.get("query_id"))
-            found = record.get("session_id") or sessions.get(query_id) or query_id
-            sessions.setdefault(query_id, str(found))
-            lanes.setdefault(sessions[query_id], []).append(number)
         items: dict[int, UbiItem] = {}
-
         room = asyncio.Semaphore(_TOGETHER)
 
         async def in_order(numbers: list[int]) -> None:
@@ -58,12 +52,18 @@ class Taker:
                 async with room:
                     items[number] = await self._one(records[number])
 
-        await asyncio.gather(*map(in_order, lanes.values()))
+        await asyncio.gather(*map(in_order, lanes_of(records)))
         return [items[number] for number in range(len(records))]
 
     async def _one(self, record: Record) -> UbiItem:
         try:
             if "action_name" in record:
+                action = record["action_name"]
+                if isinstance(action, str) and action and action.lower() not in UNDERSTOOD:
+                    return _ignored(
+                        f"action_name: received {quoted(action)}; understood: "
+                        f"{', '.join(UNDERSTOOD)}."
+                    )
                 return await self._event(UbiEvent.model_validate(record))
             return await self._query(UbiQuery.model_validate(record))
         except ValidationError as error:
@@ -129,9 +129,6 @@ class Taker:
 
     async def _event(self, event: UbiEvent) -> UbiItem:
         action, shown = event.action_name.lower(), event.event_attributes.object
-        if action not in (*TAKEN, *DISMISSED, *SHOWN):
-            understood = ", ".join((*TAKEN, *DISMISSED, *SHOWN))
-            return _ignored(f"action_name: received {quoted(action)}; understood: {understood}.")
         if shown.object_id_field not in (None, "arm_id"):
             return _ignored(
                 f"object_id_field: received {quoted(shown.object_id_field)}; a recommendation has "
@@ -178,6 +175,38 @@ class Taker:
 
 def _asks_next(before: StoredDecision, record: UbiQuery) -> bool:
     return before.delivered and before.body.query != record.user_query
+
+
+def lanes_of(records: Sequence[Record]) -> list[list[int]]:
+    """Group the records that share a session, a browser or a query, each group in its order.
+
+    >>> lanes_of([{"client_id": "b"}, {"query_id": "q"}, {"client_id": "b", "query_id": "q"}, {}])
+    [[0, 1, 2], [3]]
+    """
+    above: dict[_Name, _Name] = {}
+
+    def top(name: _Name) -> _Name:
+        while (higher := above.setdefault(name, name)) != name:
+            name = higher
+        return name
+
+    named = [_names(record) or [("", str(at))] for at, record in enumerate(records)]
+    for first, *others in named:
+        for name in others:
+            above[top(name)] = top(first)
+    lanes: dict[_Name, list[int]] = {}
+    for at, names in enumerate(named):
+        lanes.setdefault(top(names[0]), []).append(at)
+    return list(lanes.values())
+
+
+def _names(record: Record) -> list[_Name]:
+    """Return what ties a record to others; what is no name is found when it is taken."""
+    inner = record.get("query_attributes")
+    found = [(key, record.get(key)) for key in ("session_id", "client_id", "query_id")]
+    if isinstance(inner, dict):
+        found.append(("session_id", inner.get("session_id")))
+    return [(key, value) for key, value in found if value and isinstance(value, str)]
 
 
 def _arm(event: UbiEvent) -> int:

@@ -1,7 +1,8 @@
 """Rolling the model back to a position, and forward again: what is in force, and the events."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -13,32 +14,42 @@ from nextquery.service.log.schema import events
 from nextquery.service.log.store import as_event
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction
 
+Rolled = list[tuple[int, int]]
+"""Roll-backs: the positions of their events, in order, and to where each goes."""
+
 
 class RollBacks:
     """The roll-backs of a log.
 
-    One to position P brings back what was in force at P: roll-backs that came later were not there.
-    Undoing it brings those back.
+    One to position P brings back what was in force at P: roll-backs that came later were not there,
+    and those that ended later were. Undoing it brings back what was in force just before it.
 
-    >>> roll_backs = RollBacks([(200, 100), (300, 150)])
+    >>> roll_backs = RollBacks()
+    >>> for position, to in ((200, 100), (300, 150)):
+    ...     roll_backs.follow(position, RolledBack(to=to))
     >>> roll_backs.in_force  # at 150, nobody had rolled back yet
     [(300, 150)]
     >>> [roll_backs.leave_out(*places) for places in ((120, 120), (160, 120), (310, 305))]
     [False, True, False]
     """
 
-    def __init__(self, known: Iterable[tuple[int, int]] = ()) -> None:
-        self.known = dict(known)  # by position: to
-        self.in_force: list[tuple[int, int]] = []
-        self._settle()
+    def __init__(self) -> None:
+        self._since: list[tuple[int, Rolled]] = []  # what is in force from each position on
+
+    @property
+    def in_force(self) -> Rolled:
+        """Those in force at the end."""
+        return self._since[-1][1] if self._since else []
 
     def follow(self, position: int, body: RolledBack) -> None:
-        """Take an event."""
+        """Take an event; one that is damaged changes nothing, see `event_checks`."""
         if body.undoes is not None:
-            self.known.pop(body.undoes, None)
-        elif body.to is not None and body.to < position:  # else it is damaged, see `event_checks`
-            self.known[position] = body.to
-        self._settle()
+            then = self._at(min(body.undoes, position) - 1)
+        elif body.to is not None and body.to < position:
+            then = [*self._at(body.to), (position, body.to)]
+        else:
+            return
+        self._since.append((position, then))
 
     def leave_out(self, outcome: int, decision: int) -> bool:
         """Whether the outcome at one position of the decision at another teaches nothing."""
@@ -46,13 +57,21 @@ class RollBacks:
 
     def copy(self) -> "RollBacks":
         """Return an independent copy."""
-        return RollBacks(self.known.items())
+        return self.from_state(self.state())
 
-    def _settle(self) -> None:
-        self.in_force = []
-        at = max(self.known, default=0)
-        while newest := max((one for one in self.known if one <= at), default=0):
-            self.in_force.insert(0, (newest, at := self.known[newest]))
+    def state(self) -> list[tuple[int, Rolled]]:
+        """Return all of it, as JSON can say it."""
+        return list(self._since)
+
+    @classmethod
+    def from_state(cls, state: Iterable[Sequence[Any]]) -> "RollBacks":
+        """Restore what `state` returned."""
+        self = cls()
+        self._since = [(at, [(one, to) for one, to in then]) for at, then in state]
+        return self
+
+    def _at(self, position: int) -> Rolled:
+        return next((then for at, then in reversed(self._since) if at <= position), [])
 
 
 @dataclass(frozen=True)

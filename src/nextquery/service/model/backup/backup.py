@@ -21,20 +21,27 @@ from nextquery.service.log.database.marker import Marker, store_id
 from nextquery.service.log.schema import counter
 from nextquery.service.log.store import Store
 from nextquery.service.model.backup.copies import (
+    check_seal,
     copy_of,
     copy_pages,
     digest_of,
+    in_one_file,
     into_empty,
     on_disk,
     only_read,
     reading_file,
+    seal,
+    unseal,
 )
 from nextquery.service.model.rebuild import AGREE, Rebuilt, rebuild
-from nextquery.service.model.snapshots import save_snapshot
+from nextquery.service.model.snapshots import save_snapshot, snapshot_is_whole
 
 
 class Proof(NamedTuple):
-    """What was compared: events up to `position`, by digest, and the model there."""
+    """What was compared: events up to `position`, by digest, and the model there.
+
+    `difference` is not a number if the model in a backup is of an earlier version of nextquery.
+    """
 
     position: int
     digest: str
@@ -69,6 +76,8 @@ def backup(store: Store, out: Path) -> Proof:
         os.close(os.open(whole, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         with closing(sqlite3.connect(file)) as source:
             copy_pages(source, whole)
+        seal(whole)
+        on_disk(whole)
         os.replace(whole, out)
         on_disk(out.parent)
     return Proof(position, digest, done.difference)
@@ -77,6 +86,7 @@ def backup(store: Store, out: Path) -> Proof:
 def restore(file: Path, url: str) -> Proof:
     """Make a store from a backup at a URL where none is, with its proof."""
     with reading_file(file) as connection:
+        check_seal(file)
         row = connection.execute(sa.select(counter.c.position, counter.c.secret)).one()
         digest = digest_of(connection, row.position)
     path = file_of(url)
@@ -88,33 +98,39 @@ def restore(file: Path, url: str) -> Proof:
         finally:
             store.close()
     _must_be_new(path)
+    _must_be_alone(path)
     Marker(path).check(store_id(row.secret))  # or it is another store's place
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.unlink(missing_ok=True)
+    with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder:
+        part = Path(folder) / path.name
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         with closing(only_read(file)) as source:
             copy_pages(source, part)
+        unseal(part)
+        store = Store.open(f"sqlite:///{part}", create=False)
+        try:
+            proof = _proved(store, row.position, digest)
+        finally:
+            store.close()
+        in_one_file(part)
         os.replace(part, path)
         on_disk(path.parent)
-    finally:
-        part.unlink(missing_ok=True)
-    store = Store.open(url, create=False)
-    try:
-        return _proved(store, row.position, digest)
-    finally:
-        store.close()
+    Store.open(url, create=False).close()  # it gets its marker
+    return proof
 
 
 def _proved(store: Store, position: int, digest: str) -> Proof:
     done = rebuild(store)
     with store.reading() as connection:
         same = digest_of(connection, position) == digest
-    if not same or done.state.position != position or done.snapshot != position:
+    known = done.snapshot == position or snapshot_is_whole(store, position)
+    if not same or done.state.position != position or not known:
         raise Damaged(
             f"{store.name} does not have the {position} events of the backup. Do not serve it: "
             "check the disk, delete it, and restore again."
         )
+    if done.snapshot != position:  # a version wrote it whose models this one computes again
+        save_snapshot(store, done.state, keep=1)
+        return Proof(position, digest, float("nan"))
     _must_agree(done, "the model computed here differs from the one in the backup")
     return Proof(position, digest, done.difference)
 
@@ -133,4 +149,15 @@ def _must_be_new(path: Path) -> None:
         raise InvalidInput(
             f"{path} {why}. Pass the path of a new file in an existing folder; nothing is "
             "overwritten."
+        )
+
+
+def _must_be_alone(path: Path) -> None:
+    """Raise an error if companions of a lost database would become part of the new one."""
+    names = [f"{path.name}{end}" for end in ("-wal", "-shm", "-journal")]
+    if left := [name for name in names if path.with_name(name).exists()]:
+        raise InvalidInput(
+            f"{' and '.join(left)} in {path.parent} are of a database that is gone, and SQLite "
+            f"would mix them into {path.name}. Move them away, to where that database is now, "
+            "or restore to another path."
         )

@@ -15,12 +15,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nextquery.errors import InvalidInput, StorageError
+from nextquery.errors import Damaged, InvalidInput, StorageError
 from nextquery.service.log.database.marker import Marker
 from nextquery.service.log.schema import counter, events, keys, metadata
 from nextquery.service.log.store import Store
 
 _ROWS = 1000  # rows that are copied together
+_SEAL = "backup"  # the table of a backup that has its digest
 
 
 def copy_of(store: Store, file: Path) -> None:
@@ -44,11 +45,64 @@ def copy_of(store: Store, file: Path) -> None:
     Marker(file).path.unlink()  # the new tables had a secret of their own
 
 
+def seal(file: Path) -> None:
+    """Write into a backup the digest of all its tables, so that any damage is found later."""
+    with closing(sqlite3.connect(file)) as backup:
+        found = _contents(backup)
+        with backup:
+            backup.execute(f"CREATE TABLE {_SEAL} (digest TEXT NOT NULL)")
+            backup.execute(f"INSERT INTO {_SEAL} VALUES (?)", (found,))
+
+
+def check_seal(file: Path) -> None:
+    """Raise an error if a byte of any table of a backup is not what was backed up."""
+    with closing(only_read(file)) as backup:
+        try:
+            sealed = backup.execute(f"SELECT digest FROM {_SEAL}").fetchall()
+            same = sealed == [(_contents(backup),)]
+            whole = backup.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            if f"no such table: {_SEAL}" in str(error):
+                return  # it was made before backups had one
+            same = whole = False
+    if not (same and whole):
+        raise Damaged(
+            f"{file} is damaged: its tables are not those that were backed up. Nothing was "
+            "written. Restore another copy of it, or an earlier backup."
+        )
+
+
+def unseal(file: Path) -> None:
+    """Take the digest out of a copy of a backup: stores have none."""
+    with closing(sqlite3.connect(file)) as copied, copied:
+        copied.execute(f"DROP TABLE IF EXISTS {_SEAL}")
+
+
+def _contents(file: sqlite3.Connection) -> str:
+    """Return the SHA-256 of every table of a database, with its rows in their order."""
+    digest = hashlib.sha256()
+    tables = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name <> ? ORDER BY name"
+    for table in file.execute(tables, (_SEAL,)).fetchall():
+        digest.update(repr(table).encode())
+        rows = file.execute(f'SELECT * FROM "{table[0]}" ORDER BY rowid')
+        for row in rows:
+            for value in row:
+                told = value if isinstance(value, bytes) else repr(value).encode()
+                digest.update(b"%d:" % len(told) + told)
+    return digest.hexdigest()
+
+
 def copy_pages(source: sqlite3.Connection, file: Path) -> None:
     """Copy an SQLite database into one file without companions, and wait until it is on disk."""
     with closing(sqlite3.connect(file)) as target:
         source.backup(target)
-        target.execute("PRAGMA journal_mode=DELETE")
+    in_one_file(file)
+
+
+def in_one_file(file: Path) -> None:
+    """End the write-ahead log of a database that nobody uses, and wait until it is on disk."""
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA journal_mode=DELETE")
     on_disk(file)
 
 
@@ -93,8 +147,8 @@ def reading_file(file: Path) -> Iterator[sa.Connection]:
                 connection.execute(sa.select(counter.c.position)).scalar_one()
             except sa.exc.DatabaseError:
                 raise StorageError(
-                    f"{file} is not a backup of an event log. Pass the file that nextquery backup "
-                    "--out wrote."
+                    f"{file} is not a backup of an event log, or it is damaged. Pass the file that "
+                    "nextquery backup --out wrote."
                 ) from None
             yield connection
     finally:

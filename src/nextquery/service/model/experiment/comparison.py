@@ -1,11 +1,16 @@
 """What the sessions say of the policies that share them.
 
-A session counts once, by its first slate, when that is closed: a hit if a recommendation was
-accepted, or if the query that was typed instead was among them. Slates that teach nothing or never
-reached anybody do not count. Which policy a session has is chance; what happens to it is counted
-for that policy, also if another one had to answer.
+A session counts once, by its first slate: a hit if a recommendation was accepted, or if the query
+that was typed instead was among them. Slates that teach nothing or never reached anybody do not
+count. Which policy a session has is chance; what happens to it is counted for that policy, also if
+another one had to answer.
+
+Sessions are counted in the order in which they began, each when it and all before it are closed. A
+click closes a slate in seconds and a time-out after a minute. In the order of closing, a policy
+whose people leave sooner would seem better or worse for as long as the others' slates are open.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple
@@ -18,6 +23,9 @@ from nextquery.service.log.events import FeedbackEvent, ModelEvent, OutcomeEvent
 from nextquery.service.model.experiment.branches import Branch
 from nextquery.service.model.past import Decided
 from nextquery.service.settings.split import CONTROL
+
+MOST_WAITING = 10_000
+"""Sessions that wait to be counted; of more, the oldest counts as one without a hit."""
 
 
 class Seen(NamedTuple):
@@ -53,6 +61,7 @@ class Comparison:
         self.watched_since: dict[str, int] = {}
         self.fallen: list[str] = []  # whose sessions get something else
         self.alarms: list[str] = []
+        self.waiting: OrderedDict[int, tuple[str, bool | None]] = OrderedDict()
         self.alpha = ALPHA / max(1, len(learning))  # of each watch, so that it holds for all
         for policy in learning if CONTROL in shares else ():
             self.watch(policy, since)
@@ -118,12 +127,35 @@ class Comparison:
                 if watched not in self.alarms and bool(watch.alarm):
                     self.alarms = [*self.alarms, watched]
 
+    def began(self, position: int, policy: str) -> None:
+        """Take the first slate of a session."""
+        self.waiting[position] = (policy, None)
+        if len(self.waiting) > MOST_WAITING:
+            oldest = next(iter(self.waiting))
+            self.waiting[oldest] = (self.waiting[oldest][0], False)
+            self._count()
+
     def closed(self, body: OutcomeEvent, decision: Decided) -> None:
-        """Count the session of a slate, if it was its first and is closed by this outcome."""
-        if decision.first and body.was == "open" and body.state in ("accepted", "failed"):
+        """Take the outcome of a slate, if it is the first one of a session and was open."""
+        waits = self.waiting.get(decision.position)
+        if waits is None or body.was != "open" or body.state == "open":
+            return
+        if body.state in ("accepted", "failed"):
             typed = isinstance(body, FeedbackEvent) and body.foresaw(decision.arms)
             hit = body.state == "accepted" or bool(typed)
-            self.add(Seen(decision.assigned, decision.position, hit))
+            self.waiting[decision.position] = (waits[0], hit)
+        else:
+            del self.waiting[decision.position]
+        self._count()
+
+    def _count(self) -> None:
+        """Count the sessions that no earlier one waits for."""
+        while self.waiting:
+            position, (policy, hit) = next(iter(self.waiting.items()))
+            if hit is None:
+                return
+            del self.waiting[position]
+            self.add(Seen(policy, position, hit))
 
     def _of_two(self, one: str, other: str) -> tuple[float, float]:
         both = self.shares[one] + self.shares[other]
@@ -131,12 +163,13 @@ class Comparison:
 
     def copy(self) -> "Comparison":
         """Return an independent copy."""
-        return deepcopy(self)
+        return deepcopy(self, {id(self.waiting): self.waiting.copy()})
 
     def state(self) -> dict[str, Any]:
         """Return all of it, as JSON can say it."""
         return {
             **{name: getattr(self, name) for name in _PLAIN},
+            "waiting": [[at, *told] for at, told in self.waiting.items()],
             "shares": list(self.shares.items()),  # their order tells which is the main one
             "differences": {name: one.state() for name, one in self.differences.items()},
             "watches": {name: one.state() for name, one in self.watches.items()},
@@ -148,6 +181,8 @@ class Comparison:
         self = cls(dict(state["shares"]), state["since"], [])
         for name in _PLAIN:
             setattr(self, name, state[name])
+        for position, policy, hit in state["waiting"]:
+            self.waiting[position] = (policy, hit)
         read = Difference.from_state
         self.differences = {
             name: read(state["differences"][name]) for name in list(self.shares)[1:]
