@@ -27,7 +27,8 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "measurements/neural-rivals",
         "measurements/paper-setting",
         *("measurements/learning", "measurements/off-policy", "measurements/encoders"),
-        *("measurements/cluster", "measurements/greedi", "project/benchmarks"),
+        *("measurements/cluster", "measurements/greedi", "measurements/explore"),
+        "project/benchmarks",
     ),
     "The project": (
         "architecture",

@@ -4,7 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nextquery.explore import Exploration, Table
+from nextquery.explore.columns import Column
+from nextquery.explore.space import Flags, Space
 
 Wish = Callable[[dict[str, Any]], bool]
 
@@ -20,6 +24,26 @@ def homes(folder: Path, rows: int = 3000) -> Table:
         lines.append(f'{price},2024-{1 + i % 12:02}-{1 + i % 28:02},"{shown}",{i % 3 == 0}')
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return Table.open(file)
+
+
+def line(rows: int = 1000) -> Space:
+    """One column: row i has the value i."""
+    column = Column("x", "DOUBLE", "number", np.arange(rows, dtype=float))
+    return Space([column], np.arange(rows))
+
+
+def one_region(rows: int, seed: int) -> tuple[list[Column], Flags]:
+    """Six columns of numbers, two of categories; relevant rows have two ranges and two kinds."""
+    rng = np.random.default_rng([seed, rows])
+    columns = [Column(f"x{i}", "DOUBLE", "number", rng.random(rows)) for i in range(6)]
+    for name, names in (("kind", "abcde"), ("use", "pqr")):
+        codes = rng.integers(len(names), size=rows).astype(float)
+        columns.append(Column(name, "VARCHAR", "category", codes, tuple(names)))
+    low = rng.uniform(0, 0.8, 2)
+    relevant = columns[6].values < 2
+    for column, start in zip(columns, low, strict=False):
+        relevant &= (column.values > start) & (column.values < start + 0.16)
+    return columns, relevant
 
 
 def cheap_in_gent(home: dict[str, Any]) -> bool:

@@ -49,9 +49,9 @@ class Exploration:
     ...     wanted = [s.row for s in exploration.samples() if 2000 < s.values["price"] <= 5000]
     ...     exploration.label(wanted)
     >>> print(exploration.where())
-    "price" > 2100 AND "price" <= 5050
+    "price" > 2050 AND "price" <= 5050
     >>> exploration.count()
-    29
+    30
 
     References
     ----------

@@ -1,17 +1,17 @@
-"""Regions: relevant rows that belong together, because no irrelevant row is between them.
+"""Regions: relevant rows that belong together, because a few columns set them apart.
 
 A region grows from the relevant row with the nearest others. It takes in further relevant rows, the
-nearest first, as long as the smallest box around them contains no irrelevant row. Then the next
-region grows from the rows that are left.
+nearest first, as long as at most three columns of the smallest box around them keep every
+irrelevant row out. Then the next region grows from the rows that are left. Last, each region, the
+largest first, takes rows of smaller ones in the same way: a row that came too early is put right.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nextquery.explore.space import Flags, Rows, distances
+from nextquery.explore.space import Flags, Hull, Points, Rows, distances, weights
 
 _CROWD = 6  # a region starts where this many relevant rows are nearest to each other
-Points = NDArray[np.float32]
+_COLUMNS = 3  # at most, that set a region apart
 
 
 def regions(relevant: Points, irrelevant: Points, is_category: Flags) -> list[Rows]:
@@ -26,34 +26,50 @@ def regions(relevant: Points, irrelevant: Points, is_category: Flags) -> list[Ro
         return []
     apart = np.stack([distances(relevant, point, is_category) for point in relevant])
     crowd = np.sort(apart, axis=1)[:, :_CROWD].mean(axis=1)
-    left = np.ones(len(relevant), bool)
-    found = []
-    while left.any():
-        start = int(np.flatnonzero(left)[crowd[left].argmin()])
-        order = [int(i) for i in np.argsort(apart[start], kind="stable") if left[i] and i != start]
-        members = _grown(relevant, irrelevant, is_category, start, order)
-        left[members] = False
-        found.append(np.array(sorted(members)))
-    return found
+    starts: list[list[int]] = [[int(start)] for start in np.argsort(crowd, kind="stable")]
+    for _ in range(2):
+        found: list[list[int]] = []
+        left = np.ones(len(relevant), bool)
+        for start in starts:
+            members = [member for member in start if left[member]]
+            if members:
+                members = _grown(relevant, irrelevant, is_category, members, left)
+                left[members] = False
+                found.append(members)
+        starts = sorted(found, key=len, reverse=True)
+    return [np.array(sorted(members)) for members in starts]
 
 
 def _grown(
-    relevant: Points, irrelevant: Points, is_category: Flags, start: int, order: list[int]
+    relevant: Points, irrelevant: Points, is_category: Flags, start: list[int], left: Flags
 ) -> list[int]:
-    """Return the members of the region that starts at one point, tried in an order."""
-    numbers, categories = np.flatnonzero(~is_category), np.flatnonzero(is_category)
-    ranges = irrelevant[:, numbers]
-    low = high = relevant[start, numbers]
-    shares = {int(c): irrelevant[:, c] == relevant[start, c] for c in categories}
-    members = [start]
-    for each in order:
-        point = relevant[each]
-        lower, higher = np.minimum(low, point[numbers]), np.maximum(high, point[numbers])
-        within = ((ranges >= lower) & (ranges <= higher)).all(axis=1)
-        wider = {c: share | (irrelevant[:, c] == point[c]) for c, share in shares.items()}
-        for share in wider.values():
-            within &= share
-        if not within.any():
-            low, high, shares = lower, higher, wider
-            members.append(each)
+    """Return the members of the region that grows from some points, over those that are left."""
+    members, untried = list(start), left.copy()
+    untried[members] = False
+    grew = True
+    while grew:
+        grew = False
+        weight = weights(relevant[members], is_category)
+        rest = np.flatnonzero(untried)
+        apart = distances(relevant[rest], relevant[members[0]], is_category, weight)
+        for nearest in rest[np.argsort(apart, kind="stable")]:
+            hull = Hull.around(relevant[[*members, nearest]], is_category)
+            untried[nearest] = False
+            if _set_apart(hull.outside(irrelevant)):
+                rest = rest[untried[rest] | (rest == nearest)]
+                within = rest[~hull.outside(relevant[rest]).any(axis=0)]
+                members += within.tolist()
+                untried[within] = False
+                grew = True
+                break
     return members
+
+
+def _set_apart(outside: Flags) -> bool:
+    """Return whether a few columns keep every row out, chosen one by one."""
+    left = np.ones(outside.shape[1], bool)
+    for _ in range(_COLUMNS):
+        if not left.any():
+            break
+        left &= ~outside[outside[:, left].sum(axis=1).argmax()]
+    return not left.any()

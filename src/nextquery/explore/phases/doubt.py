@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 
 class Doubt(NamedTuple):
-    """A row whose label would settle whether about `stake` rows are relevant."""
+    """A row to label: about `stake` rows around it may be relevant or not."""
 
     stake: float
     row: int
     phase: str
-    urgent: bool  # whether much of a region depends on it

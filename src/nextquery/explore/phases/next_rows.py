@@ -4,20 +4,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from nextquery.explore.boxes import Box, inside
+from nextquery.explore.boxes import Box
 from nextquery.explore.columns import Column
 from nextquery.explore.learner import learn
 from nextquery.explore.phases import discovery
-from nextquery.explore.phases.boundary import borders
+from nextquery.explore.phases.committee import BOUNDARY, MISCLASSIFIED, questions
 from nextquery.explore.phases.doubt import Doubt
-from nextquery.explore.phases.misclassified import ENOUGH_LABELS, ENOUGH_ROWS, near, unseen
 from nextquery.explore.regions import regions
 from nextquery.explore.space import Rows, Space
 
 DISCOVERY = "discovery"
 MOST_ROWS = 100_000  # rows that may be asked for; of a longer table, a sample
-_EXPLOIT = 0.75  # share of a round that the second and third phase may take
-_POLISH = 0.2  # and if little depends on them
+_SHARES = {MISCLASSIFIED: 0.75, BOUNDARY: 0.2}  # of a round, at most
+_REGIONS = 3  # at most, for which questions are asked in a round
 
 
 class Explorer:
@@ -60,36 +59,23 @@ class Explorer:
         space, rng = self._space, np.random.default_rng([self._seed, len(self._at)])
         labelled = np.zeros(len(space.rows), bool)
         labelled[self._at] = True
-        relevant = np.zeros(len(space.rows), bool)
-        relevant[self._at[self._relevant]] = True
-        doubts: list[Doubt] = []
-        for region in self._regions:
-            hull = region
-            if len(region) > 1:
-                irrelevant = self._at[~self._relevant]
-                sides, hull = borders(space, region, irrelevant, labelled, rng)
-                doubts += sides
-            weak = len(region) < ENOUGH_LABELS or len(hull) < ENOUGH_ROWS
-            if weak:
-                doubts += near(space, region, relevant, labelled, max(1, wanted // 2), rng)
-            if len(region) >= ENOUGH_LABELS:
-                called = self._called(region)
-                doubts += unseen(called, hull, labelled, max(1, wanted // 5), rng)
-        chosen: dict[int, Doubt] = {}
-        for doubt in sorted(doubts, key=lambda d: (-d.stake, d.row)):
-            chosen.setdefault(doubt.row, doubt)
-        urgent = [doubt for doubt in chosen.values() if doubt.urgent][: int(_EXPLOIT * wanted)]
-        minor = [doubt for doubt in chosen.values() if not doubt.urgent]
-        picked = urgent + minor[: max(0, int(_POLISH * wanted) - len(urgent))]
-        labelled[[doubt.row for doubt in picked]] = True
+        asked = rng.permutation(len(self._regions))[:_REGIONS]
+        doubts = [
+            doubt
+            for number in asked
+            for doubt in questions(
+                space, self._regions[number], self._at[~self._relevant], labelled, wanted, rng
+            )
+        ]
+        doubts.sort(key=lambda doubt: -doubt.stake)
+        picked: dict[int, Doubt] = {}
+        for phase, share in _SHARES.items():
+            most = int(share * wanted + rng.random())
+            for doubt in doubts:
+                if doubt.phase == phase and len(picked) < most:
+                    picked.setdefault(doubt.row, doubt)
+        labelled[list(picked)] = True
         free = np.flatnonzero(~labelled)
         more = discovery.discover(space, self._at, free, wanted - len(picked), rng)
-        picked += [Doubt(0, row, DISCOVERY, False) for row in more]
-        return [doubt._replace(row=int(space.rows[doubt.row])) for doubt in picked]
-
-    def _called(self, region: Rows) -> Rows:
-        """Return the rows that are called relevant by the boxes that hold rows of a region."""
-        space, columns = self._space, self._columns
-        at = space.rows[region]
-        boxes = [box for box in self.boxes if inside([box], columns, at).any()]
-        return np.flatnonzero(inside(boxes, columns, space.rows))
+        found = [*picked.values(), *(Doubt(0, row, DISCOVERY) for row in more)]
+        return [doubt._replace(row=int(space.rows[doubt.row])) for doubt in found]
