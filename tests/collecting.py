@@ -23,6 +23,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_unconfigure() -> None:
     """Leave as usual: what was left out is looked through once, at the end."""
+    gc.enable()
     gc.unfreeze()
 
 

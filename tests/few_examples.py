@@ -2,7 +2,7 @@
 
 from hypothesis import settings
 
-USUAL = 60  #: of the profile `repeatable`
+USUAL = 30  #: of the profile `repeatable`
 
 
 def few(number: int) -> int:

@@ -163,7 +163,7 @@ def long_fit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("number", "code"),
     [
         (signal.SIGINT, 130),
-        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.soak),
         pytest.param(signal.SIGHUP, 129, marks=pytest.mark.soak),
     ],
 )

@@ -92,7 +92,8 @@ def test_killed_half_way_it_gives_the_same_results(pool: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.soak), signal.SIGINT],
+    [signal.SIGKILL]
+    + [pytest.param(one, marks=pytest.mark.soak) for one in (signal.SIGTERM, signal.SIGINT)],
 )
 def test_workers_end_when_their_parent_is_stopped(
     pool: Path, tmp_path: Path, number: signal.Signals

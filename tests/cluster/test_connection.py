@@ -76,6 +76,7 @@ def test_a_ray_that_ran_here_and_is_gone(tmp_path: Path) -> None:
     assert "ClusterUnavailable no Ray answers at 127.0.0.1:1" in done.stdout, done.stderr
 
 
+@pytest.mark.soak
 def test_after_a_shutdown_nothing_is_asked_of_any_ray(cluster: str, tmp_path: Path) -> None:
     """Ray would join any cluster; and what the last one was called is not valid for the next."""
     alias = cluster.replace(cluster.partition(":")[0], "127.0.0.1")

@@ -198,6 +198,7 @@ def test_a_block_that_is_missing_or_short_is_noticed(log: Path, tmp_path: Path) 
     assert not (tmp_path / "pool").exists()
 
 
+@pytest.mark.soak
 def test_a_worker_killed_in_the_middle_of_a_block_costs_only_time(
     cluster: str, log: Path, network: str, tmp_path: Path
 ) -> None:

@@ -204,6 +204,7 @@ def test_a_file_that_others_do_not_see_is_named(cluster: str, tmp_path: Path) ->
         pytest.param(["--protocol", "stream", "--warm", "9"], STREAM_FILES, marks=pytest.mark.soak),
     ],
 )
+@pytest.mark.soak
 def test_on_the_command_line(
     cluster: str,
     tmp_path: Path,

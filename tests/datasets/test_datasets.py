@@ -20,6 +20,7 @@ def test_topics_is_whole_and_small() -> None:
     assert all(2 <= len(row.query.split()) <= 4 for row in rows)
 
 
+@pytest.mark.soak
 def test_a_session_of_topics_is_one_person_and_ends_after_a_year_of_silence() -> None:
     days: dict[str, list[date]] = defaultdict(list)
     people: dict[str, set[str | None]] = defaultdict(set)

@@ -12,6 +12,7 @@ from nextquery.encode import Encoder
 from nextquery.ingest import ingest
 
 
+@pytest.mark.soak
 def test_it_represents_every_word_of_the_log(tmp_path: Path) -> None:
     found = unpacked("topics", tmp_path)
     assert found is not None

@@ -58,7 +58,9 @@ def test_a_log_of_any_seed_has_the_shares_of_the_web(seed: int) -> None:
     np.testing.assert_allclose(shares(Population(seed).log(sessions=6_500)), WEB, atol=0.02)
 
 
-@pytest.mark.parametrize("asked", [(0.3, 0.5, 0.05, 0.15), (0.8, 0.1, 0.02, 0.08)])
+@pytest.mark.parametrize(
+    "asked", [(0.3, 0.5, 0.05, 0.15), pytest.param((0.8, 0.1, 0.02, 0.08), marks=pytest.mark.soak)]
+)
 def test_the_shares_are_yours_to_choose(asked: tuple[float, ...]) -> None:
     rows = Population(1, people=60, shares=Shares(*asked)).log(sessions=2_000)
     np.testing.assert_allclose(shares(rows), asked, atol=0.02)
@@ -172,6 +174,7 @@ def test_the_supply_of_new_texts_never_ends() -> None:
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 2))]
 )
+@pytest.mark.soak
 def test_the_oracle_agrees_with_drawing_many_wishes(seed: int) -> None:
     population = Population(seed, people=20)
     population.log(sessions=300)

@@ -103,6 +103,7 @@ def test_progress_names_the_stages_in_order(write: Write) -> None:
     assert [stage for stage, done in seen if done == 1.0][-1] == "collect"
 
 
+@pytest.mark.soak
 def test_little_memory_spills_and_leaves_nothing(write: Write, tmp_path: Path) -> None:
     work = tmp_path / "work"
     path = messy(write, 20_000)

@@ -180,6 +180,7 @@ def test_coefficients_of_a_linear_world_are_recovered(rng: np.random.Generator) 
     assert np.allclose(found, theta, atol=0.05)
 
 
+@pytest.mark.soak
 def test_interaction_features_learn_transitions_and_arm_features_cannot() -> None:
     world = TopicWorld()
     assert world.play(nq.LinUCB(alpha=0.1, ridge=0.01, features="interaction"), 2000) > 0.95

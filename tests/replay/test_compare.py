@@ -115,6 +115,7 @@ def test_without_anything_earlier_nothing_is_tuned(tmp_path: Path) -> None:
     assert entered(options, tuned) == [SERVED, "stan"]
 
 
+@pytest.mark.soak
 def test_a_candidate_stage_that_searches_vectors_holds_them(run: Path) -> None:
     pool, past = WORLD
     work, window = begin(pool, past, run), OPTIONS.window([SERVED, "sr"])

@@ -57,6 +57,7 @@ def pickled_and_backwards(function: Any, values: Any) -> Any:
         yield value
 
 
+@pytest.mark.soak
 def test_elsewhere_and_in_another_order_the_results_are_the_same(
     uninterrupted: Path, tmp_path: Path
 ) -> None:

@@ -46,7 +46,7 @@ def running(pets_pool: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
-@pytest.mark.parametrize("examples", [3, pytest.param(15, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("examples", [2, pytest.param(15, marks=pytest.mark.soak)])
 def test_schemathesis_finds_no_5xx(
     running: ServiceProcess, mode: GenerationMode, examples: int
 ) -> None:

@@ -12,6 +12,7 @@ from benchmarks.soak_service import Enough, soak
     ("database", "kills"),
     [pytest.param("sqlite", 2, marks=pytest.mark.soak), ("postgres", 1)],
 )
+@pytest.mark.soak
 def test_killed_under_load(pets_pool: Path, database: str, kills: int) -> None:
     """Kill the service, and PostgreSQL if used, `kills` times each, however long that takes."""
     with tempfile.TemporaryDirectory(prefix="nextquery-soak-") as folder:

@@ -83,6 +83,7 @@ def test_every_cut_gives_what_all_days_at_once_give(seed: int, cuts: list[int], 
 
 @settings(max_examples=few(2), deadline=None)
 @given(seed=st.integers(0, 10_000), share=st.floats(0.2, 0.8))
+@pytest.mark.soak
 def test_days_that_overlap_in_time_give_it_too(seed: int, share: float) -> None:
     rows = random_rows(seed, 80)
     late = np.random.default_rng(seed).random(len(rows)) < share

@@ -81,6 +81,7 @@ def test_the_newest_tenth_gives_all_days_at_once_and_old_ids_stay(tmp_path: Path
     assert (one.named_with, set(one.people)) == (other.named_with, set(other.people))
 
 
+@pytest.mark.soak
 def test_a_pool_can_grow_again_and_again(tmp_path: Path) -> None:
     made(tmp_path, ROWS[:100])
     for low in range(100, 160, 20):

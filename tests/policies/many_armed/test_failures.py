@@ -87,6 +87,7 @@ def test_failures_are_those_of_the_paper(policy: Trials, at_most: float) -> None
     assert 141 < np.mean(failures) <= at_most
 
 
+@pytest.mark.soak
 def test_recall_costs_more_than_going_on_at_this_horizon() -> None:
     games = range(300)
     recall = [trial_game(MRun(10_000), 10_000, np.random.default_rng(seed)) for seed in games]

@@ -195,6 +195,7 @@ def test_parallel_goes_on_with_the_one_that_lost_least() -> None:
     assert policy._wanted(half_circle(9)).code == 2
 
 
+@pytest.mark.soak
 def test_greedy_on_a_subsample_beats_ucb_and_greedy_on_all_arms() -> None:
     """Bayati et al.: T = 20,000 and 3,000 arms with uniform means, rewards of 0 and 1; 3 games."""
     regret = {}

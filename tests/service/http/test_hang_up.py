@@ -60,7 +60,7 @@ def hang_up(client: TestClient, method: str, path: str, body: object, *, after: 
     asyncio.run(call())
 
 
-@pytest.mark.parametrize("after", [1, 3, *rarely(0, 2)])
+@pytest.mark.parametrize("after", [3, *rarely(0, 1, 2)])
 def test_whoever_leaves_a_simulation_ends_it(client: TestClient, after: int) -> None:
     hang_up(client, "POST", "/v1/simulate", {"users": 5}, after=after)
     response = client.post("/v1/simulate", json={"users": 1})

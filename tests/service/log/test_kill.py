@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import nextquery as nq
 from nextquery.service.answer.engine import Engine
@@ -15,7 +16,7 @@ from nextquery.service.log.events import FeedbackEvent
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.rebuild import difference
-from tests.service.worlds import caught_up, options
+from tests.service.worlds import caught_up, options, rarely
 
 ROOT = Path(__file__).parents[3]
 
@@ -34,6 +35,7 @@ def drive_and_kill(pool: Path, url: str, seed: int, lines: int) -> list[list[str
     return [line.decode().split() for line in output if line.endswith(b"\n")]
 
 
+@pytest.mark.parametrize("url", ["sqlite", *rarely("postgresql")], indirect=True)
 def test_nothing_acknowledged_is_lost(url: str, world: nq.ArmPool, tmp_path: Path) -> None:
     world.save(tmp_path / "pool")
     rng = np.random.default_rng(0)  # lines to read before each kill

@@ -41,6 +41,7 @@ from tests.service.worlds import kinds, rarely, until
 from tests.updating.logs import WORDS, Row
 
 
+@pytest.mark.parametrize("url", ["sqlite", *rarely("postgresql")], indirect=True)
 def test_what_is_served_then_is_what_a_restart_serves(
     pool: nq.ArmPool, tmp_path: Path, url: str
 ) -> None:
@@ -75,6 +76,7 @@ def test_what_is_served_then_is_what_a_restart_serves(
     store.close()
 
 
+@pytest.mark.soak
 def test_it_grows_again_and_again(pool: nq.ArmPool, tmp_path: Path, sqlite_url: str) -> None:
     chosen, store = following(), Store.open(sqlite_url)
     with Engine.start(pool, store, chosen) as engine:
@@ -163,6 +165,7 @@ def test_what_an_operator_refused_does_not_come_back_with_the_log(
     store.close()
 
 
+@pytest.mark.parametrize("url", ["sqlite", *rarely("postgresql")], indirect=True)
 def test_a_pool_encoded_anew_keeps_what_was_learnt(
     pool: nq.ArmPool, tmp_path: Path, url: str
 ) -> None:
