@@ -118,6 +118,7 @@ def test_killed_while_it_computes(uneven: Pair, tmp_path: Path) -> None:
     assert [old == new for old, new in zip(before, after, strict=True)] == [True, False]
 
 
+@pytest.mark.soak
 def test_who_works_longer_than_the_deadline_is_waited_for(hasty: Pair) -> None:
     def slow(part, seconds):  # type: ignore[no-untyped-def]
         time.sleep(seconds)
@@ -252,6 +253,7 @@ def test_a_shard_that_cannot_read_its_rows_is_away(
     same(hasty.here.nearest(ANCHORS, 50), pool.nearest(ANCHORS, 50))
 
 
+@pytest.mark.soak
 def test_the_first_request_after_a_shard_is_back_is_whole(
     hasty: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +323,7 @@ def test_copies_come_and_go_in_several_threads(uneven: Pair) -> None:
         list(threads.map(play, range(3)))
 
 
+@pytest.mark.soak
 def test_a_threshold_counts_the_shard_that_fell_between_its_two_looks(
     hasty: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

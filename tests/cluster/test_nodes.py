@@ -14,6 +14,7 @@ from tests.cluster.worlds import DIM, pair, same
 ANCHORS = np.random.default_rng(5).normal(size=(4, DIM))
 
 
+@pytest.mark.soak
 def test_a_lost_node(cluster: str) -> None:
     """Its shards restart on the other node; every answer meanwhile is complete."""
     with second_node(cluster) as node:

@@ -162,7 +162,7 @@ def test_an_error_of_a_call_is_the_error_here(cluster: str, tmp_path: Path) -> N
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("deaths", [1, 9])
+@pytest.mark.parametrize("deaths", [1, pytest.param(9, marks=pytest.mark.soak)])
 def test_a_worker_that_dies_while_it_looks_says_nothing_about_the_folder(
     cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deaths: int
 ) -> None:

@@ -59,11 +59,11 @@ def test_schemathesis_finds_no_5xx(
             continue  # it has no input that could be wrong
         expected.add(operation.path)
 
-        few = 1 if operation.path == "/v1/simulate" else examples  # a simulation takes a while
-
-        @settings(max_examples=few, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy(generation_mode=mode))
         def call(case: schemathesis.Case[Any]) -> None:
+            if case.path == "/v1/simulate":
+                _make_brief(case.body)
             checks = [not_a_server_error, response_schema_conformance]
             case.call_and_validate(checks=checks, timeout=600)
             tried.add(case.path)
@@ -71,6 +71,12 @@ def test_schemathesis_finds_no_5xx(
         call()
     assert tried == expected
     assert expected >= {path for path in BODIES if path.startswith("/v1")}
+
+
+def _make_brief(body: Any) -> None:
+    """Let two simulated people come if many would: that takes seconds."""
+    if isinstance(body, dict) and type(users := body.get("users", 100)) is int and users > 1:
+        body["users"] = 2
 
 
 def raw(service: ServiceProcess, sent: bytes, *, half_close: bool = False) -> bytes:
