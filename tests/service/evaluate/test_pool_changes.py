@@ -110,7 +110,11 @@ def test_a_policy_knows_what_it_knew_when_it_ran(
 
 @pytest.mark.parametrize(
     ("name", "keeps"),
-    [("lin-ucb-memory@alpha=0.3", True), ("lin-ucb-shared", False), ("ucb1", False)],
+    [
+        ("lin-ucb-memory@alpha=0.3", True),
+        ("lin-ucb-shared", False),
+        pytest.param("ucb1", False, marks=pytest.mark.soak),
+    ],
 )
 def test_only_lessons_that_mean_the_same_are_kept(
     name: str, keeps: bool, tmp_path: Path, sqlite_url: str
