@@ -24,7 +24,7 @@ test: style chromium  ## lint, types, and every test; the types are checked besi
 pytest: export OPENBLAS_NUM_THREADS := 1
 pytest: export OMP_NUM_THREADS := 1
 pytest: .venv/ready
-	$(BIN)/pytest --numprocesses 4 --dist loadscope --max-worker-restart 1
+	$(BIN)/pytest --numprocesses 3 --dist loadscope --max-worker-restart 1
 
 chromium:  # the browser of the page's tests
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
