@@ -25,7 +25,8 @@ from nextquery.service.model.past import Decided
 from nextquery.service.settings.split import CONTROL
 
 MOST_WAITING = 10_000
-"""Sessions that wait to be counted; of more, the oldest counts as one without a hit."""
+"""Sessions that wait to be counted. One that begins while so many wait is left out, whatever its
+policy and its outcome: to leave out one that waits long would be unfair to slow people's policy."""
 
 
 class Seen(NamedTuple):
@@ -129,11 +130,8 @@ class Comparison:
 
     def began(self, position: int, policy: str) -> None:
         """Take the first slate of a session."""
-        self.waiting[position] = (policy, None)
-        if len(self.waiting) > MOST_WAITING:
-            oldest = next(iter(self.waiting))
-            self.waiting[oldest] = (self.waiting[oldest][0], False)
-            self._count()
+        if len(self.waiting) < MOST_WAITING:
+            self.waiting[position] = (policy, None)
 
     def closed(self, body: OutcomeEvent, decision: Decided) -> None:
         """Take the outcome of a slate, if it is the first one of a session and was open."""
