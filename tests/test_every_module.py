@@ -35,7 +35,6 @@ REACHED_THROUGH = {  # module or folder: the tests that run it through the publi
     "service.http.routes.operate": "tests/service/http/test_explore.py",
     "service.log": "tests/service/log/test_feedback.py",
     "service.log.database": "tests/service/log/test_database_errors.py",
-    "service.log.migrations": "tests/service/log/test_store.py",
     "service.model": "tests/service/model/test_learner.py",
     "service.model.old_policy_names": "tests/service/model/test_old_stores.py",
     "utility_loops": "tests/test_optimize.py",
@@ -87,5 +86,5 @@ def test_what_is_named_exists() -> None:
     known = set(modules())
     folders = {name.rpartition(".")[0] for name in known} | {"cli", "logs", "policies"}
     for name, tests in REACHED_THROUGH.items():
-        assert name in known | folders | {"service.log.migrations"}, name
+        assert name in known | folders, name
         assert (ROOT / tests).exists(), tests

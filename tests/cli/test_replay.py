@@ -271,10 +271,10 @@ def test_options_of_the_other_protocol_are_refused(
     assert not to.exists()
 
 
-def test_the_stream_of_an_older_pool_writes_nothing(tmp_path: Path) -> None:
-    old = Path(__file__).parents[1] / "service" / "old" / "3e109a4" / "pool"
-    to = tmp_path / "run"
-    arguments = ["replay", str(old), "--out", str(to), "--protocol", "stream"]
+def test_the_stream_of_a_log_without_times_writes_nothing(tmp_path: Path) -> None:
+    pool, to = tmp_path / "pool", tmp_path / "run"
+    ingest(pets_without(2, tmp_path), pool, encoder="lsa")
+    arguments = ["replay", str(pool), "--out", str(to), "--protocol", "stream"]
     with pytest.raises(InvalidInput, match="time of every query"):
         CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
     assert not to.exists()

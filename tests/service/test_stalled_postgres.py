@@ -76,7 +76,7 @@ def test_a_commit_without_an_answer_is_called_unknown(postgres_url: str) -> None
 
 def test_long_work_is_not_cut_short(postgres_url: str) -> None:
     store = Store.open(postgres_url, answer_s=0.2)
-    with store.writing(answer_s=None) as connection:  # as a migration
+    with store.writing(answer_s=None) as connection:  # as when the tables are made
         connection.exec_driver_sql("SELECT pg_sleep(0.5)")
     with pytest.raises(StoreUnavailable, match="statement timeout"), store.writing() as connection:
         connection.exec_driver_sql("SELECT pg_sleep(30)")

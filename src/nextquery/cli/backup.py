@@ -1,6 +1,5 @@
 """`nextquery backup` and `nextquery restore`: copies of a store that prove themselves."""
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,15 +57,11 @@ def restore(
 
 
 def _tell(proof: "Proof", what: str, *, as_json: bool) -> None:
-    compared = not math.isnan(proof.difference)
     if as_json:
-        print_json({**proof._asdict(), "difference": proof.difference if compared else None})
+        print_json(proof._asdict())
         return
-    model = (
-        f"the model computed from them differs by {proof.difference:g}"
-        if compared
-        else "the model was computed again, since the backup's is of an earlier version,"
-    )
     out().print(
-        f"{what}: {proof.position} events; {model} at position {proof.position}", markup=False
+        f"{what}: {proof.position} events; the model computed from them differs by "
+        f"{proof.difference:g} at position {proof.position}",
+        markup=False,
     )

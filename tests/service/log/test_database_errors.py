@@ -14,7 +14,7 @@ import nextquery as nq
 from nextquery.errors import StoreUnavailable
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.database.connect import file_of
-from nextquery.service.log.database.upgrade import _MIGRATING
+from nextquery.service.log.database.upgrade import _CREATING
 from nextquery.service.log.operators.changes import Switched
 from nextquery.service.log.store import Store
 from nextquery.service.log.transaction import NOTHING, Needs, Transaction
@@ -173,7 +173,7 @@ def test_closing_finishes_what_was_taken_on(sqlite: Store, start: Start) -> None
     assert set(threading.enumerate()) <= before
 
 
-def test_migrations_by_several_at_once(tmp_path: Path) -> None:
+def test_tables_are_made_by_several_at_once(tmp_path: Path) -> None:
     url, failures = f"sqlite:///{tmp_path / 'new.db'}", list[BaseException]()
 
     def open_store() -> None:
@@ -212,9 +212,9 @@ def test_two_workers_lock_in_the_same_order(postgres_url: str, world: nq.ArmPool
         assert waiting.result(300).status == "recorded"
 
 
-def test_a_second_process_waits_for_a_migration(empty_postgres_url: str) -> None:
+def test_a_second_process_waits_for_the_tables(empty_postgres_url: str) -> None:
     with psycopg.connect(empty_postgres_url.replace("+psycopg", "")) as first:
-        first.execute("SELECT pg_advisory_xact_lock(%s)", [_MIGRATING])
+        first.execute("SELECT pg_advisory_xact_lock(%s)", [_CREATING])
         opened: Future[Store] = Future()
         thread = threading.Thread(
             target=lambda: opened.set_result(Store.open(empty_postgres_url, wait_s=0.05))

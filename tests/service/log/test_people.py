@@ -1,33 +1,18 @@
-"""People in the store: whose a decision is, and stores from before there were any."""
+"""People in the store: whose a decision is, and whose word is trusted."""
 
 import json
-from contextlib import closing
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
-from alembic import command
 from typer.testing import CliRunner
 
 from nextquery.cli import app
 from nextquery.errors import Conflict, InvalidInput, UnknownDecision
 from nextquery.logs.rules.users import person_hash
-from nextquery.service.http.keys import KeyRing
-from nextquery.service.log.database.connect import connect
-from nextquery.service.log.database.upgrade import alembic_config
 from nextquery.service.log.hashes import Hashes, request_hash
 from nextquery.service.log.store import Store
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS
-
-KEY = (
-    "INSERT INTO keys (id, hash, name, scopes, created, owner) "
-    "VALUES ('k1', 'h', 'box', 'write', 1.0, 'shop')"
-)
-DECISION = (
-    "INSERT INTO decisions (id, position, owner, session_id, time, state, arms, rewards, issued, "
-    "delivered) VALUES ('d1', 1, 'shop', 's', 1.0, 'open', '[]', '[]', {no}, {no})"
-)
 
 
 def test_a_person_is_the_exact_id_of_an_owner() -> None:
@@ -83,29 +68,6 @@ def test_an_id_is_checked_even_if_it_is_not_used(store: Store, start: Start) -> 
     for ask in (engine.submit_forecast, engine.submit_map, engine.submit_recommend):
         with pytest.raises(InvalidInput, match="user_id"):
             ask(session_id="s", query=TEXTS[0], user_id="a\nb")
-
-
-def test_keys_and_decisions_of_an_older_store_are_of_nobody(url: str) -> None:
-    """A store of version 0003, on both databases."""
-    engine, config = connect(url), alembic_config()
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0003")
-        connection.execute(sa.text(KEY))
-        no = "0" if connection.dialect.name == "sqlite" else "false"
-        connection.execute(sa.text(DECISION.format(no=no)))
-    engine.dispose()
-    with closing(Store.open(url)) as store:
-        ring = KeyRing(store)
-        [key] = ring.list()
-        assert (key.id, key.owner, key.trusted_users) == ("k1", "shop", False)
-        with store.reading() as connection:
-            assert connection.execute(sa.text("SELECT person FROM decisions")).scalars().all() == [
-                None
-            ]
-        marked, text = ring.create(name="back end", scope="write", trusted_users=True)
-        assert marked.trusted_users
-        assert ring.find(text) == marked
 
 
 def test_the_command_marks_and_lists_trusted_keys(sqlite: Store) -> None:

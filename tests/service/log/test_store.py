@@ -1,25 +1,62 @@
 """The store: its tables, its durability, and the databases it rejects."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 
 from nextquery.errors import InvalidInput, StorageError
-from nextquery.service.log.schema import metadata
+from nextquery.service.log.database.connect import connect
+from nextquery.service.log.schema import VERSION, metadata, store_version
 from nextquery.service.log.store import Store
 
 
-def test_the_migrations_make_the_tables_of_the_schema(store: Store) -> None:
-    with store.reading() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
-    before = store.head()
-    store.migrate()
-    assert store.head() == before
+def test_an_empty_database_gets_the_tables_and_their_version(
+    tmp_path: Path, empty_postgres_url: str
+) -> None:
+    for url in (f"sqlite:///{tmp_path / 'new.db'}", empty_postgres_url):
+        with closing(Store.open(url)) as store:
+            with store.reading() as connection:
+                made = set(sa.inspect(connection).get_table_names())
+                assert connection.execute(sa.select(store_version)).all() == [(VERSION,)]
+            head = store.head()
+            assert made == set(metadata.tables)
+            assert head.position == 0
+            with closing(Store.open(url, create=False)) as again:
+                assert again.head() == head
+
+
+@pytest.mark.parametrize(
+    ("change", "which"),
+    [
+        ("UPDATE store_version SET version = 7", "version 7"),
+        ("DELETE FROM store_version", r"no version number \(.*counter"),
+        ("DROP TABLE store_version", r"no version number \(.*counter"),
+    ],
+)
+def test_tables_of_another_version_are_refused(url: str, change: str, which: str) -> None:
+    with closing(Store.open(url)) as store, store.writing() as connection:
+        connection.exec_driver_sql(change)
+    for create in (True, False):
+        with pytest.raises(StorageError, match=f"{which}.* version {VERSION}. Use .* or pass"):
+            Store.open(url, create=create)
+
+
+def test_the_tables_of_another_program_stay_beside_ours(
+    tmp_path: Path, empty_postgres_url: str
+) -> None:
+    for url in (f"sqlite:///{tmp_path / 'new.db'}", empty_postgres_url):
+        engine = connect(url)
+        with engine.begin() as connection:
+            connection.exec_driver_sql("CREATE TABLE theirs (x INTEGER)")
+        engine.dispose()
+        with pytest.raises(StorageError, match="has no event log"):
+            Store.open(url, create=False)
+        with closing(Store.open(url)) as store, store.reading() as connection:
+            assert {"theirs", *metadata.tables} == set(sa.inspect(connection).get_table_names())
 
 
 def test_sessions_are_looked_up_and_not_scanned_for(sqlite: Store) -> None:

@@ -1,7 +1,6 @@
 """Backups of a store in use, restored elsewhere: the same events, the same model, same answers."""
 
 import json
-import math
 import sqlite3
 import threading
 from contextlib import closing
@@ -17,7 +16,6 @@ from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
 from nextquery.service.model.backup.backup import backup, restore
 from nextquery.service.model.backup.copies import digest_of
-from nextquery.service.model.rebuild import rebuild
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up
 
@@ -131,7 +129,9 @@ def test_a_database_in_use_is_no_place(made: Path, postgres_url: str) -> None:
 
 def test_what_is_no_backup(tmp_path: Path, made: Path) -> None:
     (tmp_path / "text").write_text("no database " * 100)
-    for file, why in (("text", "is not a backup"), ("nothing", "there is no backup")):
+    Store.open(f"sqlite:///{tmp_path / 'store'}").close()
+    reasons = {"text": "is not a backup", "store": "is not a backup", "nothing": "there is no"}
+    for file, why in reasons.items():
         with pytest.raises(StorageError, match=why):
             restore(tmp_path / file, f"sqlite:///{tmp_path / 'new.db'}")
         assert not (tmp_path / "new.db").exists()
@@ -176,16 +176,13 @@ def test_the_companions_of_a_lost_database(made: Path, tmp_path: Path) -> None:
     assert (tmp_path / "new.db-store.json").exists()
 
 
-def test_a_model_of_an_earlier_version_is_computed_again(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url = f"sqlite:///{tmp_path / 'new.db'}"
-    monkeypatch.setattr("nextquery.service.model.snapshots._is_complete", lambda blob: False)
-    assert math.isnan(restore(made, url).difference)
-    monkeypatch.undo()
-    store = Store.open(url)
-    assert rebuild(store).snapshot == store.head().position
-    store.close()
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+def test_a_backup_of_another_version_is_refused(made: Path, url: str, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(made)) as file, file:
+        file.execute("UPDATE store_version SET version = version + 1")
+    where = f"sqlite:///{tmp_path / 'new.db'}" if url.startswith("sqlite") else url
+    with pytest.raises(StorageError, match=r"have version 2; this nextquery .* version 1"):
+        restore(made, where)
 
 
 def test_an_empty_store_has_no_backup(sqlite: Store, tmp_path: Path) -> None:

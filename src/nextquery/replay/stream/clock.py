@@ -103,9 +103,8 @@ def check_timed(sessions: Sessions) -> None:
     if not sessions.timed:
         raise InvalidInput(
             "the stream goes by the clock, and this pool does not have the time of every query: it "
-            "was made by an older version, or from a log without times. Make it again with "
-            "nextquery ingest (--time names the column), or leave the stream out (--protocol "
-            "anchored; in reproduce, --stream 0)."
+            "was made from a log without times. Make it again with nextquery ingest (--time names "
+            "the column), or leave the stream out (--protocol anchored; in reproduce, --stream 0)."
         )
 
 

@@ -1,4 +1,4 @@
-"""Checks of the store, without changing it if it is of an older version."""
+"""Checks of the store, without changing it."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ from nextquery.service.log.clock import AHEAD_S
 from nextquery.service.log.database.connect import connect, file_of, without_password
 from nextquery.service.log.database.errors import database_errors
 from nextquery.service.log.database.marker import Marker, store_id
-from nextquery.service.log.database.upgrade import is_current
+from nextquery.service.log.database.upgrade import has_tables
 from nextquery.service.log.schema import events, snapshots
 from nextquery.service.log.store import Store
 from nextquery.service.model.prepare import check_pool
@@ -73,12 +73,8 @@ def check_store(settings: Settings, pool: ArmPool | None) -> Iterator[Finding]:
         yield state
         if state.state != "ok":
             return
-    if not _is_current(settings.store):
-        yield warning(
-            "store",
-            f"the tables of {name} are empty or of an older version",
-            "Back it up, then start nextquery serve, which brings them up to date.",
-        )
+    if not _has_tables(settings.store):
+        yield warning("store", f"{name} is empty", "Start nextquery serve, which makes the tables.")
         return
     store = Store(connect(settings.store))  # not `open`, which takes away the rights of others
     try:
@@ -109,12 +105,11 @@ def _intact(path: Path) -> Finding:
     return problem("database", said, todo)
 
 
-def _is_current(url: str) -> bool:
+def _has_tables(url: str) -> bool:
     engine = connect(url)
     try:
         with database_errors(), engine.connect() as connection, connection.begin():
-            empty = not sa.inspect(connection).has_table("counter")
-            return not empty and is_current(connection, without_password(url))
+            return has_tables(connection, without_password(url))
     finally:
         engine.dispose()
 

@@ -17,11 +17,20 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    false,
     text,
 )
 
+VERSION = 1
+"""The version of the tables. Whoever changes them counts it up, and says how a store follows."""
+
 metadata = MetaData()
+
+store_version = Table(
+    "store_version",
+    metadata,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+)
+"""Has one row: the `VERSION` that the tables were made with."""
 
 counter = Table(
     "counter",
@@ -34,8 +43,8 @@ counter = Table(
     Column("clock", Float(53), nullable=False),
     Column("secret", String(64), nullable=False),
     Column("user_secret", String(64)),
-    Column("erased", BigInteger, nullable=False, server_default="0"),
-    Column("cleaned", BigInteger, nullable=False, server_default="0"),
+    Column("erased", BigInteger, nullable=False),
+    Column("cleaned", BigInteger, nullable=False),
     Column("erasing", Float(53)),
 )
 """`barrier`: position of the last event that every answer must respect; `model`: position of the
@@ -59,7 +68,7 @@ decisions = Table(
     metadata,
     Column("id", String(40), primary_key=True),
     Column("position", BigInteger, nullable=False, unique=True),
-    Column("owner", String(256), nullable=False, server_default=""),
+    Column("owner", String(256), nullable=False),
     Column("session_id", String(256), nullable=False),
     Column("request_key", String(64), unique=True),
     Column("request_hash", String(64)),
@@ -89,7 +98,7 @@ identities = Table(
     metadata,
     Column("name", String(64), primary_key=True),
     Column("identity", String(64), nullable=False, index=True),
-    Column("time", Float(53), nullable=False, server_default="0"),
+    Column("time", Float(53), nullable=False),
 )
 """Users and sessions, as keyed hashes, by identity: users who ever shared a session have one.
 `time`: when the name was first seen."""
@@ -100,7 +109,7 @@ sightings = Table(
     Column("text_key", String(64), primary_key=True),
     Column("user_hash", String(64), primary_key=True),
     Column("session_key", String(64), nullable=False),
-    Column("time", Float(53), nullable=False, server_default="0"),
+    Column("time", Float(53), nullable=False),
 )
 """Who first typed a query that was not an arm, in which session and when, all as keyed hashes. They
 stay when it becomes an arm, so that it can be counted again when somebody is forgotten."""
@@ -121,7 +130,7 @@ arm_texts = Table(
 """Texts that became arms here, wait for review, or must never be arms: `state` is added, held,
 rejected or removed. `qualified`: when enough users had typed it (NULL: an arm of the pool);
 `owner`: whose request that was; `time`: the last change; `min_users`: how many it took (NULL: an
-arm of the pool, or of a version that did not keep who they were; negative: too few of them are
+arm of the pool or of an operator; negative: too few of them are
 left, so the text is being erased). A text in this table never becomes an arm (again). `shown` is
 empty once the text is erased."""
 
@@ -172,9 +181,9 @@ keys = Table(
     Column("scopes", String(256), nullable=False),
     Column("created", Float(53), nullable=False),
     Column("revoked", Float(53)),
-    Column("owner", String(256), nullable=False, server_default=""),
-    Column("trusted_users", Boolean, nullable=False, server_default=false()),
+    Column("owner", String(256), nullable=False),
+    Column("trusted_users", Boolean, nullable=False),
 )
 """`owner`: whose sessions the key sees and adds to; keys of one application share it. It is empty
-for keys that are older than owners, and for requests without a key. `trusted_users`: whether the
+for requests without a key. `trusted_users`: whether the
 `user_id` of its requests is trusted without a signature."""

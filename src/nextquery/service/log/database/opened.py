@@ -17,6 +17,7 @@ from nextquery.service.log.database.connect import (
 from nextquery.service.log.database.errors import database_errors
 from nextquery.service.log.database.marker import Marker, store_id
 from nextquery.service.log.database.sqlite_file import SqliteFile, check_file
+from nextquery.service.log.database.upgrade import create_tables, has_tables
 from nextquery.service.log.schema import counter
 
 _USUAL_S = -1.0  # as long as the store allows for every statement
@@ -35,7 +36,7 @@ class OpenDatabase:
     def open(
         cls, url: str, *, create: bool = True, wait_s: float = 5.0, answer_s: float = 10.0
     ) -> Self:
-        """Connect, check that commits are durable, and bring the tables up to date.
+        """Connect, check that commits are durable, and make the tables in an empty database.
 
         Parameters
         ----------
@@ -61,12 +62,9 @@ class OpenDatabase:
         return store
 
     def _prepare(self, marker: Marker | None, *, create: bool) -> None:
-        from nextquery.service.log.database.upgrade import is_current  # slow to import
-
         with self.reading() as connection:
             check_durable(connection)
-            empty = not sa.inspect(connection).has_table("counter")
-            current = not empty and is_current(connection, self.name)
+            empty = not has_tables(connection, self.name)
         if empty and marker is not None:
             marker.check(None)
         if empty and not create:
@@ -74,8 +72,9 @@ class OpenDatabase:
                 f"{self.name} has no event log. Pass the store that the service writes to, or "
                 "start `nextquery serve` to create one."
             )
-        if not current:
-            self.migrate()
+        if empty:
+            with self.writing(answer_s=None) as connection:
+                create_tables(connection, self.name)
         if marker is not None:
             found = store_id(self._secret())
             marker.check(found)
@@ -89,13 +88,6 @@ class OpenDatabase:
     def name(self) -> str:
         """The address of the database, without its password."""
         return without_password(self.engine.url.render_as_string(hide_password=True))
-
-    def migrate(self) -> None:
-        """Bring the tables up to date, once, even if several workers start together."""
-        from nextquery.service.log.database.upgrade import upgrade
-
-        with self.writing(answer_s=None) as connection:
-            upgrade(connection, self.name)
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:

@@ -1,50 +1,41 @@
-"""Bringing the tables of a store to the version of this program."""
+"""The tables of a store: whether they are there, which version they have, and making them."""
 
-from functools import cache
+import secrets
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from nextquery.errors import StorageError
+from nextquery.service.log.schema import VERSION, counter, metadata, store_version
 
-_MIGRATING = 0x6E657874  # the key of our advisory lock in PostgreSQL
-
-
-def alembic_config() -> Config:
-    """Return where the migrations are."""
-    config = Config()
-    config.set_main_option("script_location", "nextquery.service.log:migrations")
-    return config
+_CREATING = 0x6E657874  # the key of our advisory lock in PostgreSQL
 
 
-@cache
-def _scripts() -> ScriptDirectory:
-    """Return the migrations, which Alembic would read again for every look at them."""
-    return ScriptDirectory.from_config(alembic_config())
-
-
-def is_current(connection: sa.Connection, name: str) -> bool:
-    """Whether the tables have the version of this program; a newer version is an error."""
-    known = [revision.revision for revision in _scripts().walk_revisions()]  # the newest first
-    found = MigrationContext.configure(connection).get_current_revision()
-    if found is not None and found not in known:
+def has_tables(connection: sa.Connection, name: str) -> bool:
+    """Whether a database has the tables of a store; those of another version are an error."""
+    ours = metadata.tables.keys() & set(sa.inspect(connection).get_table_names())
+    if not ours:
+        return False
+    known = store_version.name in ours
+    found = connection.execute(sa.select(store_version.c.version)).scalar() if known else None
+    if found != VERSION:
+        tables = ", ".join(sorted(ours))
+        which = f"no version number ({tables})" if found is None else f"version {found}"
         raise StorageError(
-            f"{name} was written by a newer version of nextquery: its tables have version {found}, "
-            f"and this program knows versions up to {known[0]}. Install the newer version, or pass "
-            "another store."
+            f"the tables of {name} have {which}; this nextquery uses version {VERSION}. Use the "
+            "nextquery that wrote them, or pass another store: a new file, or an empty database."
         )
-    return found == known[0]
+    return True
 
 
-def upgrade(connection: sa.Connection, name: str) -> None:
-    """Bring the tables up to date, once, even if several processes start together."""
+def create_tables(connection: sa.Connection, name: str) -> None:
+    """Make the tables, once, even if several processes start together."""
     if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql("SET LOCAL lock_timeout = 0")  # another may migrate for minutes
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
-    if not is_current(connection, name):
-        config = alembic_config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        connection.exec_driver_sql("SET LOCAL lock_timeout = 0")  # wait for another that makes them
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATING)))
+    if has_tables(connection, name):
+        return
+    metadata.create_all(connection, checkfirst=False)
+    positions = dict.fromkeys(("position", "next_arm", "barrier", "model", "erased", "cleaned"), 0)
+    start = {"id": 1, **positions, "clock": 0.0, "secret": secrets.token_hex(32)}
+    connection.execute(sa.insert(counter), [start])
+    connection.execute(sa.insert(store_version), [{"version": VERSION}])

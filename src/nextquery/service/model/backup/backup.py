@@ -34,14 +34,11 @@ from nextquery.service.model.backup.copies import (
     unseal,
 )
 from nextquery.service.model.rebuild import AGREE, Rebuilt, rebuild
-from nextquery.service.model.snapshots import save_snapshot, snapshot_is_whole
+from nextquery.service.model.snapshots import save_snapshot
 
 
 class Proof(NamedTuple):
-    """What was compared: events up to `position`, by digest, and the model there.
-
-    `difference` is not a number if the model in a backup is of an earlier version of nextquery.
-    """
+    """What was compared: events up to `position`, by digest, and the model there."""
 
     position: int
     digest: str
@@ -122,15 +119,11 @@ def _proved(store: Store, position: int, digest: str) -> Proof:
     done = rebuild(store)
     with store.reading() as connection:
         same = digest_of(connection, position) == digest
-    known = done.snapshot == position or snapshot_is_whole(store, position)
-    if not same or done.state.position != position or not known:
+    if not same or not position == done.state.position == done.snapshot:
         raise Damaged(
             f"{store.name} does not have the {position} events of the backup. Do not serve it: "
             "check the disk, delete it, and restore again."
         )
-    if done.snapshot != position:  # a version wrote it whose models this one computes again
-        save_snapshot(store, done.state, keep=1)
-        return Proof(position, digest, float("nan"))
     _must_agree(done, "the model computed here differs from the one in the backup")
     return Proof(position, digest, done.difference)
 

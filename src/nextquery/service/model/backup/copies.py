@@ -17,7 +17,8 @@ import sqlalchemy as sa
 
 from nextquery.errors import Damaged, InvalidInput, StorageError
 from nextquery.service.log.database.marker import Marker
-from nextquery.service.log.schema import counter, events, keys, metadata
+from nextquery.service.log.database.upgrade import has_tables
+from nextquery.service.log.schema import events, keys, metadata
 from nextquery.service.log.store import Store
 
 _ROWS = 1000  # rows that are copied together
@@ -63,7 +64,7 @@ def check_seal(file: Path) -> None:
             whole = backup.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if f"no such table: {_SEAL}" in str(error):
-                return  # it was made before backups had one
+                raise _no_backup(file) from None
             same = whole = False
     if not (same and whole):
         raise Damaged(
@@ -144,15 +145,21 @@ def reading_file(file: Path) -> Iterator[sa.Connection]:
     try:
         with engine.connect() as connection:
             try:
-                connection.execute(sa.select(counter.c.position)).scalar_one()
+                store = has_tables(connection, str(file))
             except sa.exc.DatabaseError:
-                raise StorageError(
-                    f"{file} is not a backup of an event log, or it is damaged. Pass the file that "
-                    "nextquery backup --out wrote."
-                ) from None
+                store = False
+            if not store:
+                raise _no_backup(file)
             yield connection
     finally:
         engine.dispose()
+
+
+def _no_backup(file: Path) -> StorageError:
+    return StorageError(
+        f"{file} is not a backup of an event log, or it is damaged. Pass the file that nextquery "
+        "backup --out wrote."
+    )
 
 
 def only_read(file: Path) -> sqlite3.Connection:
