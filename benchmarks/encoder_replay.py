@@ -30,7 +30,7 @@ from nextquery.encode.tokens import Tokens
 from nextquery.ingest import ingest
 from nextquery.replay.metrics import difference, interval
 from nextquery.replay.reporting import drawing
-from nextquery.replay.reporting.curves import pick, read_curves
+from nextquery.replay.reporting.curves import read_curves
 
 ROUNDS = (10, 100, 1000)
 PUBLISHED, OURS = "lin-ucb-published", "lin-ucb"
@@ -163,8 +163,7 @@ def figure(labels: list[str], out: Path) -> None:
         drawing.regret_axes(axes, max(ROUNDS), title=POLICIES[policy])
         ends = []
         for at, label in enumerate(labels):
-            curves = read_curves(out / label / "results.csv")
-            curve = pick(curves, lambda c, wanted=policy: c.policy == wanted)[0]  # type: ignore[misc]
+            curve = next(c for c in read_curves(out / label) if c.policy == policy)
             colour, line = drawing.CYCLE[at], drawing.STYLES[at]
             axes.plot(curve.rounds, curve.regret, color=colour, linestyle=line)
             axes.fill_between(curve.rounds, curve.low, curve.high, color=colour, alpha=0.12, lw=0)

@@ -17,7 +17,13 @@ from benchmarks.random_pool import random_pool
 from nextquery.memory import Mentions, Moment
 from nextquery.memory.mentions import NEAR
 from nextquery.policies.names import SERVED
-from nextquery.service.log.event_parts import OwnAsked, SlateEntry, bytes_text, vector_text
+from nextquery.service.log.event_parts import (
+    SELECTION,
+    OwnAsked,
+    SlateEntry,
+    bytes_text,
+    vector_text,
+)
 from nextquery.service.log.events import DecisionEvent, to_json
 from nextquery.visit import Visit
 
@@ -108,6 +114,7 @@ def event_bytes(rec: nq.Recommender) -> dict[str, int]:
             0.5,
             0.5,
             tuple(np.asarray(choice.features, float).tolist()),
+            SELECTION,
         )
         for choice in slate.choices
     )

@@ -21,6 +21,7 @@ SLATE = {
             "score": 0.5,
             "propensity": 0.9,
             "propensity_estimated": False,
+            "source": "selection",
         }
     ],
     "policy": "lin-ucb",
@@ -109,8 +110,7 @@ def test_both_clients_ask_the_same(server: Scripted) -> None:
     assert all(body.items() >= WHO.items() for _, body, _ in server.requests)
 
 
-def test_a_limit_is_sent_only_if_it_is_set(server: Scripted) -> None:
-    """An older service rejects fields that it does not know."""
+def test_a_slate_has_the_limit_of_the_service_unless_it_is_set(server: Scripted) -> None:
     server.answers = [(200, SLATE), (200, {"forecast": []})] * 4
 
     async def ask(**limit: float) -> None:
@@ -124,11 +124,10 @@ def test_a_limit_is_sent_only_if_it_is_set(server: Scripted) -> None:
             client.forecast("cats", session_id="s", **limit)  # type: ignore[arg-type]
             asyncio.run(ask(**limit))
     sent = [body.get("at_least") for _, body, _ in server.requests]
-    assert sent == [None] * 4 + [0.2] * 4
+    assert sent == [None, 0.0] * 2 + [0.2] * 4
 
 
 def test_what_is_not_known_about_the_user_is_not_sent(server: Scripted) -> None:
-    """An older service rejects fields that it does not know."""
     server.answers = [(200, SLATE), (200, {"status": "recorded"}), (200, {"forecast": []})]
     with nq.Client(server.url) as client:
         client.recommend("cats", session_id="s", user_id="u")

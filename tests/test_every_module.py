@@ -36,7 +36,6 @@ REACHED_THROUGH = {  # module or folder: the tests that run it through the publi
     "service.log": "tests/service/log/test_feedback.py",
     "service.log.database": "tests/service/log/test_database_errors.py",
     "service.model": "tests/service/model/test_learner.py",
-    "service.model.old_policy_names": "tests/service/model/test_old_stores.py",
     "utility_loops": "tests/test_optimize.py",
 }
 

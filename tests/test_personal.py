@@ -230,8 +230,8 @@ def test_who_cannot_be_recognised_and_why(
     assert (found is None) == (why is None)
     assert why is None or why in (found or "")
     assert SECRET not in (found or "")
-    older = why_unrecognised({}, user_hash_secret=secret, owners=owners)
-    assert (older is None) == bool(secret)  # a pool of an older version cannot tell more
+    unnamed = why_unrecognised({}, user_hash_secret=secret, owners=owners)
+    assert (unnamed is None) == bool(secret)  # nothing to compare with
 
 
 def test_the_command_rejects_a_log_without_users(

@@ -157,7 +157,7 @@ def test_the_audit_tells_who_changed_what(tmp_path: Path) -> None:
     store = Store.open(f"sqlite:///{tmp_path / 'events.db'}")
     with Engine.start(small_pool(), store, options()) as engine:
         engine.block(TEXTS[3], OPS)
-        engine.block(TEXTS[4])  # as older versions wrote it
+        engine.block(TEXTS[4])  # by nobody that is known
         engine.curate(["cats circus"], OPS)
         engine.pin("cats circus", TEXTS[0], OPS)
         engine.switch(False, By("token"))

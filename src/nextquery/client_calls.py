@@ -1,7 +1,6 @@
 """What both clients share: requests, responses, and when to try again.
 
-Fields of a response that this version does not know are left out, so that a newer service does not
-break an older client.
+Fields of a response that this client does not know are left out: answers may have new ones.
 """
 
 import time
@@ -32,7 +31,7 @@ class Suggestion:
     score: float
     propensity: float
     propensity_estimated: bool
-    source: str = ""  #: ``selection`` or ``memory``; empty from an older service
+    source: str  #: ``selection``, ``memory`` or ``pinned``
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class Calls:
         at_least: float | None,
     ) -> dict[str, Any]:
         body = {"query": query, "session_id": session_id, "m": m, **_who(user_id, user_signature)}
-        if at_least is not None:  # an older service rejects unknown fields
+        if at_least is not None:  # else it is the service's setting
             body["at_least"] = at_least
         return {**body, "request_id": request_id or uuid.uuid4().hex}
 
@@ -123,10 +122,7 @@ class Calls:
         at_least: float,
     ) -> dict[str, Any]:
         body: dict[str, Any] = {"query": query, "session_id": session_id, "m": m}
-        if not returns:  # defaults are not sent: an older service rejects unknown fields
-            body["returns"] = False
-        if at_least != 0:
-            body["at_least"] = at_least
+        body |= {"returns": returns, "at_least": at_least}
         return {**body, **_who(user_id, user_signature)}
 
     @staticmethod
@@ -150,7 +146,7 @@ class Calls:
 
 
 def given(**fields: Any) -> dict[str, Any]:
-    """Return the fields that have a value; an older service rejects unknown fields.
+    """Return the fields that have a value.
 
     >>> given(hits=0, user_id=None)
     {'hits': 0}
@@ -159,12 +155,12 @@ def given(**fields: Any) -> dict[str, Any]:
 
 
 def _who(user_id: str | None, user_signature: str | None) -> dict[str, str]:
-    """Return the fields about the user that are known; an older service rejects unknown fields."""
+    """Return the fields about the user that are known."""
     return given(user_id=user_id, user_signature=user_signature)
 
 
 def known(record: type[_T], answer: Mapping[str, Any]) -> _T:
-    """Make a record of a response. A newer service may send fields that we do not know.
+    """Make a record of a response, without fields that we do not know.
 
     >>> known(Next, {"arm_id": 3, "text": "dogs", "probability": 0.5, "since": "2031"})
     Next(arm_id=3, text='dogs', probability=0.5)

@@ -271,7 +271,7 @@ def _pool(
         segments=np.asarray(origin.segments)[kept] if len(origin.segments) else origin.segments,
         sessions=sessions,
         held_out=int((stay >= origin.sessions.size - origin.held_out).sum()),
-        for_replays=int((stay >= origin.sessions.size - (origin.for_replays or 0)).sum()),
+        for_replays=int((stay >= origin.sessions.size - origin.for_replays).sum()),
         report=report,
     )
     table = Texts()

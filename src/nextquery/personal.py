@@ -61,7 +61,7 @@ def why_unrecognised(
 
     Parameters
     ----------
-    named_with : `Personal.named_with` of ingest; empty for a pool of an older version.
+    named_with : `Personal.named_with` of ingest; empty if that is not known.
     user_hash_secret : that of the service; "" if it has none.
     owners : the owners of the service's API keys, "" for requests without a key; None if unknown.
 

@@ -8,7 +8,7 @@ from nextquery.arms.pool import ArmPool
 from nextquery.catalogue import EncodesTexts
 from nextquery.encode.base import Encoder
 from nextquery.errors import InvalidInput
-from nextquery.memory import FEATURES, LiveMemory, Memory, People
+from nextquery.memory import LiveMemory, Memory, People
 from nextquery.outcomes import Learning
 from nextquery.params import class_named
 from nextquery.policies.base import Policy
@@ -62,7 +62,7 @@ def write(rec: "Recommender", path: str | os.PathLike[str]) -> None:
 def read(
     kind: type["Recommender"], path: str | os.PathLike[str], encoder: EncodesTexts | None
 ) -> "Recommender":
-    """Read a recommender, including folders written before memories existed."""
+    """Read what `write` wrote."""
     folder = folders.read(path, kind=KIND, version=VERSION)
     meta = folder.meta
     if encoder is None and meta["needs_encoder"]:
@@ -75,25 +75,19 @@ def read(
     policy = class_named(Policy, meta["policy"]).from_state(folder.arrays("policy.npz"))
     memory = None
     if policy.needs_memory:
-        policy.widen(len(FEATURES))
-    if "memory.npz" in folder:
         live = LiveMemory.from_state(folder.arrays("memory.npz"))
-        people = People()
-        if "memory_people.npz" in folder:
-            people = People.from_state(folder.arrays("memory_people.npz"))
+        people = People.from_state(folder.arrays("memory_people.npz"))
         sessions = Sessions(**folder.arrays("memory_sessions.npz"))
-        memory = Memory(sessions, live, people=people, **meta.get("memory", {}))
-    options = {**meta["options"], "memory": memory}
-    if "learning" in meta:  # older folders have none of these
-        options["learning"] = Learning(**meta["learning"])
+        memory = Memory(sessions, live, people=people, **meta["memory"])
+    options = {**meta["options"], "memory": memory, "learning": Learning(**meta["learning"])}
     rec = kind(ArmPool.of(folder), selector, policy, encoder, schedule, **options)
-    for text in meta.get("blocked", ()):
+    for text in meta["blocked"]:
         rec.catalogue.block_text(text)
-    for pattern in meta.get("patterns", ()):
+    for pattern in meta["patterns"]:
         rec.catalogue.block_pattern(pattern)
-    for after, text in meta.get("pins", ()):
+    for after, text in meta["pins"]:
         rec.catalogue.pins.pin(text, after)
-    rec.catalogue.show({int(arm): text for arm, text in meta.get("shown", {}).items()})
+    rec.catalogue.show({int(arm): text for arm, text in meta["shown"].items()})
     if "calibration.npz" in folder:
         rec.learnt.calibration = folder.arrays("calibration.npz")
     rec.sessions_started = meta["sessions_started"]

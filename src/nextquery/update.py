@@ -40,11 +40,11 @@ __all__ = ["Updated", "update"]
 _FREE = ("session", "user", "time", "query", "hits", "format", "time_format", "blocklist")
 _FREE_TOO = ("memory_limit", "threads")  # a report does not have them
 _ALONE = (
-    "this pool remembers nothing of what the rules held back, because it was made without a secret "
-    "or by an older version. So a query that one user issued before and another issues now stays "
-    "held back, a session that goes on is cut in two, user_counts is the larger of the old and the "
-    "new number, and arms keep their old spelling. To change that, ingest the whole log once more "
-    "with NEXTQUERY_USER_HASH_SECRET set."
+    "this pool remembers nothing of what the rules held back, because it was made without a "
+    "secret. So a query that one user issued before and another issues now stays held back, a "
+    "session that goes on is cut in two, user_counts is the larger of the old and the new number, "
+    "and arms keep their old spelling. To change that, ingest the whole log once more with "
+    "NEXTQUERY_USER_HASH_SECRET set."
 )
 
 

@@ -52,11 +52,6 @@ def test_the_error_for_an_unknown_data_set_lists_the_known_ones() -> None:
         datasets.load("aol")
 
 
-def test_the_error_for_the_old_name_says_the_new_one() -> None:
-    with pytest.raises(InvalidInput, match="the built-in log is now topics; received 'sample'"):
-        datasets.load("sample")
-
-
 def test_only_topics_keeps_sessions_of_one_query_by_default() -> None:
     assert LogOptions.of(datasets.path("topics")).min_queries == 1
     assert LogOptions.of([str(datasets.path("topics"))]).min_queries == 1

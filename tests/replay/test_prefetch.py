@@ -19,7 +19,7 @@ from nextquery.replay.prefetch import (
     counted,
     first_m,
 )
-from nextquery.replay.reporting.prefetching import prefetch_figure, prefetch_table, read_steps
+from nextquery.replay.reporting.prefetching import prefetch_table, read_steps
 from nextquery.replay.results import read_rows
 from tests.replay.test_stream import circles
 from tests.replay.worlds import returning_world
@@ -160,24 +160,6 @@ def test_ours_is_compared_at_the_same_waste(circle_run: Path) -> None:
     assert rows[MUTE, "10"][2:5] == ["0.00", "0.000", "0.000"]
     ours = float(rows["n-gram", "10"][6])  # without any waste
     assert float(rows["n-gram", "10"][7]) == pytest.approx(ours - 1.0, abs=1e-3)
-
-
-@pytest.mark.parametrize(
-    "newer", [["offered", "forecast_rank", "probabilities"], ["probabilities"]]
-)
-def test_a_run_of_an_older_version_is_drawn_as_far_as_it_was_counted(
-    circle_run: Path, tmp_path: Path, newer: list[str]
-) -> None:
-    table = pq.read_table(circle_run / "stream_steps.parquet").drop_columns(newer)
-    pq.write_table(table, tmp_path / "stream_steps.parquet")
-    for name in ("stream.csv", "run.json"):
-        (tmp_path / name).write_bytes((circle_run / name).read_bytes())
-    counts = "offered" not in newer
-    assert prefetch_table(tmp_path) is None
-    assert prefetch_figure(tmp_path, tmp_path) == counts
-    replay.report(tmp_path)
-    told = "does not say how many queries were offered" in (tmp_path / "report.md").read_text()
-    assert told == (not counts)
 
 
 @pytest.mark.parametrize(

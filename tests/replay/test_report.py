@@ -1,9 +1,7 @@
 """The report: complete, made from files alone, and self-contained."""
 
-import json
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -140,36 +138,6 @@ def test_no_curve_lies_below_its_floor(run: Path) -> None:
         assert np.isnan(curve.search_cost) or -1e-6 <= curve.search_cost <= 1 + 1e-6
 
 
-def test_a_run_of_an_older_version_is_still_read(run: Path, tmp_path: Path) -> None:
-    """It has no averages, and every seed drew its own anchors."""
-    pool, past = small_world()
-    options = replay.Options(anchors=6, rounds=12, k=(250,), policies=("lin-ucb", "lin-ts"))
-    runs = [
-        replay.run_grid(
-            *(pool, past, tmp_path / str(seed)),
-            replace(options, seeds=(seed,), anchor_seed=seed),
-            processes=1,
-        )
-        for seed in (0, 1)
-    ]
-    old = runs[0]
-    lines = [(folder / "results.csv").read_text().splitlines(keepends=True) for folder in runs]
-    (old / "results.csv").write_text("".join([*lines[0], *lines[1][1:]]))
-    tables = [pq.read_table(folder / "anchors.parquet") for folder in runs]
-    pq.write_table(pa.concat_tables(tables), old / "anchors.parquet")
-    for name in ("averages.csv", "candidates.csv"):
-        (old / name).unlink()
-    info = read_run(old)
-    del info["anchored"]["options"][0]["anchor_seed"]
-    (old / "run.json").write_text(json.dumps(info))
-    text = replay.report(old).with_suffix(".md").read_text()
-    assert "The first seed. Intervals cover the anchors." in text
-    assert {curve.seed for curve in read_curves(old)} == {"0", "1"}
-    first, second = (set(table["session"].to_pylist()) for table in tables)
-    regrets = by_anchor(old)[Line("lin-ts"), 12]
-    assert len(regrets) == len(first | second)
-
-
 def test_paired_differences_average_the_seeds_of_an_anchor(run: Path) -> None:
     table = pq.read_table(run / "anchors.parquet").to_pylist()
     own: dict[int, list[float]] = {}
@@ -198,7 +166,7 @@ def test_the_papers_other_comparisons_are_all_there(run: Path) -> None:
 
 def test_the_exponent_is_the_slope_of_the_excess_over_the_floor() -> None:
     t = np.arange(1, 1001.0)
-    described = ("max-utility", "lin-ts", "example", "250", 0.5, "none", "", 5)
+    described = ("max-utility", "lin-ts", "example", "250", 0.5, "none", 5)
     for power in (-0.5, -1.0):
         regret = 0.3 + 0.7 * t**power
         curve = Curve(*described, t, regret, regret, regret, 0.3, 100)

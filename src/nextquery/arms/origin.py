@@ -26,7 +26,7 @@ from nextquery.sessions import NOBODY, Sessions
 _COUNTS = ("session_counts", "user_counts")
 _SESSIONS = ("session_arms", "session_offsets", "session_times", "query_times", "session_people")
 NO_SEGMENTS = np.empty(0, np.int32)
-_ALWAYS = 3  # older pools have only the first ones; empty ones are not written
+_ALWAYS = 3  # of these; the others are written unless they are empty
 _PEOPLE, _HITS, _SEGMENTS = "log_people.npy", "log_hits.npy", "log_segments.npy"
 _LEDGER = "log_ledger.bin"
 
@@ -42,7 +42,7 @@ class Origin:
     k_anonymous: bool
     report: Mapping[str, Any] = field(default_factory=dict)  #: the report of ingest, as JSON
     held_out: int = 0  #: number of newest sessions that the encoder was not fitted on
-    for_replays: int | None = None  #: the newest of them, not of the warm start; None: unknown
+    for_replays: int = 0  #: the newest of them, not of the warm start
     #: newest number of results, -1: unknown; empty: all are
     hits: NDArray[np.int64] = field(default_factory=lambda: NOBODY)
     people: Sequence[str] = ()  #: keyed hashes of the users, by their number in `sessions`

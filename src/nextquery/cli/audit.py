@@ -21,7 +21,7 @@ def audit(
 ) -> None:
     """Show what operators changed, newest first, and who did it: blocks, pins, arms, keys, models.
 
-    Who made a change is not known of keys, and of events that older versions wrote.
+    Who made a change of keys is not known.
     """
     settings = s.load_settings({"store": store}, config=config).settings
     from nextquery.service.log.operators import audit as log

@@ -154,7 +154,7 @@ _TABLE2 = (
 
 def print_report(report: Mapping[str, Any]) -> None:
     """Print the report of `ingest` or `stats`: what a built-in log is, then tables."""
-    built_in = datasets.LOGS.get(report.get("log", ""))  # pools of earlier versions do not say
+    built_in = datasets.LOGS.get(report["log"])
     if built_in is not None:
         out().print(f"{report['log']}: {built_in.about}", markup=False, soft_wrap=True)
     for made_table in _tables(report):

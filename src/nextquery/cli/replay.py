@@ -235,12 +235,9 @@ def encoder_name(pool: "ArmPool") -> str:
 def held_out_of(pool: "ArmPool") -> int:
     """Return the number of newest sessions, unseen by the pool's encoder, to draw anchors from.
 
-    Those of the warm start are not among them; a pool of an older version does not tell them apart.
+    Those of the warm start are not among them.
     """
-    if pool.origin is None:
-        return 0
-    newest = pool.origin.for_replays
-    return pool.origin.held_out if newest is None else newest
+    return 0 if pool.origin is None else pool.origin.for_replays
 
 
 def progress_of(stages: Stages) -> "Progress":

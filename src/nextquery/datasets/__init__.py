@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nextquery.checks import one_of
-from nextquery.errors import InvalidInput
 
 __all__ = [
     "LOGS",
@@ -20,8 +19,6 @@ __all__ = [
     "name_of",
     "path",
 ]
-
-_OLD = "sample"  # what the built-in log was called once
 
 
 class BuiltIn(NamedTuple):
@@ -67,10 +64,6 @@ class LoggedQuery(NamedTuple):
 
 def path(name: str = "topics") -> Path:
     """Return the file of a built-in log, for any command that takes a log."""
-    if name == _OLD:
-        raise InvalidInput(
-            f"the built-in log is now topics; received {name!r}. Use one of {', '.join(NAMES)}."
-        )
     return Path(__file__).parent / LOGS[one_of(name, "data set", NAMES)].file
 
 
@@ -79,7 +72,7 @@ def file_of(name: str) -> Path | None:
 
     A file or folder of that name in the current folder comes first.
     """
-    return path(name) if name in (*NAMES, _OLD) and not Path(name).exists() else None
+    return path(name) if name in NAMES and not Path(name).exists() else None
 
 
 def name_of(log: Any) -> str | None:

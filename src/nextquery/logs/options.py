@@ -162,8 +162,6 @@ class LogOptions:
         """Return the options as JSON, for reports and for comparing two runs."""
         fields = asdict(self)
         del fields["threads"], fields["memory_limit"]  # no arm or session depends on them
-        if self.time_format is None:  # reports of older versions do not have it
-            del fields["time_format"]
         fields["skip"] = list(self.skip)
         fields["blocklist"] = None if self.blocklist is None else str(self.blocklist)
         return fields

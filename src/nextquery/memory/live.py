@@ -167,10 +167,8 @@ class LiveMemory:
         memory._arms, memory._links = np.array(state["arms"]), np.array(state["links"])
         memory._last = dict(state["last"].tolist())
         memory._support = np.array(state["support"], np.float64)
-        timed = "times" in state  # older states are not
-        memory._asked = np.array(state["asked"]) if timed else np.zeros(len(memory._support))
-        memory._times = np.array(state["times"]) if timed else np.zeros(len(memory._arms))
-        memory.half_life = next(iter(state["half_life"].tolist()), None) if timed else None
+        memory._asked, memory._times = np.array(state["asked"]), np.array(state["times"])
+        memory.half_life = next(iter(state["half_life"].tolist()), None)
         return memory
 
 

@@ -28,7 +28,7 @@ def reason_of(features: Sequence[float], *, now: float, asked_at: float | None =
 
     Parameters
     ----------
-    features : `FEATURES`; those that an older version did not have count as 0.
+    features : `FEATURES`; a fallback has none, which count as 0.
     now : Unix time.
     asked_at : Unix time at which this person last asked it, if it is known.
 

@@ -293,7 +293,7 @@ class Ridge:
         self.b, self.updates = np.array(state["b"]), int(state["updates"])
         self._weight = float(state.get("weight", self.updates))
         self.clock.restore(state)
-        self._bound()  # not saved: derived from the inverse; older states have a wrong one
+        self._bound()  # not saved: derived from the inverse
 
 
 def _moved(start: Floats, current: Floats, base: Floats) -> Floats:

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 
 import nextquery as nq
@@ -21,7 +20,6 @@ from nextquery.service.http import page_bodies as p
 from nextquery.service.http.app import create_app
 from nextquery.service.http.percentiles import percentile
 from nextquery.service.http.routes.page import page_files
-from nextquery.service.log.event_parts import SlateEntry
 from nextquery.service.log.store import Store
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.service.settings.settings import Settings
@@ -116,16 +114,6 @@ def test_a_preference_is_that_of_a_selection_and_only_who_asks_pays_for_it(
         body = engine.answerer.slate(request, place, selected, Visit())
         slates.append([replace(entry, preference=None, probability=None) for entry in body.slate])
     assert slates[0] == slates[1] != []
-
-
-def test_entries_of_older_versions_still_say_where_they_came_from() -> None:
-    """They had a preference, null for what past sessions suggested, and no source."""
-    old = {"arm": 1, "text": "a", "score": 0.1, "propensity": 1.0, "propensity_estimated": False}
-    old |= {"similarity": 0.5, "uncertainty": None, "features": []}
-    adapter = TypeAdapter(SlateEntry)
-    assert adapter.validate_python({**old, "preference": 0.2}).came_from == "selection"
-    assert adapter.validate_python({**old, "preference": None}).came_from == "memory"
-    assert adapter.validate_python({**old, "source": "selection"}).came_from == "selection"
 
 
 def test_the_map_has_the_slate_and_records_nothing(client: TestClient, store: Store) -> None:

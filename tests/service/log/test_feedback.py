@@ -9,7 +9,6 @@ from nextquery.memory import FEATURES
 from nextquery.outcomes import Rewards
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.results import Decision
-from nextquery.service.log.event_parts import TypedArm
 from nextquery.service.log.store import Store
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, close_open, feedback_events, kinds
@@ -87,7 +86,7 @@ def test_issued_that_is_an_arm_is_a_success(sqlite: Store, start: Start) -> None
     )
     assert response.status == "recorded"
     event = feedback_events(sqlite)[-1]
-    assert event.issued == TypedArm(other)
+    assert event.issued == other
     assert event.full is not None
     assert event.full.arm in (other, None)  # None: it was not a candidate
     assert len(event.full.features) == (len(FEATURES) if event.full.arm else 0)

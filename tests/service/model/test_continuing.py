@@ -1,7 +1,6 @@
 """A change of settings keeps what was learnt live, or asks before it is lost."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +12,8 @@ from nextquery import cli
 from nextquery.cli.output import Stages
 from nextquery.errors import InvalidInput
 from nextquery.params import from_text_array
-from nextquery.policies.ridge import Ridge
 from nextquery.service.answer.engine import Engine
-from nextquery.service.log.controls import NewModel
 from nextquery.service.log.store import Store
-from nextquery.service.model.arrays import from_text, packed, to_text, unpacked
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.model_events import policy_of
 from nextquery.service.model.rebuild import difference, rebuild
@@ -98,33 +94,6 @@ def test_the_new_model_is_its_own_start_and_what_was_learnt_live(
     other.close()
     assert rebuild(sqlite).agrees
     assert difference(start(sqlite, **after).learner.state, rebuilt(sqlite)) == 0.0
-
-
-def test_added_features_start_from_the_ridge_and_old_decisions_teach(
-    sqlite: Store, start: Start
-) -> None:
-    """A later version may have more features: simulated by a model with fewer of them."""
-    engine = start(sqlite)
-    click(engine, 6)
-    late = engine.recommend(session_id="late", query=TEXTS[9])
-    state = caught_up(engine).learner.state
-    body, old = engine.learner.model(state.model), state.learnt.policy.state()
-    arrays = unpacked(from_text(body.arrays))
-    d = len(old["b"])
-    wider = Ridge(1.0)
-    wider.expect(d + 1)
-    arrays |= {f"policy/{name}": array for name, array in wider.state().items()}
-    new = replace(body, continues=state.model, arrays=to_text(packed(arrays)))
-    engine.writer.submit(NewModel(new, state.model, 0)).result()
-    now = caught_up(engine).learner.state.learnt.policy.state()
-    base = policy_of(body).state()
-    np.testing.assert_allclose(now["A"][:d, :d], np.eye(d) + old["A"] - base["A"], atol=1e-12)
-    assert now["A"][d].tolist() == [0.0] * d + [1.0]
-    arm = late.recommendations[0].arm
-    engine.feedback(decision_id=late.decision_id, accepted=arm)
-    after = caught_up(engine).learner.state.learnt.policy.state()
-    assert int(after["updates"]) == int(now["updates"]) + 1
-    assert after["A"][d].tolist() == now["A"][d].tolist()
 
 
 def test_what_would_be_lost_is_asked_for_first(

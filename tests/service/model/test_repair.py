@@ -113,7 +113,7 @@ def bad_decisions(rows: int) -> list[str]:
     """Decisions whose own query, or what they would teach, is damaged."""
     usual: dict[str, Any] = {"query": SECRET, "m": 1, "anchor_arm": None, "history": ()}
     usual |= {"seen": (), "slate": (), "policy": "x", "model": 1, "model_version": 1}
-    entry = SlateEntry(-1, SECRET, 0.0, 1.0, False, 0.5, None, (0.0,))
+    entry = SlateEntry(-1, SECRET, 0.0, 1.0, False, 0.5, None, (0.0,), "selection")
     vectors = [
         vector_text(np.full(dim, value, np.float32)) for dim, value in ((5, 1), (12, np.nan))
     ]

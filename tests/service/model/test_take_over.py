@@ -70,7 +70,7 @@ def test_learning_blocks_and_arms_come_along(
         state, pool = engine.learner.state, engine.catalogue.pool
         assert state.lineage == [1]  # start writes no other model
         found, taught, before = state.learnt.policy.state(), current.state(), base.state()
-        zero = {"A": np.eye(8), "b": np.zeros(8)}
+        zero = {"A": np.eye(len(before["b"])), "b": np.zeros(len(before["b"]))}
         for name in ("A", "b"):
             start = new[name] if new[name].size else zero[name]
             expected = start + (taught[name] - before[name])

@@ -1,6 +1,5 @@
 """Curves of per-round regret, read from the result files."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,10 +13,7 @@ REFERENCE = Path(__file__).with_name("reference_curves.csv")
 
 
 class Curve(NamedTuple):
-    """One cell of a grid: its description, its curve with the band, and its floor.
-
-    `seed` is empty if the curve is an average over `seeds`.
-    """
+    """One cell of a grid, averaged over its seeds: what it is, its curve with a band, its floor."""
 
     selection: str
     policy: str
@@ -25,7 +21,6 @@ class Curve(NamedTuple):
     k: str
     epsilon: float
     schedule: str
-    seed: str
     seeds: int
     rounds: Floats
     regret: Floats
@@ -46,21 +41,19 @@ class Curve(NamedTuple):
 
 
 def read_curves(run: Path) -> list[Curve]:
-    """Return the curves of a run, in its order: averages over seeds; of older runs, every seed."""
-    averaged = run / "averages.csv"
+    """Return the curves of a run, in its order: averages over seeds."""
     groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    names = ("selection", "policy", "reading", "k", "epsilon", "schedule")
-    for row in read_rows(averaged if averaged.exists() else run / "results.csv"):
-        key = (*(row[name] for name in names), row.get("seed", ""), row.get("seeds", "1"))
-        groups.setdefault(key, []).append(row)
+    names = ("selection", "policy", "reading", "k", "epsilon", "schedule", "seeds")
+    for row in read_rows(run / "averages.csv"):
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
     curves = []
-    for (selection, policy, reading, k, epsilon, schedule, seed, seeds), rows in groups.items():
+    for (selection, policy, reading, k, epsilon, schedule, seeds), rows in groups.items():
         t, regret, low, high = (
             np.array([float(row[column]) for row in rows])
             for column in ("round", "per_round_regret", "ci_low", "ci_high")
         )
         floor, anchors = float(rows[0]["floor"]), int(rows[0]["anchors"])
-        described = (selection, policy, reading, k, float(epsilon), schedule, seed, int(seeds))
+        described = (selection, policy, reading, k, float(epsilon), schedule, int(seeds))
         curves.append(Curve(*described, t, regret, low, high, floor, anchors))
     return curves
 
@@ -80,10 +73,3 @@ def reference(figure: str) -> dict[str, tuple[Floats, Floats]]:
         name: (np.array([t for t, _ in points]), np.array([r for _, r in points]))
         for name, points in series.items()
     }
-
-
-def pick(curves: Sequence[Curve], accept: Callable[[Curve], bool]) -> list[Curve]:
-    """Return the accepted curves; of older runs, those of the smallest seed."""
-    accepted = [curve for curve in curves if accept(curve)]
-    first = min((int(curve.seed or 0) for curve in accepted), default=0)
-    return [curve for curve in accepted if int(curve.seed or 0) == first]

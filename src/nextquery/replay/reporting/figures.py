@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nextquery.replay.reporting import drawing
-from nextquery.replay.reporting.curves import Curve, pick, reference
+from nextquery.replay.reporting.curves import Curve, reference
 from nextquery.replay.reporting.drawing import (
     BLACK,
     BLUE,
@@ -54,7 +54,7 @@ def figure_1(run: Path, folder: Path) -> bool:
 
 def figure_2(curves: Sequence[Curve], folder: Path) -> bool:
     """Per-round regret of all algorithms, their floors, and the paper's curves as thin lines."""
-    plain = pick(curves, lambda c: _default(c) and _kind(c) in ("max-utility", "zooming"))
+    plain = list(filter(lambda c: _default(c) and _kind(c) in ("max-utility", "zooming"), curves))
     if not plain:
         return False
     last = int(max(curve.rounds[-1] for curve in plain))
@@ -72,7 +72,7 @@ def figure_2(curves: Sequence[Curve], folder: Path) -> bool:
         if series and curve.selection == "max-utility":
             t, values = reference("fig2_algorithms")[series]
             axes.plot(t[t <= last], values[t <= last], color=colour, linewidth=0.6, alpha=0.8)
-    randoms = pick(curves, lambda c: _default(c) and c.selection == "random")
+    randoms = list(filter(lambda c: _default(c) and c.selection == "random", curves))
     for curve in randoms:
         axes.plot(curve.rounds, curve.regret, color=BLACK, linewidth=0.8, linestyle=":")
     if randoms:
@@ -91,7 +91,7 @@ def figure_2(curves: Sequence[Curve], folder: Path) -> bool:
 
 def figure_3(curves: Sequence[Curve], folder: Path) -> bool:
     """Per-round regret for different k: the published policy, and ours."""
-    sweep = pick(curves, lambda c: _best_first(c) and c.epsilon == 0.5)
+    sweep = list(filter(lambda c: _best_first(c) and c.epsilon == 0.5, curves))
     policies = ("lin-ucb-published", "lin-ucb")
     by_policy = [[c for c in sweep if c.policy == policy] for policy in policies]
     panels = [sorted(part, key=lambda c: int(c.k)) for part in by_policy if len(part) > 1]
@@ -101,7 +101,7 @@ def figure_3(curves: Sequence[Curve], folder: Path) -> bool:
 
 def figure_4(curves: Sequence[Curve], folder: Path) -> bool:
     """Per-round regret for different ε, one panel per reading."""
-    sweeps = pick(curves, _swept)
+    sweeps = list(filter(_swept, curves))
     sizes = [c.k for c in sweeps]
     common = max(set(sizes), key=sizes.count, default="")
     panels, titles = [], []
@@ -115,7 +115,7 @@ def figure_4(curves: Sequence[Curve], folder: Path) -> bool:
 
 def selections(curves: Sequence[Curve], folder: Path) -> bool:
     """Per-round regret of the published LinUCB over the candidates of each selection."""
-    part = pick(curves, lambda c: _default(c) and c.policy == "lin-ucb-published")
+    part = list(filter(lambda c: _default(c) and c.policy == "lin-ucb-published", curves))
     panels = [part] if len({_kind(c) for c in part}) > 2 else []
     titles = [LOOKS["lin-ucb-published"][0]]
     return _sweep(panels, titles, "", lambda c: c.selection, folder, "selections")

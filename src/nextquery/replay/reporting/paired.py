@@ -103,7 +103,7 @@ def by_anchor(run: Path) -> Regrets:
     """Return the per-round regret of every anchor, averaged over seeds, at t = 10, 100 and T.
 
     Only of the published setting: k = 250 (or the largest k run), ε = 0.5, reading example. The
-    session identifies an anchor: in older runs every seed drew its own.
+    session identifies an anchor.
     """
     import pyarrow.parquet as pq
 

@@ -19,21 +19,17 @@ from nextquery.replay.reporting.page import Table
 from nextquery.replay.reporting.stream_report import OURS, interval, shown_name
 from nextquery.sessions import Ids
 
-NOT_COUNTED = (
-    "This run does not say how many queries were offered at each step, so there is no prefetch "
-    "figure: an older version wrote it. Run the stream again, with a new --out."
-)
 _COMPARED = (1, 3, 10)  # values of m in the table
 _FEWEST = 0.01  # offers per step from which on a threshold is drawn
 
 
 class Steps(NamedTuple):
-    """One recommender at every step; an older run may have no forecasts."""
+    """One recommender at every step."""
 
     ranks: Ids
     offered: Ids
     people: Ids
-    forecasts: Forecasts | None
+    forecasts: Forecasts
 
     def first(self, m: int) -> Prefetched:
         """Return what fetching the first m offers gives."""
@@ -41,41 +37,35 @@ class Steps(NamedTuple):
 
     def above(self, wasted: float) -> tuple[Flags, Prefetched]:
         """Return what the best threshold that wastes no more gives, and which steps it foresees."""
-        assert self.forecasts is not None
         hits, offers = self.forecasts.above(best_at_waste(self.forecasts.curve(), wasted))
         return hits, counted(hits, offers)
 
 
 def read_steps(run: Path) -> dict[str, Steps]:
-    """Return the steps of every recommender; nothing if the run does not say what was offered."""
+    """Return the steps of every recommender."""
     import pyarrow.parquet as pq
 
     table = pq.read_table(run / "stream_steps.parquet")
-    if not {"offered", "person"} <= set(table.column_names):
-        return {}
     names = np.array(table["policy"].to_pylist(), dtype=object)
     found = {}
     for name in dict.fromkeys(names.tolist()):
         own = table.take(np.flatnonzero(names == name))
         columns = {key: own[key].to_numpy() for key in ("rank", "offered", "person")}
-        forecasts = None
-        if "probabilities" in own.column_names:
-            lists = own["probabilities"].combine_chunks()
-            sizes = np.diff(lists.offsets.to_numpy())
-            ranks = own["forecast_rank"].to_numpy()
-            forecasts = Forecasts(lists.flatten().to_numpy(), sizes, ranks)
+        lists = own["probabilities"].combine_chunks()
+        sizes, ranks = np.diff(lists.offsets.to_numpy()), own["forecast_rank"].to_numpy()
+        forecasts = Forecasts(lists.flatten().to_numpy(), sizes, ranks)
         found[name] = Steps(columns["rank"], columns["offered"], columns["person"], forecasts)
     return found
 
 
 def prefetch_table(run: Path) -> Table | None:
-    """Return what each recommender and ours foresee at the same waste; None for older runs.
+    """Return what each recommender and ours foresee at the same waste; None without ours.
 
     The better of its two ways is compared with ours: its first m, or all above a threshold of its
     own that wastes no more. Steps are paired, and people are resampled.
     """
     steps = read_steps(run)
-    if OURS not in steps or any(own.forecasts is None for own in steps.values()):
+    if OURS not in steps:
         return None
     rows = []
     for name, own in steps.items():
@@ -95,11 +85,9 @@ def prefetch_table(run: Path) -> Table | None:
     return Table(header, rows)
 
 
-def prefetch_figure(run: Path, folder: Path) -> bool:
+def prefetch_figure(run: Path, folder: Path) -> None:
     """Draw the share foreseen against the share wasted: points for m, a line for thresholds."""
     steps = read_steps(run)
-    if not steps:
-        return False
     figure, (axes,) = drawing.new_figure(width=7.4, height=4.6)
     axes.grid(color="#e5e5e5", linewidth=0.6)
     others = list(dict.fromkeys(_plain(name) for name in steps if _plain(name) != OURS))
@@ -117,7 +105,7 @@ def prefetch_figure(run: Path, folder: Path) -> bool:
             markerfacecolor="white" if "=off" in name else colour,
             markeredgewidth=0.8,
         )
-        if own.forecasts is not None and "=off" not in name:
+        if "=off" not in name:
             _draw_curve(axes, own.forecasts, colour, 2.2 if name == OURS else 0.9)
         last = points[-1].foreseen
         ends.append((last, f"{glyph} {shown_name(name)}  {last:.3f}", colour))
@@ -130,7 +118,6 @@ def prefetch_figure(run: Path, folder: Path) -> bool:
     axes.set_ylabel("share of next queries foreseen")
     drawing.label_ends(axes, ends, gap=0.055)
     drawing.save(figure, folder, "prefetch")
-    return True
 
 
 def _plain(name: str) -> str:

@@ -135,7 +135,7 @@ def _stream(folder: Path) -> list[Block]:
             f"current query, users see {options['shown']} recommendations, and the session's real "
             f"next query is the answer. A session {'may' if options['repeat'] else 'does not'} see "
             "the same recommendation again, and its own earlier queries "
-            f"{'may' if options.get('returns') else 'do not'} come back. The regret counts only "
+            f"{'may' if options['returns'] else 'do not'} come back. The regret counts only "
             "the first recommendation; MRR counts ranks up to 20. If the vectors were fitted on "
             "these sessions, they have seen the answers: make the pool with --hold-out."
         ),
@@ -147,8 +147,7 @@ def _stream(folder: Path) -> list[Block]:
         stream_report.stream_differences(folder),
     ]
     blocks.append(Heading("Prefetching", 3))
-    if not prefetching.prefetch_figure(folder, folder / "figures"):
-        return [*blocks, Paragraph(prefetching.NOT_COUNTED)]
+    prefetching.prefetch_figure(folder, folder / "figures")
     blocks.append(Picture("prefetch", CAPTIONS["prefetch"]))
     table = prefetching.prefetch_table(folder)
     if table is not None:
@@ -177,8 +176,6 @@ def _run(folder: Path) -> dict[str, Any]:
 def _seeds(run: dict[str, Any]) -> str:
     """Say what is averaged, and what the intervals cover."""
     options = run["anchored"]["options"][0]
-    if "anchor_seed" not in options:
-        return "The first seed. Intervals cover the anchors."
     seeds = options["seeds"]
     return (
         f"Averages over {len(seeds)} seed{'s' if len(seeds) > 1 else ''} of the policies (and of "

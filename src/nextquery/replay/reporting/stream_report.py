@@ -38,8 +38,7 @@ def stream_differences(run: Path) -> Table:
 
     table = pq.read_table(run / "stream_steps.parquet")
     names = np.array(table["policy"].to_pylist(), dtype=object)
-    whose = "person" if "person" in table.column_names else "session"  # older runs
-    people, ranks = table[whose].to_numpy(), table["rank"].to_numpy()
+    people, ranks = table["person"].to_numpy(), table["rank"].to_numpy()
     hits = {name: _hits(ranks[names == name]) for name in dict.fromkeys(names.tolist())}
     rows = []
     if OURS in hits:
@@ -80,9 +79,8 @@ def _hits(ranks: Any) -> Any:
 
 def stream_answers(run: Path) -> Table:
     """Return where the answers were before, what was a candidate, and the hits by kind."""
-    summary = read_run(run).get("stream", {})
     rows = []
-    for name, own in summary.get("recommenders", {}).items():
+    for name, own in read_run(run)["stream"]["recommenders"].items():
         hits = own["hits_at_10"]
         counts = [f"{hits[kind]:,}" if sum(hits.values()) else "" for kind in KINDS]
         rows.append([name, f"{own['coverage']:.3f}", f"{own['offered']:.1f}", *counts])
@@ -91,10 +89,8 @@ def stream_answers(run: Path) -> Table:
 
 def stream_note(run: Path) -> str:
     """Return a sentence on what the stream counts."""
-    summary = read_run(run).get("stream", {})
-    answers = summary.get("answers")
-    if not answers:
-        return ""
+    summary = read_run(run)["stream"]
+    answers = summary["answers"]
     whose = (
         f"{summary['people']:,} people. The recommender knows each person's own past, which in the "
         "service needs user ids that it can trust; @personal=off is without"

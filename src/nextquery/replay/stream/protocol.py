@@ -71,8 +71,7 @@ def _batch_piece(options: StreamOptions, number: int) -> Piece:
 
 def _policy_piece(options: StreamOptions, name: str) -> Piece:
     grown = () if options.schedule == "none" else (options.schedule,)
-    # Pieces of older versions have no forecast, and know only the first candidates of a rival.
-    label = label_of(["stream and forecast", name, *grown])
+    label = label_of(["stream", name, *grown])
     rival = contestant(name).rival
     trained = rival_named(rival, Sessions.of([])).identity if rival else ""
     # Another model at the same path is another contestant.

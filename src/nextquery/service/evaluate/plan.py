@@ -65,8 +65,8 @@ def planned(store: Store, until: int, *, told: Callable[[float], None] = lambda 
 
 
 def _named(body: FeedbackEvent) -> set[int]:
-    parts = (body.full, body.unfull, body.issued, body.unissued)
-    return {part.arm for part in parts if part is not None and part.arm is not None}
+    following = [part.arm for part in (body.full, body.unfull) if part is not None]
+    return {arm for arm in (*following, body.issued) if arm is not None}
 
 
 def _rows(store: Store, until: int) -> Iterator[tuple[int, str, str, str]]:

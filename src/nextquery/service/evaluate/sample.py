@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -100,16 +100,13 @@ def sample(
 def of_model(options: EngineOptions, settings: ModelSettings) -> EngineOptions:
     """Return the options that matter here, with the settings of a model in the log.
 
-    >>> options = of_model(EngineOptions(utility="log-det"), {"k": 20, "selection": None})
+    >>> options = of_model(EngineOptions(utility="log-det"), {"k": 20, "selection": "max-utility"})
     >>> options.k, options.epsilon, options.selection_name
     (20, 0.5, 'max-utility')
     """
-    usual = {one.name: one.default for one in fields(EngineOptions)}
     kept = {name: getattr(options, name) for name in (*_OF_SERVICE, *_OF_MODEL)}
-    said = {name: settings[name] for name in _OF_MODEL if name in settings}
-    kept |= {name: usual[name] if value is None else value for name, value in said.items()}
-    if "selection" not in settings:
-        kept["selection"] = options.selection_name
+    kept["selection"] = options.selection_name
+    kept |= {name: settings[name] for name in _OF_MODEL if name in settings}
     reselect = {"on": True, "off": False}.get(str(settings.get("reselect")))
     personal = options.personal and settings.get("personal") != "off"
     return EngineOptions(**kept, reselect=reselect, personal=personal)

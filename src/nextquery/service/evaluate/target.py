@@ -13,7 +13,7 @@ from nextquery.outcomes import Rewards
 from nextquery.policies import Choice, Policy
 from nextquery.policies.slates import Floats
 from nextquery.service.evaluate.plan import Planned
-from nextquery.service.log.event_parts import PINNED, NextQuery, TypedArm
+from nextquery.service.log.event_parts import PINNED, NextQuery
 from nextquery.service.log.events import Event, FeedbackEvent, OutcomeEvent
 from nextquery.service.log.store import StoredDecision
 from nextquery.service.log.teaching.roll_back import RollBacks
@@ -138,30 +138,20 @@ def _examples(body: OutcomeEvent, lesson: Lesson) -> list[Example]:
     slate = [stranger if choice is None else choice for choice in lesson.slate]
     old, new = Answered(body.old), Answered(body.new)
     if feedback is not None:
-        old = _answered(body.old, feedback.unfull, feedback.unissued, lesson)
+        old = _answered(body.old, feedback.unfull, None, lesson)
         new = _answered(body.new, feedback.full, feedback.issued, lesson)
-    found = [
+    return [
         example
         for example in examples(slate, lesson.failures, old, new)
         if not isinstance(example, Replaced) or example.choice is not stranger
     ]
-    if feedback is not None:  # older versions recorded a typed query as a success of its own
-        for typed, before, after in (
-            (feedback.issued, None, 1.0),
-            (feedback.unissued, 1.0, None),
-        ):
-            if typed is not None and typed.model is not None and typed.arm in lesson.known:
-                found.append(Replaced(lesson.known[typed.arm], before, after))
-    return found
 
 
 def _answered(
-    rewards: Rewards, following: NextQuery | None, typed: TypedArm | None, lesson: Lesson
+    rewards: Rewards, following: NextQuery | None, typed: int | None, lesson: Lesson
 ) -> Answered:
     """Return what is known of a slate; the next query may be a candidate of this policy alone."""
     if following is None:
         return Answered(rewards)
-    arm = following.arm
-    if arm is None and typed is not None:
-        arm = typed.arm
+    arm = typed if following.arm is None else following.arm
     return Answered(rewards, True, None if arm is None else lesson.known.get(arm))

@@ -32,17 +32,12 @@ class SlateEntry:
     similarity: float
     uncertainty: float | None
     features: tuple[float, ...]
+    source: str
     asked_at: float | None = None
     preference: float | None = None
-    source: str | None = None  #: None in events of older versions
     probability: float | None = None  #: to come next, if it was asked for and there is a model
-    explored: bool = False  #: drawn by exploration; False in events of older versions
+    explored: bool = False  #: drawn by exploration
     team: str | None = None  #: the policy that picked it, if two were interleaved
-
-    @property
-    def came_from(self) -> str:
-        """The source, also of an entry that an older version wrote: always with a preference."""
-        return self.source or (MEMORY if self.preference is None else SELECTION)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,15 +62,6 @@ class OwnAsked:
     def row(self) -> NDArray[np.float32] | None:
         """Return the vector of a query that is not an arm."""
         return np.frombuffer(base64.b64decode(self.vector), np.float32) if self.vector else None
-
-
-@dataclass(frozen=True)
-class TypedArm:
-    """The arm of a query that was typed instead; with features, if it teaches the model."""
-
-    arm: int
-    features: tuple[float, ...] = ()
-    model: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
 """The events of the log: one typed record per kind, and the only code that reads or writes them.
 
-Old logs stay readable: a field that older versions did not write has a default, and a default is
-not written. Fields that a reader does not know are ignored.
+A default is not written.
 """
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from nextquery.errors import Damaged
 from nextquery.outcomes import Rewards
 from nextquery.service.log.erasure.tombstones import Erased, Forgotten
-from nextquery.service.log.event_parts import NextQuery, OwnAsked, SlateEntry, TypedArm
+from nextquery.service.log.event_parts import NextQuery, OwnAsked, SlateEntry
 from nextquery.service.log.operators.changes import (
     ArmRejected,
     ArmRemoved,
@@ -123,26 +122,11 @@ class FeedbackEvent(OutcomeEvent):
 
     kind: ClassVar[str] = "feedback"
     accepted: int | None
-    issued: TypedArm | None = None
-    unissued: TypedArm | None = None
+    issued: int | None = None  #: the arm that was typed instead
     full: NextQuery | None = None
     unfull: NextQuery | None = None  #: what an earlier event on this decision had as `full`
     foreseen: bool | None = None  #: whether the next query, known now, was shown; None: not known
     foreseen_before: bool | None = None  #: what an earlier event on this decision had
-
-    def foresaw(self, slate: Sequence[int]) -> bool | None:
-        """Return `foreseen`; older versions did not write it, and it follows from the rest."""
-        if self.foreseen is not None or self.was == "accepted":
-            return self.foreseen
-        if self.accepted is not None:
-            return True
-        return _in_slate(self.issued, self.full, slate)
-
-    def foresaw_before(self, slate: Sequence[int]) -> bool | None:
-        """Return `foreseen_before`, also of an event of an older version."""
-        if self.foreseen_before is not None:
-            return self.foreseen_before
-        return _in_slate(self.unissued, self.unfull, slate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,14 +227,6 @@ class Event(NamedTuple):
         return self.body.kind
 
 
-def _in_slate(
-    typed: TypedArm | None, following: NextQuery | None, slate: Sequence[int]
-) -> bool | None:
-    """Whether a query that was typed instead was in the slate; None if none was."""
-    known = typed if typed is not None else following
-    return None if known is None else known.arm in slate
-
-
 def to_json(body: Body) -> str:
     """The JSON that the table stores for a record.
 
@@ -262,7 +238,7 @@ def to_json(body: Body) -> str:
 
 
 def from_json(kind: str, text: str | bytes, position: int = 0) -> Body:
-    """The record that `to_json` wrote, by this version or an older one.
+    """The record that `to_json` wrote.
 
     `position` is named in errors; the text, which may contain a query, is not.
 

@@ -94,7 +94,7 @@ def entry_rows(exported: Exported) -> Iterator[dict[str, object]]:
             "score": entry.score,
             "propensity": entry.propensity,
             "propensity_estimated": entry.propensity_estimated,
-            "source": entry.came_from,
+            "source": entry.source,
             "accepted": accepted,
             "clicked": _moment(exported.clicked)
             if accepted and exported.clicked is not None

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from nextquery.errors import UnknownDecision
 from nextquery.outcomes import Learning, Outcome, Status, Typed, after_feedback
-from nextquery.service.log.event_parts import NextQuery, TypedArm, bytes_text
+from nextquery.service.log.event_parts import NextQuery, bytes_text
 from nextquery.service.log.events import FeedbackEvent
 from nextquery.service.log.new_arms.sightings import NewArmRules, Sighting, record_sighting
 from nextquery.service.log.transaction import Needs, Row, Transaction, TypedBefore
@@ -79,15 +79,14 @@ class NewFeedback:
             status = "recorded"
         if status in ("recorded", "corrected"):
             corrects = status == "corrected" and row.issued
-            old = transaction.typed_before(row.id, row.arms) if corrects else TypedBefore()
+            old = transaction.typed_before(row.id) if corrects else TypedBefore()
             event = FeedbackEvent(
                 accepted=self.accepted,
                 old=before.rewards,
                 new=after.rewards,
                 state=after.state,
                 was=before.state,
-                issued=_typed_arm(issued) if is_new else None,
-                unissued=old.issued,
+                issued=issued.arm if issued is not None and is_new else None,
                 full=_next_query(after, row.arms, issued) if after.full else None,
                 unfull=old.full,
                 foreseen=_foreseen(before, after, row.arms, issued if is_new else None),
@@ -111,10 +110,6 @@ class NewFeedback:
             transaction.identities.join(self.user_hash, session)
         if sighting is not None:
             record_sighting(transaction, sighting, self.rules, owner=row.owner, session=session)
-
-
-def _typed_arm(issued: TypedQuery | None) -> TypedArm | None:
-    return None if issued is None or issued.arm is None else TypedArm(issued.arm)
 
 
 def _next_query(after: Outcome, slate: list[int], issued: TypedQuery | None) -> NextQuery:

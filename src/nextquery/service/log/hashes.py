@@ -45,9 +45,7 @@ def request_hash(
 
     Who is trusted to be a person is part of it: the answer may hold what only they may see.
     """
-    optional: list[object] = [value for value in (person, at_least) if value is not None]
-    optional += [["segment", segment]] if segment else []
-    content = json.dumps([session_id, query, m, user, *optional])
+    content = json.dumps([session_id, query, m, user, person, at_least, segment])
     return hashlib.sha256(content.encode()).hexdigest()
 
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from nextquery.outcomes import OPEN, Outcome
 from nextquery.service.log.clock import Clock
-from nextquery.service.log.event_parts import NextQuery, TypedArm
+from nextquery.service.log.event_parts import NextQuery
 from nextquery.service.log.events import (
     Body,
     FeedbackEvent,
@@ -45,11 +45,10 @@ class Row:
 class TypedBefore(NamedTuple):
     """What earlier feedback on a decision told about a typed query.
 
-    `full` is what it taught, `issued` how older versions recorded that, and `foreseen` whether the
-    query was in the slate; None if there was none.
+    `full` is what it taught, and `foreseen` whether the query was in the slate; None if there was
+    none.
     """
 
-    issued: TypedArm | None = None
     full: NextQuery | None = None
     foreseen: bool | None = None
 
@@ -173,7 +172,7 @@ class Transaction:
         """Return the key of a cleaned text."""
         return keyed(self._secret, "text", text)
 
-    def typed_before(self, decision_id: str, slate: Sequence[int]) -> TypedBefore:
+    def typed_before(self, decision_id: str) -> TypedBefore:
         """Return what earlier feedback on a decision told about a typed query."""
         self.flush()
         feedback = (events.c.decision_id == decision_id, events.c.kind == FeedbackEvent.kind)
@@ -183,12 +182,10 @@ class Transaction:
             body = from_json(FeedbackEvent.kind, text, position)
             if not isinstance(body, FeedbackEvent):
                 continue
-            foreseen = body.foresaw(slate) if foreseen is None else foreseen
+            foreseen = body.foreseen if foreseen is None else foreseen
             if body.full is not None:
-                return TypedBefore(None, body.full, foreseen)
-            if body.issued and body.issued.features:
-                return TypedBefore(body.issued, None, foreseen)
-        return TypedBefore(None, None, foreseen)
+                return TypedBefore(body.full, foreseen)
+        return TypedBefore(None, foreseen)
 
     def append(self, body: Body, decision_id: str | None = None) -> int:
         """Append an event to the log and return its position."""

@@ -8,13 +8,10 @@ from nextquery.params import class_named
 from nextquery.policies import Policy
 from nextquery.service.log.events import BesideModel, ModelEvent
 from nextquery.service.model.arrays import Arrays, from_text, unpacked, within
-from nextquery.service.model.old_policy_names import with_new_names
 
 TAUGHT = "taught"
 """In the arrays of a model event: a policy of the same class that has learnt only what another log
 taught."""
-_LATER = {"continued": "", "share": 1.0, "beside": (), "interleaved": ""}
-"""Fields that came later; snapshots of a model with one policy are without them, as ever."""
 
 
 def policy_of(body: ModelEvent) -> Policy:
@@ -30,10 +27,9 @@ def policies_of(body: ModelEvent) -> dict[str, Policy]:
 
 
 def restored(body: ModelEvent, arrays: Arrays) -> tuple[ModelEvent, Policy]:
-    """Return a model event as it would be written today, without its arrays; and its policy."""
-    renamed, state = with_new_names(replace(body, arrays=""), within(arrays, "policy"))
-    policy: Policy = class_named(Policy, renamed.policy_class).from_state(state)
-    return renamed, policy
+    """Return a model event without its arrays, and its main policy."""
+    policy: Policy = class_named(Policy, body.policy_class).from_state(within(arrays, "policy"))
+    return replace(body, arrays=""), policy
 
 
 def besides(body: ModelEvent, arrays: Arrays) -> dict[str, Policy]:
@@ -52,14 +48,12 @@ def beside(number: int) -> str:
 
 def described(body: ModelEvent) -> dict[str, object]:
     """Return the fields that a snapshot keeps of a model event."""
-    fields = asdict(body)
-    usual = [name for name, value in _LATER.items() if getattr(body, name) == value]
-    return {name: value for name, value in fields.items() if name not in ("arrays", *usual)}
+    return {name: value for name, value in asdict(body).items() if name != "arrays"}
 
 
 def event_of(fields: Mapping[str, Any]) -> ModelEvent:
     """Return the model event that `described` described."""
-    others = tuple(BesideModel(**one) for one in fields.get("beside", ()))
+    others = tuple(BesideModel(**one) for one in fields["beside"])
     return ModelEvent(**{**fields, "beside": others}, arrays="")
 
 

@@ -13,7 +13,7 @@ from nextquery.errors import Damaged, InvalidInput
 from nextquery.learnt import Learnt
 from nextquery.lineage import continued, fingerprint
 from nextquery.loop import Loop
-from nextquery.memory import FEATURES, Memory
+from nextquery.memory import Memory
 from nextquery.personal import why_unrecognised
 from nextquery.policies import Policy
 from nextquery.service.log.clock import Clock
@@ -28,7 +28,6 @@ from nextquery.service.model.experiment.branches import continuing, loses
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.model_events import beside, policy_of
 from nextquery.service.model.new_pool.change import POOL_LEASE, Change, not_its_pool
-from nextquery.service.model.old_policy_names import same_model
 from nextquery.service.model.snapshots import newest_state
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.service.settings.split import CONTROL
@@ -73,7 +72,7 @@ def prepare(
             if _change(change, store, options, progress, clock, forget):
                 return True
             continue
-        if last is not None and same_model(last.settings, options.of_the_model()):
+        if last is not None and last.settings == options.of_the_model():
             return False
         if last is not None and loses(last, options.new_policies()):
             why = f"changing the policy from {last.policy} to {options.policy_name}"
@@ -198,16 +197,13 @@ def first_model(
 
 
 def _warm(loop: Loop, options: EngineOptions, progress: Progress | None) -> WarmStart:
-    taught = warm_start(
+    return warm_start(
         loop,
         loop.memory.past,
         newest=options.warm_sessions,
         examples=options.warm_examples,
         progress=progress,
     )
-    if loop.policy.needs_memory:  # also without past sessions: an older model may have fewer
-        loop.policy.widen(len(FEATURES))
-    return taught
 
 
 def loop_of(catalogue: Catalogue, options: EngineOptions, learnt: Learnt) -> Loop:

@@ -1,7 +1,6 @@
 """Snapshots: states kept in the store, so that a restart need not read the whole log."""
 
 import hashlib
-import io
 import logging
 import zipfile
 
@@ -9,7 +8,6 @@ from nextquery.service.log.store import Store
 from nextquery.service.model.state import State
 
 _log = logging.getLogger("nextquery.service")
-_ADDED = {"memory/times.npy", "statistics/next_queries.npy"}  # when queries were asked; foreseen
 
 
 def save_snapshot(store: Store, state: State, *, keep: int) -> None:
@@ -33,19 +31,10 @@ def newest_state(store: Store) -> State:
         sha256, blob = snapshot
         if hashlib.sha256(blob).hexdigest() == sha256:
             try:
-                if not _is_complete(blob):
-                    _log.info("snapshot %d is of an older version; reading the log", position)
-                    continue
                 return State.from_bytes(blob)
             except (KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
                 why: object = error
         else:
             why = "its checksum does not match"
-        _log.warning("skipping snapshot %d (%s); using an older one or the log", position, why)
+        _log.warning("skipping snapshot %d (%s); using an earlier one or the log", position, why)
     return State()
-
-
-def _is_complete(blob: bytes) -> bool:
-    """Whether a snapshot has all that the log tells; those of older versions have less."""
-    with zipfile.ZipFile(io.BytesIO(blob)) as archive:
-        return set(archive.namelist()) >= _ADDED

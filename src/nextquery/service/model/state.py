@@ -35,7 +35,7 @@ from nextquery.service.log.operators.safety import FallbackEnded, FellBack, Roll
 from nextquery.service.model.experiment.branches import Branch, begin
 from nextquery.service.model.experiment.comparison import Comparison
 from nextquery.service.model.experiment.interleaving import Interleaving
-from nextquery.service.model.experiment.lessons import examples_of, parts_of, typed_examples
+from nextquery.service.model.experiment.lessons import examples_of, parts_of
 from nextquery.service.model.model_events import half_life_of
 from nextquery.service.model.past import Decided, Past
 from nextquery.service.model.state_fields import StateFields
@@ -205,9 +205,8 @@ class State(StateFields):
     def lessons(self, body: OutcomeEvent, decision: Decided) -> list[tuple[Policy, Example]]:
         """Return what an outcome teaches which of the policies in force.
 
-        The next query if it is known, else what is known of the slate. Older versions recorded a
-        typed query as a success of its own. Of an interleaved slate, each policy learns the entries
-        that it picked.
+        The next query if it is known, else what is known of the slate. Of an interleaved slate,
+        each policy learns the entries that it picked.
         """
         if not self.teaches(decision.position, decision):
             return []
@@ -218,8 +217,7 @@ class State(StateFields):
             policy = self.taught(part)
             if policy is not None:
                 found += [(policy, one) for one in examples_of(policy, part, old, new)]
-        older = typed_examples(self.learnt.policy, body, self.lineage)
-        return [*found, *((self.learnt.policy, one) for one in older)]
+        return found
 
     def _decision(self, body: DecisionEvent, event: Event) -> None:
         if self.teaches(event.position, body):
@@ -235,7 +233,7 @@ class State(StateFields):
                 row, after = body.own.row(), body.own.after
                 self.learnt.asked_by(body.own.person, key, time=event.time, vector=row, after=after)
         self.statistics.decided(body.policy, event.time, body.arms, fallback=body.fallback)
-        if body.candidates:  # old logs do not have it
+        if body.candidates:  # else nothing was selected
             self.statistics.drawn_from(body.trial, body.candidates)
 
     def _outcome(self, body: OutcomeEvent, decision: Decided) -> None:
@@ -249,14 +247,15 @@ class State(StateFields):
                     counting.closed(body, decision)
 
     def _next_query(self, body: FeedbackEvent, decision: Decided) -> None:
-        foreseen = body.foresaw(decision.arms)
-        if foreseen is not None and not decision.personal:  # own pasts change no number of others
+        if decision.personal:  # own pasts change no number of others
+            return
+        if body.foreseen is not None:
             self.statistics.followed(
                 decision.policy,
                 decision.time,
                 offered=len(decision.arms),
-                foreseen=foreseen,
-                before=body.foresaw_before(decision.arms),
+                foreseen=body.foreseen,
+                before=body.foreseen_before,
             )
 
 

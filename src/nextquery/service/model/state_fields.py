@@ -68,21 +68,21 @@ class StateFields:
             "model": self.model,
             "meta": {} if self.model_event is None else described(self.model_event),
             "lineage": self.lineage,
-            **({"named": sorted(self.named.items())} if self.named else {}),
-            **({"beside": self._besides()} if self.beside else {}),
-            **({"roll_backs": known} if (known := self.roll_backs.state()) else {}),
-            **({"fallen": self.fallen} if self.fallen else {}),
-            **({} if self.comparison is None else {"comparison": self.comparison.state()}),
-            **({} if self.interleaving is None else {"interleaving": self.interleaving.state()}),
+            "named": sorted(self.named.items()),
+            "beside": {name: branch.lineage for name, branch in self.beside.items()},
+            "roll_backs": self.roll_backs.state(),
+            "fallen": self.fallen,
+            "comparison": None if self.comparison is None else self.comparison.state(),
+            "interleaving": None if self.interleaving is None else self.interleaving.state(),
             "left_out": sorted(self.left_out.items()),
             "arms_used_up": self.arms_used_up,
             "added": [[arm.arm, arm.text, arm.shown, arm.vector] for arm in self.added],
             "held": [[arm.text, arm.shown, arm.vector] for arm in self.held.values()],
             "removed": sorted(self.removed),
             "blocked": sorted(self.blocked),
-            **({"patterns": sorted(self.patterns)} if self.patterns else {}),
-            **({"pins": [list(pin) for pin in self.pins]} if len(self.pins) else {}),
-            **({"announced": asdict(self.announced)} if self.announced else {}),
+            "patterns": sorted(self.patterns),
+            "pins": [list(pin) for pin in self.pins],
+            "announced": None if self.announced is None else asdict(self.announced),
             "on": self.on,
         }
         others: Arrays = {}
@@ -90,7 +90,7 @@ class StateFields:
             others |= under(f"{beside(number)}/policy", branch.policy.state())
             others |= under(f"{beside(number)}/calibration", branch.calibration)
         return {
-            "said": as_text_array(fields),  # the name in snapshots since the first version
+            "fields": as_text_array(fields),
             **under("policy", self.learnt.policy.state() if self.model else {}),
             **under("calibration", self.learnt.calibration),
             **others,
@@ -98,9 +98,6 @@ class StateFields:
             **under("people", self.learnt.people.state()),
             **under("statistics", self.statistics.state()),
         }
-
-    def _besides(self) -> dict[str, dict[int, str]]:
-        return {name: branch.lineage for name, branch in self.beside.items()}
 
     def copy(self) -> Self:
         """Return an independent copy, fast enough to hold the lock that guards this one."""
@@ -131,34 +128,31 @@ class StateFields:
     def from_bytes(cls, data: bytes) -> Self:
         """Restore the state that `to_bytes` wrote."""
         arrays, self = unpacked(data), cls()
-        fields = from_text_array(arrays["said"])
+        fields = from_text_array(arrays["fields"])
         self.position, self.model, self.on = fields["position"], fields["model"], fields["on"]
-        self.blocked, self.patterns = set(fields["blocked"]), set(fields.get("patterns", ()))
-        for after, text in fields.get("pins", ()):
+        self.blocked, self.patterns = set(fields["blocked"]), set(fields["patterns"])
+        for after, text in fields["pins"]:
             self.pins.pin(text, after)
         self.added = [ArmAdded(*values) for values in fields["added"]]
-        self.held = {values[0]: ArmHeld(*values) for values in fields.get("held", [])}
+        self.held = {values[0]: ArmHeld(*values) for values in fields["held"]}
         self.removed = set(fields["removed"])
-        if announced := fields.get("announced"):
-            self.announced = PoolAnnounced(**announced)
-        self.arms_used_up = fields.get("arms_used_up", 0)  # older snapshots lack it
-        self.lineage = fields.get("lineage", [self.model] if self.model else [])
-        for at, positions in fields.get("left_out", []):
+        if fields["announced"] is not None:
+            self.announced = PoolAnnounced(**fields["announced"])
+        self.arms_used_up, self.lineage = fields["arms_used_up"], fields["lineage"]
+        for at, positions in fields["left_out"]:
             self._leave_out(at, LeftOut(decisions=tuple(positions)))
-        if "rolled_back" in fields or "waiting" not in fields.get("comparison", {"waiting"}):
-            raise ValueError("of an earlier version, which kept less of the log")
-        self.roll_backs = RollBacks.from_state(fields.get("roll_backs", []))
-        self.fallen = fields.get("fallen", {})
-        if "comparison" in fields:
+        self.roll_backs = RollBacks.from_state(fields["roll_backs"])
+        self.fallen = fields["fallen"]
+        if fields["comparison"] is not None:
             self.comparison = Comparison.from_state(fields["comparison"])
-        if "interleaving" in fields:
+        if fields["interleaving"] is not None:
             self.interleaving = Interleaving.from_state(fields["interleaving"])
         if fields["meta"]:
             event = event_of(fields["meta"])
             self.model_event, self.learnt.policy = restored(event, arrays)
             self.learnt.calibration = within(arrays, "calibration")
-            self.named = dict(fields.get("named", []))
-            self.beside = restored_besides(self.model_event, arrays, fields.get("beside", {}))
+            self.named = dict(fields["named"])
+            self.beside = restored_besides(self.model_event, arrays, fields["beside"])
         self.learnt.live = LiveMemory.from_state(within(arrays, "memory"))
         self.learnt.people = People.from_state(within(arrays, "people"))
         self.statistics = Statistics.from_state(within(arrays, "statistics"))

@@ -196,13 +196,13 @@ class Statistics:
 
     @classmethod
     def from_state(cls, state: Mapping[str, NDArray[Any]]) -> "Statistics":
-        """Restore the statistics that `state` returned; older ones lack the next queries."""
+        """Restore the statistics that `state` returned."""
         self, fields = cls(), from_text_array(state["counts"])
-        following = state.get("next_queries", np.zeros((len(fields["rows"]), len(_NEXT)), int))
-        for (policy, hour, *counts), more in zip(fields["rows"], following.tolist(), strict=True):
+        following = state["next_queries"].tolist()
+        for (policy, hour, *counts), more in zip(fields["rows"], following, strict=True):
             self._rows[policy, hour] = dict(zip(_COUNTS, [*counts, *more], strict=True))
-        self._sizes = {trial: size for trial, *size in fields.get("sizes", [])}
-        self.not_teaching = fields.get("not_teaching", 0)
+        self._sizes = {trial: size for trial, *size in fields["sizes"]}
+        self.not_teaching = fields["not_teaching"]
         shown = state["shown"]
         self._shown = np.zeros(int(shown.max(initial=-1)) + 1, np.bool_)
         self._shown[shown] = True

@@ -8,7 +8,6 @@ from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
 from nextquery.exclusions import MIN_HITS
 from nextquery.experiments.shares import Shares
-from nextquery.memory import FEATURES
 from nextquery.memory.memory import SESSIONS
 from nextquery.outcomes import FAILS, Learning
 from nextquery.policies import Policy
@@ -247,12 +246,15 @@ class EngineOptions:
         return {
             "policy": self.policy_name,
             "k": self.k,
-            **self._of_the_candidates(),
+            "selection": self.selection_name,
+            "reading": self.reading,
+            "epsilon": self.epsilon,
+            "schedule": self.schedule,
+            "reselect": {None: None, True: "on", False: "off"}[self.reselect],
             "warm_sessions": self.warm_sessions,
             "warm_examples": self.warm_examples,
             "memory_sessions": self.memory_sessions,
             "half_life_days": self.half_life_days,
-            "features": len(FEATURES) if remembers else None,
             "personal": "off" if remembers and not self.personal else None,
             "experiment": self.experiment or None,
             "interleave": self.interleave or None,
@@ -263,20 +265,6 @@ class EngineOptions:
     def policy_name(self) -> str:
         """The name of the policy, with its α if you set one."""
         return self.policy if self.alpha is None else with_alpha(self.policy, self.alpha)
-
-    def _of_the_candidates(self) -> ModelSettings:
-        """Return how candidates are selected; None where it is as older versions did it."""
-        chosen: ModelSettings = {
-            "selection": self.selection_name,
-            "reading": self.reading,
-            "epsilon": self.epsilon,
-            "schedule": self.schedule,
-        }
-        usual = {field.name: field.default for field in fields(self)}
-        return {
-            **{name: None if value == usual[name] else value for name, value in chosen.items()},
-            "reselect": {None: None, True: "on", False: "off"}[self.reselect],
-        }
 
     @property
     def selection_name(self) -> str:

@@ -126,8 +126,7 @@ def _known(pool: ArmPool, until: float | None, hold_out: int) -> tuple[Sessions,
         )
     hidden = held_out_of(origin.sessions, hold_out, warm=0)
     if until is None:
-        own = origin.held_out if origin.for_replays is None else origin.for_replays
-        hidden = max(hidden, own)
+        hidden = max(hidden, origin.for_replays)
     known = not_held_out(origin, hidden)
     if until is None:
         return known, hidden

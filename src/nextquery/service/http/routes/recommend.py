@@ -66,7 +66,7 @@ def _as_json(entry: SlateEntry) -> dict[str, object]:
         "score": entry.score,
         "propensity": entry.propensity,
         "propensity_estimated": entry.propensity_estimated,
-        "source": entry.came_from,
+        "source": entry.source,
     }
 
 

@@ -1,7 +1,7 @@
 """Who changed what: the changes of operators in the log, and those of API keys.
 
-A change that is an event says who made it (`By`), unless a version wrote it that did not record
-that. The table of keys has when a key was created and when it ends, not who did it.
+A change that is an event says who made it (`By`), if that is known. The table of keys has when a
+key was created and when it ends, not who did it.
 """
 
 from collections.abc import Iterator

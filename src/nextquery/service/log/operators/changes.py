@@ -23,7 +23,7 @@ class ArmRejected:
 
     kind: ClassVar[str] = "arm_rejected"
     text: str
-    by: By | None = None  #: None in events of older versions
+    by: By | None = None  #: None if it is not known
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ class Comparison:
         if waits is None or body.was != "open" or body.state == "open":
             return
         if body.state in ("accepted", "failed"):
-            typed = isinstance(body, FeedbackEvent) and body.foresaw(decision.arms)
+            typed = isinstance(body, FeedbackEvent) and body.foreseen
             hit = body.state == "accepted" or bool(typed)
             self.waiting[decision.position] = (waits[0], hit)
         else:

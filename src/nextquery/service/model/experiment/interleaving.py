@@ -62,7 +62,6 @@ def _clicked(body: OutcomeEvent, decision: Decided) -> int | None:
         return None
     if body.accepted is not None:
         return body.accepted
-    if not body.foresaw(decision.arms):
+    if not body.foreseen:
         return None
-    typed = body.issued.arm if body.issued is not None else None
-    return typed if typed is not None or body.full is None else body.full.arm
+    return body.issued if body.issued is not None or body.full is None else body.full.arm

@@ -1,11 +1,11 @@
 """What an outcome teaches a policy, from the events of a decision."""
 
 import base64
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from nextquery.learnt import Answered, Example, Replaced, examples
+from nextquery.learnt import Answered, Example, examples
 from nextquery.outcomes import Rewards
 from nextquery.policies import Choice, Policy
 from nextquery.service.log.event_parts import NextQuery
@@ -36,17 +36,6 @@ def examples_of(policy: Policy, part: Decided, old: Answered, new: Answered) -> 
     return examples(slate, part.failures, old, new)
 
 
-def typed_examples(
-    policy: Policy, body: OutcomeEvent, lineage: Collection[int]
-) -> Iterator[Example]:
-    """Yield what a typed query teaches as a success of its own, as older versions recorded it."""
-    if not isinstance(body, FeedbackEvent):
-        return
-    for typed, before, after in ((body.issued, None, 1.0), (body.unissued, 1.0, None)):
-        if typed is not None and typed.model in lineage:
-            yield Replaced(_choice(policy, typed.arm, typed.features), before, after)
-
-
 def _own_part(decision: Decided, team: str, old: Answered, new: Answered) -> Part:
     """Return the entries that a policy picked itself, with what is known of them alone."""
     places = [at for at, name in enumerate(decision.teams) if name == team]
@@ -67,9 +56,8 @@ def _own_part(decision: Decided, team: str, old: Answered, new: Answered) -> Par
 
 
 def _choice(policy: Policy, arm: int, features: Sequence[float], pinned: bool = False) -> Choice:
-    """Return an entry to learn from; features that came later count as 0."""
-    added = [0.0] * (policy.dimension - len(features))
-    row = np.array([*features, *added], np.float64)
+    """Return an entry to learn from; a pinned one has no features, and counts as 0."""
+    row = np.array(features if features else np.zeros(policy.dimension), np.float64)
     return Choice(arm, row, 0.0, 1.0, pinned=pinned)
 
 

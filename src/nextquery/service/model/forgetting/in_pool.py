@@ -186,7 +186,7 @@ def _without(origin: Origin, person: str) -> tuple[Origin, Sessions]:
             sessions=left._replace(people=renumbered),
             people=[name for name in origin.people if name != person],
             held_out=newest(origin.held_out),
-            for_replays=None if origin.for_replays is None else newest(origin.for_replays),
+            for_replays=newest(origin.for_replays),
         ),
         gone,
     )

@@ -25,7 +25,6 @@ from nextquery.service.log.operators.leases import LEASE_S, EndLease, TakeLease
 from nextquery.service.log.operators.new_pool import PoolAnnounced
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.new_pool.change import POOL_LEASE, Change, Submit
-from nextquery.service.model.old_policy_names import same_model
 from nextquery.service.model.prepare import first_model, loop_of
 from nextquery.service.model.served_catalogue import ServedCatalogue
 from nextquery.service.model.state import State
@@ -224,7 +223,7 @@ class PoolFollower:
         if not self.options.pool_check_s and change.layout(self.learner.state.announced) is None:
             return
         self._busy = True
-        same = same_model(change.last.settings, self.options.of_the_model())
+        same = change.last.settings == self.options.of_the_model()
         may_lead = same and bool(self.options.pool_check_s)
         holds = may_lead and self._submit(TakeLease(POOL_LEASE, self._holder, LEASE_S))
         try:
