@@ -6,11 +6,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import nextquery as nq
 from nextquery import folders
+from nextquery.encode import Encoder, LsaEncoder
 from nextquery.errors import Damaged, InvalidInput, NotAFolder, StorageError
 
 
@@ -213,3 +216,24 @@ def test_numbers_that_cannot_be_read_name_their_file(tmp_path: Path) -> None:
                 name
             )
         file.write_bytes(whole)
+
+
+def test_what_another_version_wrote_is_refused(tmp_path: Path) -> None:
+    """Pools, encoders and recommenders: what was found, what is read, and what to do."""
+    encoder = LsaEncoder(dim=2).fit(["red cat", "blue cat", "red dog", "blue dog"])
+    pool = nq.ArmPool.from_vectors(["cats", "dogs"], np.eye(2))
+    openers: dict[str, Any] = {
+        "pool": nq.ArmPool.open,
+        "encoder": Encoder.load,
+        "recommender": nq.Recommender.open,
+    }
+    pool.save(tmp_path / "pool")
+    encoder.save(tmp_path / "encoder")
+    recommender = nq.Recommender(pool, nq.RandomSelection(1), nq.RandomPolicy(), None)
+    recommender.save(tmp_path / "recommender")
+    for name, opened in openers.items():
+        opened(tmp_path / name)
+        manifest = tmp_path / name / folders.MANIFEST
+        manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 7'))
+        with pytest.raises(NotAFolder, match=r"of format version 7; .* reads version 1\. Build"):
+            opened(tmp_path / name)

@@ -184,7 +184,7 @@ class Policy(Observes, About, Slates, ABC):
     def take_over(self, current: "Policy", base: "Policy") -> None:
         """Add what `current` has learnt since it was `base`, to what this policy has learnt.
 
-        All three must learn from the same features (`learns`); this one may have more of them.
+        All three must learn from the same features (`learns`).
         """
         if not self.learns == current.learns == base.learns:
             raise InvalidInput(
@@ -194,11 +194,6 @@ class Policy(Observes, About, Slates, ABC):
         models = zip(self._models(), current._models(), base._models(), strict=True)
         for mine, theirs, earlier in models:
             mine.take_over(theirs, earlier)
-
-    def widen(self, dimension: int) -> None:
-        """Expect this many features from now on; new ones count as 0 in what was learnt."""
-        for model in self._models():
-            model.widen(dimension)
 
     def learnt_since(self, base: "Policy") -> int:
         """Return the number of examples learnt since this policy was `base`."""

@@ -88,9 +88,6 @@ class DisjointRidge:
         if success is not None:
             whole_number(success.arm, "arm", at_least=0)
 
-    def widen(self, d: int) -> None:
-        """Do nothing: this model has no features."""
-
     def take_over(self, current: "DisjointRidge", base: "DisjointRidge") -> None:
         """Add what `current` has learnt since it was `base`.
 

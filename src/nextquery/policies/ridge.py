@@ -111,26 +111,24 @@ class Ridge:
     ) -> None:
         """Add a whole step, Σ x xᵀ over its candidates and b = Σ r x; or remove it (``sign=-1``).
 
-        It counts as one update. Features that `failed` and `b` lack come last and count as 0.
+        It counts as one update.
 
         >>> model = Ridge(1.0)
         >>> model.observe(Vectors(np.array([[1.0, 0.0], [1.0, 2.0]]), 1.0), np.array([1.0, 0.0]))
         >>> model.A.tolist(), model.b.tolist(), model.updates
         ([[3.0, 2.0], [2.0, 5.0]], [1.0, 0.0], 1)
         """
-        rows, d = failed.rows, b.size
-        self.expect(max(d, self.b.size))
+        rows = failed.rows
+        self.expect(b.size)
         faded, weight = self.move_to(at), sign * self.clock.weight(at)
-        self.A[:d, :d] += weight * failed.weight * (rows.T @ rows)
-        self.b[:d] += weight * b
+        self.A += weight * failed.weight * (rows.T @ rows)
+        self.b += weight * b
         self.updates += sign
         self._weight += weight
         if faded or sign < 0 or len(rows) >= self.b.size or self.updates % REFRESH == 0:
             self._refresh()
             return
-        wider = np.zeros((len(rows), self.b.size))
-        wider[:, :d] = rows
-        if not all(self._invert_with(row, weight * failed.weight) for row in wider):
+        if not all(self._invert_with(row, weight * failed.weight) for row in rows):
             self._refresh()
 
     def discount(self, examples: int) -> None:
@@ -166,28 +164,25 @@ class Ridge:
     def take_over(self, current: "Ridge", base: "Ridge") -> None:
         """Add what `current` has learnt since it was `base`: A += A_c − A_b, b += b_c − b_b.
 
-        Features that those models lack come last and count as 0 in their examples. With half-lives,
-        all three are taken as they are at the latest time that any of them has seen.
+        With half-lives, all three are taken as they are at the latest time that any of them has
+        seen.
 
         >>> base, current, new = Ridge(1.0), Ridge(1.0), Ridge(2.0)
         >>> current.learn(np.array([1.0]), reward=1.0)
-        >>> new.expect(2)
         >>> new.take_over(current, base)
         >>> new.A.tolist(), new.b.tolist(), new.updates
-        ([[3.0, 0.0], [0.0, 2.0]], [1.0, 0.0], 1)
+        ([[3.0]], [1.0], 1)
         """
         d = current.b.size
         if d == 0:
             return
         base.expect(d)
-        if self.b.size < d:
-            self.expect(d)
+        self.expect(d)
         now = latest(self.clock, current.clock, base.clock)
         self.move_to(now)
         left, left_of_base = current.clock.left_at(now), base.clock.left_at(now)
         (A, b), (base_A, base_b) = current._sums(left), base._sums(left_of_base)
-        self.A[:d, :d] = _moved(self.A[:d, :d], A, base_A)
-        self.b[:d] = _moved(self.b[:d], b, base_b)
+        self.A, self.b = _moved(self.A, A, base_A), _moved(self.b, b, base_b)
         self.updates += current.updates - base.updates
         self._weight += left * current._held - left_of_base * base._held
         self._refresh()
@@ -203,27 +198,10 @@ class Ridge:
                 "Use the pool it was trained with, or a new policy."
             )
 
-    def widen(self, d: int) -> None:
-        """Expect d features from now on; those that come last count as 0 in what was learnt.
-
-        >>> model = Ridge(2.0)
-        >>> model.learn(np.array([1.0]), reward=1.0)
-        >>> model.widen(2)
-        >>> model.A.tolist(), model.b.tolist(), model.inverse[1].tolist()
-        ([[3.0, 0.0], [0.0, 2.0]], [1.0, 0.0], [0.0, 0.5])
-        """
-        known = self.b.size
-        if known == 0 or known >= d:
-            return self.expect(d)
-        A, self.A = self.A, np.eye(d) * self.ridge
-        self.A[:known, :known] = A
-        self.b = np.concatenate([self.b, np.zeros(d - known)])
-        self._refresh()
-
     def check_step(self, failed: Vectors) -> None:
         """Check what `observe` would learn, before anything changes."""
         d = failed.rows.shape[1]
-        if 0 < self.b.size < d:
+        if self.b.size not in (0, d):
             raise InvalidInput(
                 f"this policy has learnt from vectors of dimension {self.b.size}, and this step "
                 f"has {d}. Use the pool it was trained with, or a new policy."

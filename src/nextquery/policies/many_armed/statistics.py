@@ -89,9 +89,6 @@ class ArmStatistics:
         self.cells += current.cells - base.cells
         self.updates += current.updates - base.updates
 
-    def widen(self, d: int) -> None:
-        """Do nothing: there are no features."""
-
     def move_to(self, at: float) -> None:
         """Do nothing: nothing fades."""
 
