@@ -1,6 +1,7 @@
 """Save a recommender to a folder and open it: pool, policy, what was learnt, and options."""
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from nextquery import folders
@@ -10,9 +11,9 @@ from nextquery.encode.base import Encoder
 from nextquery.errors import InvalidInput
 from nextquery.memory import FEATURES, LiveMemory, Memory, People
 from nextquery.outcomes import Learning
-from nextquery.params import class_named
+from nextquery.params import class_named, path_of
 from nextquery.policies.base import Policy
-from nextquery.policies.names import SCHEDULES
+from nextquery.policies.names import POLICIES, SCHEDULES, SELECTIONS, name_of, policy_class
 from nextquery.select.base import Selector
 from nextquery.select.schedule import Schedule
 from nextquery.sessions import Sessions
@@ -20,7 +21,7 @@ from nextquery.sessions import Sessions
 if TYPE_CHECKING:
     from nextquery.recommender import Recommender
 
-KIND, VERSION = "nextquery recommender", 1
+KIND, VERSION = "nextquery recommender", 2
 _OPTIONS = (
     *("exploration", "seed", "reselect", "repeat", "returns", "recommend_at_least", "add_arms"),
     *("min_letters", "min_hits", "fold_similar"),
@@ -42,9 +43,9 @@ def write(rec: "Recommender", path: str | os.PathLike[str]) -> None:
         parts["memory_people.npz"] = rec.memory.people.state()
     meta: dict[str, Any] = {
         **rec.pool.meta(),
-        "selector": _described(rec.selector),
-        "policy": type(rec.policy).__name__,
-        "schedule": None if rec.schedule is None else _described(rec.schedule),
+        "selector": _described(rec.selector, Selector, SELECTIONS),
+        "policy": name_of(rec.policy) or path_of(type(rec.policy)),
+        "schedule": None if rec.schedule is None else _described(rec.schedule, Schedule, SCHEDULES),
         "options": {name: getattr(rec, name) for name in _OPTIONS},
         "learning": vars(rec.learning),
         "blocked": sorted(rec.catalogue.excluded.texts),
@@ -62,7 +63,7 @@ def write(rec: "Recommender", path: str | os.PathLike[str]) -> None:
 def read(
     kind: type["Recommender"], path: str | os.PathLike[str], encoder: EncodesTexts | None
 ) -> "Recommender":
-    """Read a recommender, including folders written before memories existed."""
+    """Read a recommender."""
     folder = folders.read(path, kind=KIND, version=VERSION)
     meta = folder.meta
     if encoder is None and meta["needs_encoder"]:
@@ -70,40 +71,58 @@ def read(
             f"{path} was saved with a custom encoder, which is not stored in the folder. "
             "Pass it again: Recommender.open(path, encoder=...)."
         )
-    selector = class_named(Selector, meta["selector"]["class"])(**meta["selector"]["params"])
-    schedule = None if meta["schedule"] is None else _schedule(meta["schedule"])
-    policy = class_named(Policy, meta["policy"]).from_state(folder.arrays("policy.npz"))
+    selector = _created(meta["selector"], Selector, SELECTIONS)
+    schedule = None
+    if meta["schedule"] is not None:
+        schedule = _created(meta["schedule"], Schedule, SCHEDULES)
+    name = meta["policy"]
+    learner = policy_class(name) if name in POLICIES else _own(name, Policy, POLICIES)
+    policy = learner.from_state(folder.arrays("policy.npz"))
     memory = None
     if policy.needs_memory:
         policy.widen(len(FEATURES))
     if "memory.npz" in folder:
         live = LiveMemory.from_state(folder.arrays("memory.npz"))
-        people = People()
-        if "memory_people.npz" in folder:
-            people = People.from_state(folder.arrays("memory_people.npz"))
+        people = People.from_state(folder.arrays("memory_people.npz"))
         sessions = Sessions(**folder.arrays("memory_sessions.npz"))
-        memory = Memory(sessions, live, people=people, **meta.get("memory", {}))
-    options = {**meta["options"], "memory": memory}
-    if "learning" in meta:  # older folders have none of these
-        options["learning"] = Learning(**meta["learning"])
+        memory = Memory(sessions, live, people=people, **meta["memory"])
+    options = {**meta["options"], "memory": memory, "learning": Learning(**meta["learning"])}
     rec = kind(ArmPool.of(folder), selector, policy, encoder, schedule, **options)
-    for text in meta.get("blocked", ()):
+    for text in meta["blocked"]:
         rec.catalogue.block_text(text)
-    for pattern in meta.get("patterns", ()):
+    for pattern in meta["patterns"]:
         rec.catalogue.block_pattern(pattern)
-    for after, text in meta.get("pins", ()):
+    for after, text in meta["pins"]:
         rec.catalogue.pins.pin(text, after)
-    rec.catalogue.show({int(arm): text for arm, text in meta.get("shown", {}).items()})
+    rec.catalogue.show({int(arm): text for arm, text in meta["shown"].items()})
     if "calibration.npz" in folder:
         rec.learnt.calibration = folder.arrays("calibration.npz")
     rec.sessions_started = meta["sessions_started"]
     return rec
 
 
-def _described(thing: Any) -> dict[str, Any]:
-    return {"class": type(thing).__name__, "params": thing.get_params()}
+def _described(thing: Any, base: type[Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    kind = type(thing)
+    names = [name for name, registered in known.items() if registered is kind]
+    if not names and base not in kind.__mro__:
+        raise InvalidInput(
+            f"{kind.__name__} is not a {base.__name__}, so the saved folder could not be opened. "
+            f"Derive the class from {base.__name__}."
+        )
+    return {"name": names[0] if names else path_of(kind), "params": thing.get_params()}
 
 
-def _schedule(described: dict[str, Any]) -> Schedule:
-    known = {kind.__name__: kind for kind in SCHEDULES.values()}
-    return known[described["class"]](**described["params"])
+def _created(described: Mapping[str, Any], base: type[Any], known: Mapping[str, Any]) -> Any:
+    name = described["name"]
+    kind = known[name] if name in known else _own(name, base, known)
+    return kind(**described["params"])
+
+
+def _own(name: str, base: type[Any], known: Mapping[str, Any]) -> Any:
+    """Return a class of the user's own by its path, which needs to be imported."""
+    if ":" in name:
+        return class_named(base, name)
+    raise InvalidInput(
+        f"there is no {base.__name__} registered as {name!r} among {', '.join(known)}. If it is "
+        "yours, register it before you open the folder."
+    )
