@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from nextquery.policies.many_armed import MANY_ARMED
 from nextquery.policies.many_armed.classical.epsilon_greedy import EpsilonGreedy
 from nextquery.policies.many_armed.classical.thompson import Thompson
 from nextquery.policies.many_armed.index_policy import IndexPolicy
@@ -22,6 +21,7 @@ from nextquery.policies.many_armed.simulate import index_game
 from nextquery.policies.many_armed.structured.lipschitz import LipschitzPolicy
 from nextquery.policies.many_armed.structured.metric import distances
 from nextquery.policies.many_armed.structured.oslb import needed_plays
+from nextquery.policies.names import MANY_ARMED, policy_class
 
 OUT = Path("docs/figures/many-armed-speed.csv")
 ARMS, ROUNDS = 100, 300_000
@@ -49,7 +49,8 @@ def games(repeats: int) -> list[tuple[str, float]]:
     """Return the rounds a minute of each index policy, with all 100 arms in play if it can."""
     found: list[tuple[str, float]] = []
     means = np.random.default_rng(0).random(ARMS)
-    for name, kind in MANY_ARMED.items():
+    for name in MANY_ARMED:
+        kind = policy_class(name)
         more = (Thompson, EpsilonGreedy, LipschitzPolicy)  # not an index alone
         if not issubclass(kind, IndexPolicy) or issubclass(kind, more):
             continue

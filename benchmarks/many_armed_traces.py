@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 import nextquery as nq
-from nextquery.policies.many_armed import MANY_ARMED
 from nextquery.policies.many_armed.sequential import Sequential
+from nextquery.policies.names import policy_class
 
 ROUNDS = 3000
 
@@ -62,7 +62,7 @@ class Ours:
 
 
 def ours(name: str, n: int, rows: Any = None, **params: Any) -> Ours:
-    return Ours(MANY_ARMED[name](**params), n, rows)
+    return Ours(policy_class(name)(**params), n, rows)
 
 
 class Patched:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.policies.many_armed import MANY_ARMED
 from nextquery.policies.many_armed.classical.epsilon_greedy import EpsilonGreedy
 from nextquery.policies.many_armed.classical.thompson import Thompson
 from nextquery.policies.many_armed.failures.games import trial_game
@@ -16,6 +15,7 @@ from nextquery.policies.many_armed.failures.trials import Trials
 from nextquery.policies.many_armed.index_policy import IndexPolicy
 from nextquery.policies.many_armed.simulate import index_game, policy_game
 from nextquery.policies.many_armed.structured.lipschitz import LipschitzPolicy
+from nextquery.policies.names import policy_class
 from nextquery.select.base import Candidates
 
 Floats = NDArray[np.float64]
@@ -49,7 +49,7 @@ class World(NamedTuple):
 
     def play(self, who: Contestant, rng: np.random.Generator) -> float:
         """Play one game; return the failures or the regret."""
-        policy = MANY_ARMED[who.name](**who.params, seed=int(rng.integers(2**31)))
+        policy = policy_class(who.name)(**who.params, seed=int(rng.integers(2**31)))
         if self.means is None:
             assert isinstance(policy, Trials)
             return float(trial_game(policy, self.rounds, rng))
@@ -98,7 +98,7 @@ def _some(*names: str, **params: Any) -> tuple[Contestant, ...]:
 
 
 def _known(name: str, params: dict[str, Any]) -> dict[str, Any]:
-    own = MANY_ARMED[name]().get_params()
+    own = policy_class(name)().get_params()
     return {key: value for key, value in params.items() if key in own}
 
 

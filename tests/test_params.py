@@ -10,6 +10,7 @@ from nextquery.params import (
     generator_from,
     generator_state,
     params_of,
+    path_of,
 )
 
 
@@ -30,6 +31,6 @@ def test_classes_are_found_by_name_also_those_of_users() -> None:
     class OwnPolicy(nq.MostSimilar):
         pass
 
-    assert class_named(nq.Policy, "OwnPolicy") is OwnPolicy
-    with pytest.raises(InvalidInput, match=r"no Policy called 'Nobody' among .*LinUCB"):
-        class_named(nq.Policy, "Nobody")
+    assert class_named(nq.Policy, path_of(OwnPolicy)) is OwnPolicy
+    with pytest.raises(InvalidInput, match=r"no Policy called 'own:Nobody' among .*:LinUCB"):
+        class_named(nq.Policy, "own:Nobody")

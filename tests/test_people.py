@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import nextquery as nq
-from nextquery import folders
 from nextquery.errors import InvalidInput
 from nextquery.memory import FEATURES, kind_of
 from nextquery.policies.base import Choice
@@ -244,30 +243,6 @@ def test_a_recommender_without_people_is_saved_too(tmp_path: Path) -> None:
     again = nq.Recommender.open(tmp_path)
     assert len(again.memory.people) == 0
     assert again.memory.live.count == rec.memory.live.count == 1
-
-
-def test_folders_written_before_there_were_people_still_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rec, written = recommender(), {}
-    visit(rec, ["cat food", "cat house"], None)
-    with monkeypatch.context() as patch:
-        patch.setattr(folders, "write", lambda path, **all: written.update(all))
-        rec.save(tmp_path)
-    parts, meta = written["parts"], written["meta"]
-    del parts["memory_people.npz"], meta["memory"], meta["options"]["returns"]
-    for new in ("times", "asked", "half_life"):
-        del parts["memory.npz"][new]
-    for new in ("asked", "people"):
-        del parts["memory_sessions.npz"][new]
-    folders.write(tmp_path / "old", **written)
-    again = nq.Recommender.open(tmp_path / "old")
-    again.clock = rec.clock
-    assert (again.returns, again.memory.half_life, len(again.memory.people)) == (False, None, 0)
-    one, two = (visit(each, ["cat food"], "ann") for each in (rec, again))
-    assert [(choice.arm, choice.score) for choice in one] == [
-        (choice.arm, choice.score) for choice in two
-    ]
 
 
 def test_a_policy_without_a_memory_shows_no_own_queries() -> None:

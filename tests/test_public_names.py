@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import nextquery as nq
 
 
@@ -57,3 +59,23 @@ def test_importing_starts_no_threads_and_loads_nothing_heavy() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "1 []", result.stderr
+
+
+def test_importing_loads_nothing_of_experiments_services_and_clusters() -> None:
+    code = (
+        "import sys, nextquery;"
+        "later = 'rivals', 'replay', 'service', 'cluster', 'explore', 'cli', 'policies.many_armed';"
+        "loaded = lambda: [name for name in later if f'nextquery.{name}' in sys.modules];"
+        "print(loaded()); nextquery.policy('moss'); print(loaded());"
+        "nextquery.rival, nextquery.Step; print(loaded())"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    many = "policies.many_armed"
+    expected = [str(names) for names in ([], [many], ["rivals", many])]
+    assert result.stdout.splitlines() == expected, result.stderr
+
+
+def test_names_that_load_on_first_use_are_listed_and_others_are_errors() -> None:
+    assert {"Rival", "Step", "rival"} <= set(dir(nq))
+    with pytest.raises(AttributeError, match="'nextquery' has no attribute 'rivel'"):
+        print(nq.rivel)  # type: ignore[attr-defined]

@@ -1,5 +1,8 @@
 """Algorithm 1: the loop, warm start, and exact resumption after a save."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,8 @@ import pytest
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
+from nextquery.policies.names import POLICIES as REGISTRY
+from nextquery.policies.names import PolicyEntry, name_of, policy_named
 from tests.policies.worlds import TopicWorld
 
 TEXTS = [
@@ -65,6 +70,77 @@ def test_saved_and_opened_goes_on_exactly(encoder: Any, policy: Any, tmp_path: P
     assert play(again, 200) == play(rec, 200)
     rec.save(tmp_path)
     assert play(nq.Recommender.open(tmp_path), 50) == play(rec, 50)
+
+
+class Own(nq.MostSimilar):
+    """The most similar, as a policy of the user's own."""
+
+
+class OwnSelector(nq.MaxUtility):
+    """The largest utility, as a selector of the user's own."""
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_a_saved_policy_has_the_name_of_its_class_and_defaults(name: str) -> None:
+    assert name_of(policy_named(name)) == name
+
+
+def test_a_many_armed_policy_opens_in_a_fresh_process(tmp_path: Path) -> None:
+    world = TopicWorld()
+    rec = nq.Recommender(world.pool, nq.MaxUtility(k=4), nq.policy("moss@horizon=50"), seed=4)
+    for _ in range(5):
+        session = rec.start("topic 1")
+        session.accept(session.recommend(2)[0])
+    rec.save(tmp_path)
+    code = (
+        f"import nextquery as nq; rec = nq.Recommender.open({str(tmp_path)!r});"
+        "print(rec.policy, [choice.arm for choice in rec.start('topic 1').recommend(3)], sep=';')"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    arms = [choice.arm for choice in rec.start("topic 1").recommend(3)]
+    assert found.stdout.strip() == f"MOSS(horizon=50, seed=0);{arms}", found.stderr
+
+
+def test_classes_of_ones_own_are_found_if_they_are_imported(tmp_path: Path) -> None:
+    world = TopicWorld()
+    rec = nq.Recommender(world.pool, OwnSelector(k=4), Own(), schedule=nq.Power(1.0))
+    rec.save(tmp_path)
+    again = nq.Recommender.open(tmp_path)
+    assert type(again.policy) is Own
+    assert type(again.selector) is OwnSelector
+    code = f"import nextquery as nq; nq.Recommender.open({str(tmp_path)!r})"
+    failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "import the module that defines it first" in failed.stderr
+    assert f"{__name__}:OwnSelector" in failed.stderr
+
+
+def test_names_that_are_not_registered_are_answered_with_the_known_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = TopicWorld()
+    monkeypatch.setitem(REGISTRY, "own", PolicyEntry(Own, "The most similar."))
+    nq.Recommender(world.pool, nq.MaxUtility(k=4), Own()).save(tmp_path)
+    assert json.loads((tmp_path / "manifest.json").read_text())["meta"]["policy"] == "own"
+    assert type(nq.Recommender.open(tmp_path).policy) is Own
+    monkeypatch.delitem(REGISTRY, "own")
+    with pytest.raises(InvalidInput, match=r"no Policy registered as 'own' among lin-ucb-memory, "):
+        nq.Recommender.open(tmp_path)
+
+
+def test_a_schedule_that_could_not_be_opened_is_not_saved(tmp_path: Path) -> None:
+    class Always:
+        start = 2
+
+        def __call__(self, trial: int) -> float:
+            return 2.0
+
+        def get_params(self) -> dict[str, Any]:
+            return {}
+
+    rec = nq.Recommender(TopicWorld().pool, nq.MaxUtility(k=4), nq.LinUCB(), schedule=Always())
+    with pytest.raises(InvalidInput, match="Derive the class from Schedule"):
+        rec.save(tmp_path / "rec")
+    assert not (tmp_path / "rec").exists()
 
 
 def test_every_option_is_saved(encoder: Any, tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """nextquery: recommends the next query, learning from a query log and from clicks."""
 
+from typing import TYPE_CHECKING, Any
+
 from nextquery import encode, errors, optimize, preference, utility
 from nextquery.arms import ArmPool
 from nextquery.client import AsyncClient, Client
 from nextquery.memory import Memory
 from nextquery.outcomes import Learning
+from nextquery.params import load as _load
 from nextquery.personal import Personal
 from nextquery.policies import (
     Choice,
@@ -18,8 +21,6 @@ from nextquery.policies import (
 )
 from nextquery.policies.names import policy_named as policy
 from nextquery.recommender import Recommender
-from nextquery.rivals import Rival, Step
-from nextquery.rivals.names import rival_named as rival
 from nextquery.select import (
     Bump,
     Candidates,
@@ -34,6 +35,10 @@ from nextquery.select import (
 )
 from nextquery.session import Session
 from nextquery.sessions import Sessions
+
+if TYPE_CHECKING:
+    from nextquery.rivals import Rival, Step
+    from nextquery.rivals.names import rival_named as rival
 
 __all__ = [
     "ArmPool",
@@ -73,3 +78,21 @@ __all__ = [
     "rival",
     "utility",
 ]
+
+_LATER = {
+    "Rival": "nextquery.rivals:Rival",
+    "Step": "nextquery.rivals:Step",
+    "rival": "nextquery.rivals.names:rival_named",
+}
+
+if not TYPE_CHECKING:  # or no wrong name would be an error
+
+    def __getattr__(name: str) -> Any:
+        """Import what only experiments need on first use."""
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = _load(_LATER[name])
+        return globals()[name]
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LATER})

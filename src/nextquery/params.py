@@ -1,7 +1,9 @@
 """What it takes to recreate an object: its constructor's arguments and its generator."""
 
+import importlib
 import inspect
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,13 +18,31 @@ def params_of(thing: Any) -> dict[str, Any]:
     return {name: getattr(thing, name) for name in names if name != "self"}
 
 
-def class_named(base: type[Any], name: str, attribute: str = "__name__") -> Any:
-    """Return the imported subclass of `base` called `name`."""
+def path_of(kind: type[Any]) -> str:
+    """Return where a class is, as text.
+
+    >>> path_of(json.JSONDecoder)
+    'json.decoder:JSONDecoder'
+    """
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def load(path: str) -> Any:
+    """Import the class at a path like ``json.decoder:JSONDecoder``: the inverse of `path_of`."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def class_named(base: type[Any], name: str, key: Callable[[Any], str] = path_of) -> Any:
+    """Return the imported subclass of `base` whose `key` is `name`; the newest, if there are two.
+
+    It imports nothing: a name may come from a folder that somebody else wrote.
+    """
     known: dict[str, Any] = {}
     pending = [base]
     while pending:
-        for sub in pending.pop().__subclasses__():
-            known.setdefault(getattr(sub, attribute), sub)
+        for sub in reversed(pending.pop().__subclasses__()):
+            known.setdefault(key(sub), sub)
             pending.append(sub)
     if name not in known:
         raise InvalidInput(

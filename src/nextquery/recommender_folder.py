@@ -1,6 +1,7 @@
 """Save a recommender to a folder and open it: pool, policy, what was learnt, and options."""
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from nextquery import folders
@@ -10,9 +11,9 @@ from nextquery.encode.base import Encoder
 from nextquery.errors import InvalidInput
 from nextquery.memory import LiveMemory, Memory, People
 from nextquery.outcomes import Learning
-from nextquery.params import class_named
+from nextquery.params import class_named, path_of
 from nextquery.policies.base import Policy
-from nextquery.policies.names import SCHEDULES
+from nextquery.policies.names import POLICIES, SCHEDULES, SELECTIONS, name_of, policy_class
 from nextquery.select.base import Selector
 from nextquery.select.schedule import Schedule
 from nextquery.sessions import Sessions
@@ -42,9 +43,9 @@ def write(rec: "Recommender", path: str | os.PathLike[str]) -> None:
         parts["memory_people.npz"] = rec.memory.people.state()
     meta: dict[str, Any] = {
         **rec.pool.meta(),
-        "selector": _described(rec.selector),
-        "policy": type(rec.policy).__name__,
-        "schedule": None if rec.schedule is None else _described(rec.schedule),
+        "selector": _described(rec.selector, Selector, SELECTIONS),
+        "policy": name_of(rec.policy) or path_of(type(rec.policy)),
+        "schedule": None if rec.schedule is None else _described(rec.schedule, Schedule, SCHEDULES),
         "options": {name: getattr(rec, name) for name in _OPTIONS},
         "learning": vars(rec.learning),
         "blocked": sorted(rec.catalogue.excluded.texts),
@@ -62,7 +63,7 @@ def write(rec: "Recommender", path: str | os.PathLike[str]) -> None:
 def read(
     kind: type["Recommender"], path: str | os.PathLike[str], encoder: EncodesTexts | None
 ) -> "Recommender":
-    """Read what `write` wrote."""
+    """Read a recommender."""
     folder = folders.read(path, kind=KIND, version=VERSION)
     meta = folder.meta
     if encoder is None and meta["needs_encoder"]:
@@ -70,9 +71,13 @@ def read(
             f"{path} was saved with a custom encoder, which is not stored in the folder. "
             "Pass it again: Recommender.open(path, encoder=...)."
         )
-    selector = class_named(Selector, meta["selector"]["class"])(**meta["selector"]["params"])
-    schedule = None if meta["schedule"] is None else _schedule(meta["schedule"])
-    policy = class_named(Policy, meta["policy"]).from_state(folder.arrays("policy.npz"))
+    selector = _created(meta["selector"], Selector, SELECTIONS)
+    schedule = None
+    if meta["schedule"] is not None:
+        schedule = _created(meta["schedule"], Schedule, SCHEDULES)
+    name = meta["policy"]
+    learner = policy_class(name) if name in POLICIES else _own(name, Policy, POLICIES)
+    policy = learner.from_state(folder.arrays("policy.npz"))
     memory = None
     if policy.needs_memory:
         live = LiveMemory.from_state(folder.arrays("memory.npz"))
@@ -94,10 +99,28 @@ def read(
     return rec
 
 
-def _described(thing: Any) -> dict[str, Any]:
-    return {"class": type(thing).__name__, "params": thing.get_params()}
+def _described(thing: Any, base: type[Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    kind = type(thing)
+    names = [name for name, registered in known.items() if registered is kind]
+    if not names and base not in kind.__mro__:
+        raise InvalidInput(
+            f"{kind.__name__} is not a {base.__name__}, so the saved folder could not be opened. "
+            f"Derive the class from {base.__name__}."
+        )
+    return {"name": names[0] if names else path_of(kind), "params": thing.get_params()}
 
 
-def _schedule(described: dict[str, Any]) -> Schedule:
-    known = {kind.__name__: kind for kind in SCHEDULES.values()}
-    return known[described["class"]](**described["params"])
+def _created(described: Mapping[str, Any], base: type[Any], known: Mapping[str, Any]) -> Any:
+    name = described["name"]
+    kind = known[name] if name in known else _own(name, base, known)
+    return kind(**described["params"])
+
+
+def _own(name: str, base: type[Any], known: Mapping[str, Any]) -> Any:
+    """Return a class of the user's own by its path, which needs to be imported."""
+    if ":" in name:
+        return class_named(base, name)
+    raise InvalidInput(
+        f"there is no {base.__name__} registered as {name!r} among {', '.join(known)}. If it is "
+        "yours, register it before you open the folder."
+    )

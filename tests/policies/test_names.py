@@ -17,6 +17,7 @@ from nextquery.policies.names import (
     POLICIES,
     SCHEDULES,
     SELECTIONS,
+    PolicyEntry,
     joined,
     policy_named,
     schedule_named,
@@ -61,7 +62,8 @@ class Clicks(nq.Policy):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(POLICIES, "clicks", Clicks)  # the new line in the registry
+    entry = PolicyEntry(Clicks, "Choose the candidate with the most clicks so far.")
+    monkeypatch.setitem(POLICIES, "clicks", entry)  # the new line in the registry
 
 
 def test_the_library_knows_it() -> None:

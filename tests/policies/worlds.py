@@ -3,8 +3,7 @@
 import numpy as np
 
 import nextquery as nq
-from nextquery.policies.many_armed import MANY_ARMED
-from nextquery.policies.names import LIVE
+from nextquery.policies.names import LIVE, MANY_ARMED
 
 LEARN_DIFFERENTLY = tuple(
     name for name in LIVE if name not in MANY_ARMED or name in ("ucb-air", "thompson")

@@ -6,7 +6,9 @@ import nextquery as nq
 from nextquery.errors import InvalidInput
 from nextquery.memory import SessionMemory
 from nextquery.policies.names import POLICIES, SELECTIONS, joined
-from nextquery.rivals.names import RIVALS, rival_named
+from nextquery.rivals.names import RIVALS, TRAINED, rival_class, rival_named
+from nextquery.rivals.neural import METHODS
+from nextquery.rivals.neural.rival import NeuralRival
 from nextquery.sessions import Sessions
 
 SESSIONS = [[0, 1, 2], [0, 2]]
@@ -15,6 +17,11 @@ SESSIONS = [[0, 1, 2], [0, 2]]
 def test_a_name_is_a_policy_or_a_rival_but_not_both() -> None:
     assert not set(RIVALS) & set(POLICIES)
     assert not (set(RIVALS) & set(SELECTIONS))
+
+
+def test_every_trained_method_has_its_rival() -> None:
+    assert list(TRAINED) == list(METHODS)
+    assert all(issubclass(rival_class(name), NeuralRival) for name in TRAINED)
 
 
 def test_a_variant_sets_parameters_and_the_rest_are_defaults() -> None:

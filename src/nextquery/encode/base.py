@@ -4,6 +4,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -112,7 +113,7 @@ class Encoder(ABC):
     def of(cls, folder: folders.Folder) -> "Encoder":
         """Load the encoder in an opened folder, which may contain other parts."""
         meta: Mapping[str, Any] = folder.meta["encoder"]
-        encoder: Encoder = class_named(Encoder, meta["name"], "name")(**meta["params"])
+        encoder: Encoder = class_named(Encoder, meta["name"], attrgetter("name"))(**meta["params"])
         encoder.dim = int(meta["dim"])
         encoder._restore(folder)
         return encoder

@@ -1,6 +1,7 @@
 """The projected encoder: another encoder, projected onto directions that separate sessions."""
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -121,7 +122,7 @@ def _encoder(base: Encoder | Mapping[str, Any] | None) -> Encoder:
             f"base must be an encoder (or None for the static one); received {base!r}. "
             'Create it first: encoder_by_name("lsa").'
         )
-    encoder: Encoder = class_named(Encoder, base["name"], "name")(**base["params"])
+    encoder: Encoder = class_named(Encoder, base["name"], attrgetter("name"))(**base["params"])
     encoder.dim = int(base["dim"])
     return encoder
 

@@ -3,20 +3,24 @@
 A name means the same algorithm everywhere: in the library, in replay and its result files, in the
 service, in the help and in the documentation. A plain name uses these defaults; a variant overrides
 them: ``lin-ucb@alpha=0.1``. To add a policy, write its file and add a line here.
+
+A policy may be registered by the path of its class. Its module is imported when somebody asks for
+the policy; what must be known before stands in its entry.
 """
 
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from nextquery.checks import one_of
 from nextquery.errors import InvalidInput
+from nextquery.params import load, path_of
 from nextquery.policies.base import Policy
 from nextquery.policies.feedback import FeedbackUCB
 from nextquery.policies.lin_ts import LinTS
 from nextquery.policies.lin_ucb import LinUCB
-from nextquery.policies.many_armed import MANY_ARMED
 from nextquery.policies.simple import MostSimilar, RandomPolicy
 from nextquery.select import (
     Bump,
@@ -35,12 +39,13 @@ __all__ = [
     "POLICIES",
     "SCHEDULES",
     "SELECTIONS",
+    "PolicyEntry",
     "policy_named",
     "schedule_named",
     "selector_named",
 ]
 
-SELECTIONS: dict[str, Callable[..., Selector]] = {
+SELECTIONS: dict[str, type[Selector]] = {
     "max-utility": MaxUtility,
     "random": RandomSelection,
     "zooming": Zooming,
@@ -54,25 +59,153 @@ SCHEDULES: dict[str, Callable[..., Schedule]] = {
     "lambert": LambertPower,
 }
 
-POLICIES: dict[str, Callable[[], Policy]] = {
-    "lin-ucb-memory": lambda: LinUCB(alpha=0.1, features="memory"),
-    "lin-ucb": lambda: LinUCB(model="disjoint"),
-    "lin-ucb-published": lambda: LinUCB(model="disjoint", prior=None),
-    "lin-ucb-shared": LinUCB,
-    "lin-ucb-feedback": FeedbackUCB,
-    "lin-ts": lambda: LinTS(features="arm", draws=1),
-    "lin-ts-interaction": LinTS,
-    "most-similar": MostSimilar,
-    "most-similar-first": lambda: MostSimilar(top=1),
-    "random": RandomPolicy,
+
+class PolicyEntry(NamedTuple):
+    """A policy of the registry: its class, and what is known without loading that.
+
+    Parameters
+    ----------
+    kind : the class, or its path as text, ``"module:Class"``, to import it only if needed.
+    help : what it does, in one line: the first of the class's docstring.
+    params : the default parameters of this name where they are not those of the class.
+    live : whether it can learn from users, because the order of rewards does not matter to it.
+
+    >>> POLICIES["moss"].live, POLICIES["k-failure"].live
+    (True, False)
+    >>> POLICIES["k-failure"].help
+    'Stay with an arm until its k-th failure, then take a new one; never return.'
+    """
+
+    kind: type[Policy] | str
+    help: str
+    params: Mapping[str, Any] = MappingProxyType({})
+    live: bool = True
+
+
+_LIN_UCB = "Score = θᵀx + α √(xᵀA⁻¹x): the estimate plus a bonus for uncertainty."
+_LIN_TS = "Linear Thompson sampling: draw θ̃ ~ N(θ, v² A⁻¹) and choose the arm with the largest θ̃ᵀx."
+_MOST_SIMILAR = "Choose uniformly among the `top` most preferred candidates."
+
+MANY_ARMED: dict[str, PolicyEntry] = {
+    "ucb1": PolicyEntry(
+        "nextquery.policies.many_armed.classical.ucb1:UCB1",
+        "Play every arm once, then the largest x̄ + √(2 ln n / s), with n the plays so far.",
+    ),
+    "epsilon-greedy": PolicyEntry(
+        "nextquery.policies.many_armed.classical.epsilon_greedy:EpsilonGreedy",
+        "With probability ε any arm, else the one with the best mean; unplayed arms come first.",
+    ),
+    "thompson": PolicyEntry(
+        "nextquery.policies.many_armed.classical.thompson:Thompson",
+        "Draw a mean for each arm from Beta(1 + S, 1 + F), and play the arm with the largest draw.",
+    ),
+    "moss": PolicyEntry(
+        "nextquery.policies.many_armed.classical.moss:MOSS",
+        "Play the largest x̄ + √(max(ln(T / (K s)), 0) / s).",
+    ),
+    "moss-anytime": PolicyEntry(
+        "nextquery.policies.many_armed.classical.moss_anytime:MossAnytime",
+        "Play the largest x̄ + √((1 + α)/2 · max(ln(n / (K s)), 0) / s), n plays so far.",
+    ),
+    "ucb-f": PolicyEntry(
+        "nextquery.policies.many_armed.subsets.ucb_f:UCBF",
+        "Draw ⌈T^(β/2)⌉ arms (β < 1) or ⌈T^(β/(β+1))⌉ (β ≥ 1), and run UCB-V on them.",
+    ),
+    "ucb-air": PolicyEntry(
+        "nextquery.policies.many_armed.subsets.ucb_air:UCBAIR",
+        "In round t draw a new arm if there are fewer than t^(β/2) (β < 1) or t^(β/(β+1)), "
+        "else UCB-V.",
+    ),
+    "subsampled-greedy": PolicyEntry(
+        "nextquery.policies.many_armed.subsets.subsampled_greedy:SubsampledGreedy",
+        "Draw T^(β/2) arms (rewards of 0 and 1) or T^((β+1)/3) (Gaussian noise); "
+        "play the best mean.",
+    ),
+    "subsampled-ucb": PolicyEntry(
+        "nextquery.policies.many_armed.subsets.subsampled_ucb:SubsampledUCB",
+        "Draw T^(β/2) arms and play the largest x̄ + σ √(2 ln(1 + t ln² t) / s).",
+    ),
+    "quantile-moss": PolicyEntry(
+        "nextquery.policies.many_armed.subsets.quantile_moss:QuantileMoss",
+        "Epoch l = 1, 2, … has 2^l rounds of MOSS on the first ⌈2^(αl)⌉ arms drawn, at least two.",
+    ),
+    "moss-plus-plus": PolicyEntry(
+        "nextquery.policies.many_armed.subsets.moss_plus_plus:MossPlusPlus",
+        "In iteration i, MOSS over min(2^(p+2−i), n) arms drawn anew and the i − 1 virtual arms.",
+        live=False,
+    ),
+    "empirical-moss-plus-plus": PolicyEntry(
+        "nextquery.policies.many_armed.subsets.empirical_moss_plus_plus:EmpiricalMossPlusPlus",
+        "As MOSS++, but the next iteration has the arms with the best means so far, half as many.",
+        live=False,
+    ),
+    "parallel-moss": PolicyEntry(
+        "nextquery.policies.many_armed.subsets.parallel_moss:ParallelMoss",
+        "p = ⌈ln T⌉ subroutines; number i is MOSS on ⌈T^(i/p) ln √T⌉ arms of its own.",
+        live=False,
+    ),
+    "k-failure": PolicyEntry(
+        "nextquery.policies.many_armed.failures.k_failure:KFailure",
+        "Stay with an arm until its k-th failure, then take a new one; never return.",
+        live=False,
+    ),
+    "m-run": PolicyEntry(
+        "nextquery.policies.many_armed.failures.m_run:MRun",
+        "Leave arms at their first failure until one has a run of m = ⌈√T⌉ successes: it stays.",
+        live=False,
+    ),
+    "non-recalling-m-run": PolicyEntry(
+        "nextquery.policies.many_armed.failures.non_recalling_m_run:NonRecallingMRun",
+        "Leave arms at their first failure until one has a run of m = ⌈√T⌉ successes: it stays.",
+        live=False,
+    ),
+    "m-learning": PolicyEntry(
+        "nextquery.policies.many_armed.failures.m_learning:MLearning",
+        "Leave arms at their first failure for m = ⌈√T ln T⌉ rounds; then the best arm stays.",
+        live=False,
+    ),
+    "two-target": PolicyEntry(
+        "nextquery.policies.many_armed.failures.two_target:TwoTarget",
+        "Keep an arm with l1 successes before its first failure and l2 before its m-th, for ever.",
+        live=False,
+    ),
+    "adaptive-zooming": PolicyEntry(
+        "nextquery.policies.many_armed.structured.adaptive_zooming:AdaptiveZooming",
+        "Play the active arm with the largest x̄ + 2 r, where r shrinks as the arm is played.",
+        live=False,
+    ),
+    "ckl-ucb": PolicyEntry(
+        "nextquery.policies.many_armed.structured.ckl_ucb:CKLUCB",
+        "Play the least played arm that could still be as good as the leader's index.",
+    ),
+    "oslb": PolicyEntry(
+        "nextquery.policies.many_armed.structured.oslb:OSLB",
+        "Play arms up to c_k ln t times, where c solves the linear programme at the means so far.",
+    ),
+}
+"""Bandits for very many arms, by the paths of their classes."""
+
+POLICIES: dict[str, PolicyEntry] = {
+    "lin-ucb-memory": PolicyEntry(LinUCB, _LIN_UCB, {"alpha": 0.1, "features": "memory"}),
+    "lin-ucb": PolicyEntry(LinUCB, _LIN_UCB, {"model": "disjoint"}),
+    "lin-ucb-published": PolicyEntry(LinUCB, _LIN_UCB, {"model": "disjoint", "prior": None}),
+    "lin-ucb-shared": PolicyEntry(LinUCB, _LIN_UCB),
+    "lin-ucb-feedback": PolicyEntry(
+        FeedbackUCB, "Disjoint LinUCB with ties broken by relevance feedback (after Rocchio 1971)."
+    ),
+    "lin-ts": PolicyEntry(LinTS, _LIN_TS, {"features": "arm", "draws": 1}),
+    "lin-ts-interaction": PolicyEntry(LinTS, _LIN_TS),
+    "most-similar": PolicyEntry(MostSimilar, _MOST_SIMILAR),
+    "most-similar-first": PolicyEntry(MostSimilar, _MOST_SIMILAR, {"top": 1}),
+    "random": PolicyEntry(RandomPolicy, "Choose any candidate uniformly."),
     **MANY_ARMED,
 }
 
 SERVED = "lin-ucb-memory"
 """The default policy of the service."""
 
-LIVE = tuple(name for name, kind in POLICIES.items() if not kind().order_matters)
-"""The policies that can learn from users, because the order of rewards does not matter to them."""
+LIVE = tuple(name for name, entry in POLICIES.items() if entry.live)
+"""The policies that can learn from users."""
 
 
 def selector_named(
@@ -129,9 +262,34 @@ def policy_named(name: str, **params: Any) -> Policy:
     ('disjoint', 0.1, 3)
     """
     plain, given = split(name)
-    policy = POLICIES[one_of(plain, "policy", POLICIES)]()
-    own = policy.get_params()
-    return type(policy)(**{**own, **known_params(name, {**params, **given}, own)})
+    kind = policy_class(name)
+    own = kind(**POLICIES[plain].params).get_params()
+    return kind(**{**own, **known_params(name, {**params, **given}, own)})
+
+
+def policy_class(name: str) -> type[Policy]:
+    """Return the class of a policy, by its name or the name of a variant.
+
+    >>> policy_class("lin-ucb@alpha=0.1").__name__
+    'LinUCB'
+    """
+    kind = POLICIES[one_of(split(name)[0], "policy", POLICIES)].kind
+    return load(kind) if isinstance(kind, str) else kind
+
+
+def name_of(policy: Policy) -> str | None:
+    """Return the name whose class and default parameters a policy has; the most specific of them.
+
+    >>> name_of(LinUCB(model="disjoint", alpha=0.1)), name_of(LinUCB())
+    ('lin-ucb', 'lin-ucb-shared')
+    """
+    kinds, own = (type(policy), path_of(type(policy))), policy.get_params().items()
+    fitting = {
+        name: len(entry.params)
+        for name, entry in POLICIES.items()
+        if entry.kind in kinds and entry.params.items() <= own
+    }
+    return max(fitting, key=fitting.__getitem__, default=None)
 
 
 def live_policy(name: str, **params: Any) -> Policy:
@@ -167,7 +325,7 @@ def described() -> list[dict[str, Any]]:
         about = {
             "name": name,
             "class": type(policy).__name__,
-            "summary": (type(policy).__doc__ or "").partition("\n")[0],
+            "summary": POLICIES[name].help,
             "assumptions": policy.assumptions,
             "parameters": policy.get_params(),
             "regret": policy.regret,

@@ -9,11 +9,11 @@ from typing import Any
 from nextquery.arms import ArmPool
 from nextquery.checks import one_of
 from nextquery.memory import SessionMemory
+from nextquery.params import load
 from nextquery.policies.names import known_params, split
 from nextquery.rivals.association_rules import AssociationRules
 from nextquery.rivals.base import Rival
 from nextquery.rivals.n_gram import NGram
-from nextquery.rivals.neural.methods import METHODS
 from nextquery.rivals.popularity import Popularity
 from nextquery.rivals.s_knn import SKnn
 from nextquery.rivals.sequential_rules import SequentialRules
@@ -39,8 +39,14 @@ RIVALS: dict[str, type[Rival]] = {
     "vstan": VStan,
 }
 
-TRAINED: dict[str, type[Rival]] = {name: method.rival for name, method in METHODS.items()}
-"""Rivals that need a trained model: ``gru4rec@model=FOLDER``."""
+TRAINED: dict[str, str] = {
+    "gru4rec": "nextquery.rivals.neural.next_item:Gru4Rec",
+    "sasrec": "nextquery.rivals.neural.next_item:SasRec",
+    "rin": "nextquery.rivals.neural.rin:Rin",
+    "acg": "nextquery.rivals.neural.acg:Acg",
+    "cfan": "nextquery.rivals.neural.cfan:Cfan",
+}
+"""Rivals that need a trained model: ``gru4rec@model=FOLDER``. They are imported on first use."""
 
 
 def rival_named(
@@ -71,5 +77,6 @@ def rival_named(
 
 def rival_class(name: str) -> type[Rival]:
     """Return the class of a rival, by its name or the name of a variant."""
-    known = {**RIVALS, **TRAINED}
-    return known[one_of(split(name)[0], "rival", known)]
+    plain = one_of(split(name)[0], "rival", (*RIVALS, *TRAINED))
+    kind: type[Rival] = RIVALS[plain] if plain in RIVALS else load(TRAINED[plain])
+    return kind

@@ -11,8 +11,7 @@ import pytest
 import nextquery as nq
 from nextquery import replay
 from nextquery.errors import InvalidInput
-from nextquery.policies.many_armed import MANY_ARMED
-from nextquery.policies.names import LIVE, POLICIES, policy_named
+from nextquery.policies.names import LIVE, MANY_ARMED, POLICIES, policy_named
 from nextquery.replay.results import read_rows
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
@@ -21,26 +20,27 @@ from tests.policies.many_armed.worlds import ANCHOR, half_circle, play
 from tests.replay.worlds import small_world
 from tests.service.worlds import TEXTS, caught_up, options, small_pool
 
-ORDERED = [name for name, kind in MANY_ARMED.items() if kind.order_matters]
+ORDERED = [name for name, entry in MANY_ARMED.items() if not entry.live]
 EASY = [0.05] * 11 + [0.95]
 
 
 def test_all_are_in_the_one_registry() -> None:
     assert len(MANY_ARMED) == 21
     assert set(MANY_ARMED) <= set(POLICIES)
-    assert set(ORDERED) == set(MANY_ARMED) - set(LIVE)
     assert "adaptive-zooming" in ORDERED
     assert "moss-plus-plus" in ORDERED
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_says_what_it_assumes_and_where_it_is_from(name: str) -> None:
-    kind = type(policy_named(name))
+    entry, kind = POLICIES[name], type(policy_named(name))
+    assert kind.__doc__ is not None
+    assert entry.help == kind.__doc__.partition("\n")[0]
+    assert entry.live == (not kind.order_matters)
     assert kind.assumptions.endswith(".")
     assert kind.reference
     if name in MANY_ARMED:
         assert kind.regret
-        assert kind.__doc__ is not None
         assert "----------" in kind.__doc__ or set(policy_named(name).get_params()) == {"seed"}
 
 

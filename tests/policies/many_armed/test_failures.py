@@ -5,15 +5,13 @@ import pytest
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
-from nextquery.policies.many_armed import (
-    KFailure,
-    MLearning,
-    MRun,
-    NonRecallingMRun,
-    TwoTarget,
-)
 from nextquery.policies.many_armed.failures.games import trial_game
+from nextquery.policies.many_armed.failures.k_failure import KFailure
+from nextquery.policies.many_armed.failures.m_learning import MLearning
+from nextquery.policies.many_armed.failures.m_run import MRun
+from nextquery.policies.many_armed.failures.non_recalling_m_run import NonRecallingMRun
 from nextquery.policies.many_armed.failures.trials import Trials
+from nextquery.policies.many_armed.failures.two_target import TwoTarget
 from nextquery.policies.many_armed.order import Draws
 from nextquery.policies.many_armed.simulate import policy_game
 from tests.policies.many_armed.worlds import ANCHOR, half_circle, replies

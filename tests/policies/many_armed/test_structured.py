@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nextquery.errors import InvalidInput
-from nextquery.policies.many_armed import CKLUCB, OSLB, AdaptiveZooming
-from nextquery.policies.many_armed.structured.ckl_ucb import threshold
+from nextquery.policies.many_armed.structured.adaptive_zooming import AdaptiveZooming
+from nextquery.policies.many_armed.structured.ckl_ucb import CKLUCB, threshold
 from nextquery.policies.many_armed.structured.lipschitz import divergence
 from nextquery.policies.many_armed.structured.metric import distances
-from nextquery.policies.many_armed.structured.oslb import needed_plays
+from nextquery.policies.many_armed.structured.oslb import OSLB, needed_plays
 from tests.policies.many_armed.worlds import ANCHOR, half_circle, play, replies
 
 LINE = np.abs(np.subtract.outer(np.arange(6), np.arange(6))) / 6

@@ -5,25 +5,23 @@ import math
 import numpy as np
 import pytest
 
-from nextquery.policies.many_armed import (
-    MOSS,
-    UCB1,
-    UCBAIR,
-    UCBF,
-    EmpiricalMossPlusPlus,
-    EpsilonGreedy,
-    MossAnytime,
-    MossPlusPlus,
-    ParallelMoss,
-    QuantileMoss,
-    SubsampledGreedy,
-    SubsampledUCB,
-    Thompson,
-)
+from nextquery.policies.many_armed.classical.epsilon_greedy import EpsilonGreedy
+from nextquery.policies.many_armed.classical.moss import MOSS
+from nextquery.policies.many_armed.classical.moss_anytime import MossAnytime
+from nextquery.policies.many_armed.classical.thompson import Thompson
+from nextquery.policies.many_armed.classical.ucb1 import UCB1
 from nextquery.policies.many_armed.index_policy import IndexPolicy
 from nextquery.policies.many_armed.order import Draws, ranks
 from nextquery.policies.many_armed.simulate import index_game, policy_game
 from nextquery.policies.many_armed.statistics import ArmStatistics
+from nextquery.policies.many_armed.subsets.empirical_moss_plus_plus import EmpiricalMossPlusPlus
+from nextquery.policies.many_armed.subsets.moss_plus_plus import MossPlusPlus
+from nextquery.policies.many_armed.subsets.parallel_moss import ParallelMoss
+from nextquery.policies.many_armed.subsets.quantile_moss import QuantileMoss
+from nextquery.policies.many_armed.subsets.subsampled_greedy import SubsampledGreedy
+from nextquery.policies.many_armed.subsets.subsampled_ucb import SubsampledUCB
+from nextquery.policies.many_armed.subsets.ucb_air import UCBAIR
+from nextquery.policies.many_armed.subsets.ucb_f import UCBF
 from nextquery.policies.many_armed.subsets.virtual_arms import VirtualArms
 from tests.policies.many_armed.worlds import ANCHOR, half_circle, play, replies
 

@@ -110,9 +110,7 @@ def test_an_unknown_kind_names_the_known_ones() -> None:
 
 
 def test_numbers_that_are_not_finite_are_rejected() -> None:
-    event = ModelEvent(
-        policy="p", policy_class="P", settings={}, floor=float("nan"), pool="", arrays=""
-    )
+    event = ModelEvent(policy="p", settings={}, floor=float("nan"), pool="", arrays="")
     with pytest.raises(ValueError, match="JSON"):
         to_json(event)
 

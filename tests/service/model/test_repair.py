@@ -99,7 +99,7 @@ def bad_events(decision: str, rows: int) -> list[tuple[str, str, str | None]]:
         ("arm_added", arm_added(rows, text=" "), None),
         ("arm_added", '{"arm":' + str(rows) + ',"text":"a","shown":"a","vector":"!"}', None),
         ("arm_removed", to_json(ArmRemoved(rows)), None),
-        ("model", '{"policy":"x","policy_class":"X","settings":{},"pool":"","arrays":""}', None),
+        ("model", '{"policy":"x","settings":{},"pool":"","arrays":""}', None),
         (*feedback("no-such-decision")[:2], "no-such-decision"),
         (*feedback(decision)[:2], None),
         ("feedback", json.dumps(json.loads(feedback(decision)[1]) | never_learnt), decision),

@@ -1,24 +1,20 @@
-"""The registry of neural methods: their parameters, their training task and their rival.
+"""The registry of neural methods: their parameters and their training task.
 
 To add one: its parameters in `options.py` (or a file of its own), its task in ``training/``, its
-rival if it scores in a way of its own, and a line here. Everything else follows: the command
-``nextquery train``, the registry of rivals, checkpoints, the model's folder.
+rival if it scores in a way of its own, a line here, and one for the rival in `rivals.names`.
+Everything else follows: the command ``nextquery train``, checkpoints, the model's folder.
 """
 
-import importlib
 from dataclasses import fields
 from typing import Any, NamedTuple
 
 from nextquery.checks import one_of
+from nextquery.params import load
 from nextquery.policies.names import known_params, split
-from nextquery.rivals.neural.acg import Acg, AcgOptions
-from nextquery.rivals.neural.cfan import Cfan, CfanOptions
-from nextquery.rivals.neural.next_item import Gru4Rec, SasRec
+from nextquery.rivals.neural.acg import AcgOptions
+from nextquery.rivals.neural.cfan import CfanOptions
 from nextquery.rivals.neural.options import Gru4RecOptions, MethodOptions, SasRecOptions
-from nextquery.rivals.neural.rin import Rin, RinOptions
-from nextquery.rivals.neural.rival import NeuralRival
-
-_TASKS = "nextquery.rivals.neural.training"
+from nextquery.rivals.neural.rin import RinOptions
 
 
 class Method(NamedTuple):
@@ -27,30 +23,33 @@ class Method(NamedTuple):
     Parameters
     ----------
     options : the class of its parameters.
-    task : module and class of its training task, imported only for training since it needs torch.
-    rival : the class that ranks with a trained model.
+    task : the path of its training task, imported only for training since it needs torch.
     clicks : whether it learns from accepted recommendations, in an export of the service's log.
     floor : what training minimises on the validation sessions, in words.
     """
 
     options: type[MethodOptions]
     task: str
-    rival: type[NeuralRival]
     clicks: bool = False
     floor: str = "1 − MRR@20"
 
     def task_class(self) -> Any:
         """Import and return the class of the training task."""
-        module, _, name = self.task.partition(":")
-        return getattr(importlib.import_module(f"{_TASKS}.{module}"), name)
+        return load(self.task)
 
 
 METHODS: dict[str, Method] = {
-    "gru4rec": Method(Gru4RecOptions, "gru4rec:Gru4RecTask", Gru4Rec),
-    "sasrec": Method(SasRecOptions, "sasrec:SasRecTask", SasRec),
-    "rin": Method(RinOptions, "rin:RinTask", Rin),
-    "acg": Method(AcgOptions, "words.acg:AcgTask", Acg, floor="−log P of a word"),
-    "cfan": Method(CfanOptions, "clicks.cfan:CfanTask", Cfan, clicks=True),
+    "gru4rec": Method(Gru4RecOptions, "nextquery.rivals.neural.training.gru4rec:Gru4RecTask"),
+    "sasrec": Method(SasRecOptions, "nextquery.rivals.neural.training.sasrec:SasRecTask"),
+    "rin": Method(RinOptions, "nextquery.rivals.neural.training.rin:RinTask"),
+    "acg": Method(
+        AcgOptions,
+        "nextquery.rivals.neural.training.words.acg:AcgTask",
+        floor="−log P of a word",
+    ),
+    "cfan": Method(
+        CfanOptions, "nextquery.rivals.neural.training.clicks.cfan:CfanTask", clicks=True
+    ),
 }
 
 

@@ -40,7 +40,6 @@ class BesideModel:
     """Another policy that gets a share of the sessions; its arrays are in those of the event."""
 
     policy: str
-    policy_class: str
     share: float
     warm_steps: int = 0
     floor: float | None = None
@@ -53,7 +52,6 @@ class ModelEvent:
 
     kind: ClassVar[str] = "model"
     policy: str
-    policy_class: str
     settings: ModelSettings
     warm_steps: int = 0
     floor: float | None = None

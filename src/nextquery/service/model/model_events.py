@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from nextquery.params import class_named
 from nextquery.policies import Policy
+from nextquery.policies.names import policy_class
 from nextquery.service.log.events import BesideModel, ModelEvent
 from nextquery.service.model.arrays import Arrays, from_text, unpacked, within
 
@@ -28,16 +28,16 @@ def policies_of(body: ModelEvent) -> dict[str, Policy]:
 
 def restored(body: ModelEvent, arrays: Arrays) -> tuple[ModelEvent, Policy]:
     """Return a model event without its arrays, and its main policy."""
-    policy: Policy = class_named(Policy, body.policy_class).from_state(within(arrays, "policy"))
-    return replace(body, arrays=""), policy
+    state = within(arrays, "policy")
+    return replace(body, arrays=""), policy_class(body.policy).from_state(state)
 
 
 def besides(body: ModelEvent, arrays: Arrays) -> dict[str, Policy]:
     """Return the policies beside the main one, from the arrays of an event or of a snapshot."""
     found: dict[str, Policy] = {}
     for number, one in enumerate(body.beside):
-        kind: type[Policy] = class_named(Policy, one.policy_class)
-        found[one.policy] = kind.from_state(within(arrays, f"{beside(number)}/policy"))
+        state = within(arrays, f"{beside(number)}/policy")
+        found[one.policy] = policy_class(one.policy).from_state(state)
     return found
 
 

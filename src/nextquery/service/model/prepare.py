@@ -175,7 +175,6 @@ def first_model(
     name, *others = policies
     return ModelEvent(
         policy=name,
-        policy_class=type(policies[name]).__name__,
         settings=options.of_the_model(),
         warm_steps=taught[0].steps,
         floor=taught[0].floor,
@@ -186,7 +185,6 @@ def first_model(
         beside=tuple(
             BesideModel(
                 policy=other,
-                policy_class=type(policies[other]).__name__,
                 share=shares[other],
                 warm_steps=found.steps,
                 floor=found.floor,
