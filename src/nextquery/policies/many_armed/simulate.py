@@ -33,7 +33,7 @@ def index_game(
     means : the mean of each arm, in random order: the first ones are in play.
     noise : σ of Gaussian noise; None for rewards of 0 and 1.
 
-    >>> from nextquery.policies.many_armed import MOSS
+    >>> from nextquery.policies.many_armed.classical.moss import MOSS
     >>> plays = index_game(MOSS(1000), np.array([0.2, 0.8]), 1000, np.random.default_rng(0))
     >>> int(plays.sum()), bool(plays[1] > 900)
     (1000, True)
@@ -55,7 +55,7 @@ def policy_game(
 ) -> NDArray[np.int64]:
     """Return how often each arm, 0 … n − 1, is played in a game of any policy, in Python.
 
-    >>> from nextquery.policies.many_armed import KFailure
+    >>> from nextquery.policies.many_armed.failures.k_failure import KFailure
     >>> two = Candidates(np.arange(2), np.eye(2), np.ones(2), np.ones(2))
     >>> plays = policy_game(KFailure(), two, np.array([1.0, 0.0]), 9, np.random.default_rng(0))
     >>> int(plays[1]) <= 1

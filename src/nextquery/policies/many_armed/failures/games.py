@@ -13,7 +13,7 @@ from nextquery.policies.many_armed.failures.trials import NUMBER, Trials, new_co
 def trial_game(policy: Trials, rounds: int, rng: np.random.Generator) -> int:
     """Return the number of failures in a game with arms whose means are uniform on (0, 1).
 
-    >>> from nextquery.policies.many_armed import TwoTarget
+    >>> from nextquery.policies.many_armed.failures.two_target import TwoTarget
     >>> 50 < trial_game(TwoTarget(10_000), 10_000, np.random.default_rng(0)) < 500
     True
     """
