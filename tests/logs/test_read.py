@@ -108,7 +108,6 @@ def test_times_in_a_format_of_their_own(write: Write, clock: str, written: str) 
     log = write([(1, clock, q) for q in "abcd"])
     assert prepare(log, LogOptions(time_format=written)).sessions.times.tolist() == [1714557600.0]
     rejects(log, r"a time that cannot be read.*--time-format '%d\.%m\.%Y")
-    assert "time_format" not in LogOptions().to_dict()  # as in the reports of older pools
 
 
 def test_a_header_with_two_common_names_is_shown(write: Write) -> None:

@@ -181,12 +181,12 @@ def test_every_policy_is_served_on_the_papers_candidates_and_learns_in_any_order
         np.testing.assert_allclose(learnt[0][name], learnt[1][name], rtol=0, atol=1e-9)
 
 
-def test_defaults_are_written_as_before_they_were_settings() -> None:
+def test_a_model_says_how_its_candidates_are_selected() -> None:
     settings = options().of_the_model()
     names = ("selection", "reading", "epsilon", "schedule", "reselect")
-    assert [settings[name] for name in names] == [None] * 5
+    assert [settings[name] for name in names] == ["max-utility", "example", 0.5, "none", None]
     changed = options(selection="zooming", epsilon=0.4, reselect=True).of_the_model()
-    assert [changed[name] for name in names] == ["zooming", None, 0.4, None, "on"]
+    assert [changed[name] for name in names] == ["zooming", "example", 0.4, "none", "on"]
     named = options(optimizer="lazy", selection="max-utility@utility=log-det")
     assert named.of_the_model()["selection"] == "max-utility@utility=log-det,optimizer=lazy"
 

@@ -14,8 +14,10 @@ from typer.testing import CliRunner
 import nextquery as nq
 from nextquery import cli
 from nextquery.errors import Damaged, InvalidInput, UnknownDecision
+from nextquery.memory import FEATURES
+from nextquery.policies.packed import pack_vectors
 from nextquery.service.answer.engine import Engine
-from nextquery.service.log.event_parts import OwnAsked, SlateEntry, vector_text
+from nextquery.service.log.event_parts import OwnAsked, SlateEntry, bytes_text, vector_text
 from nextquery.service.log.events import ArmAdded, DecisionEvent, FeedbackEvent, Void, to_json
 from nextquery.service.log.operators.changes import ArmRemoved
 from nextquery.service.log.schema import counter, decisions, events, snapshots
@@ -88,8 +90,9 @@ def test_an_arm_that_was_removed_does_not_come_back(
 
 
 def bad_events(decision: str, rows: int) -> list[tuple[str, str, str | None]]:
-    huge = {"issued": {"arm": 1, "features": [1e200] * 8, "model": 1}}
-    never_learnt = {"unissued": {"arm": 1, "features": [50.0] * 8, "model": 1}}
+    huge = {"full": {"arm": 1, "features": [1e200] * len(FEATURES)}}
+    rows_of_50 = pack_vectors(np.full((2, len(FEATURES)), 50.0), np.random.default_rng(0))
+    never_learnt = {"unfull": {"failures": bytes_text(rows_of_50)}}
     return [
         ("feedback", "{not json", decision),
         ("feedback", '{"accepted": 3}', decision),
