@@ -84,14 +84,6 @@ def test_stats_of_a_built_in_log_say_what_it_is(tmp_path: Path) -> None:
     assert run_here("stats", str(tmp_path / "pool")).stdout.startswith("core: 45 real")
 
 
-@pytest.mark.parametrize("command", ["serve", "stats", "reproduce"])
-def test_the_old_name_of_the_built_in_log(command: str, tmp_path: Path) -> None:
-    to = ["--out", str(tmp_path / "run")] if command == "reproduce" else []
-    done = run_here(command, "sample", *to)
-    assert done.returncode == 3
-    assert "the built-in log is now topics" in done.stderr
-
-
 def test_stats_of_a_log_and_of_its_pool(pool: Path) -> None:
     of_log = json.loads(run_here("stats", str(pool.parent / "log.tsv"), "--json").stdout)
     of_pool = json.loads(run_here("stats", str(pool), "--json").stdout)

@@ -6,7 +6,6 @@ import pytest
 
 from nextquery import datasets
 from nextquery.cli.log_options import source
-from nextquery.errors import InvalidInput
 from tests.command_line import run_here
 from tests.logs_for_tests import pets
 
@@ -17,11 +16,8 @@ def test_built_in_logs_by_their_names(tmp_path: Path, monkeypatch: pytest.Monkey
     assert source(["a.csv", "b.csv"]) == ["a.csv", "b.csv"]
     assert source(["irds:aol-ia"]) == "irds:aol-ia"
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidInput, match="the built-in log is now topics"):
-        source(["sample"])
-    for name in ("topics", "sample"):
-        Path(name).write_text("a file of that name comes first")
-        assert source([name]) == [name]
+    Path("topics").write_text("a file of that name comes first")
+    assert source(["topics"]) == ["topics"]
 
 
 @pytest.mark.parametrize("command", ["ingest", "stats", "train", "compare", "reproduce"])

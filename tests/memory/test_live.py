@@ -142,21 +142,5 @@ def test_a_saved_memory_goes_on_exactly(
         np.testing.assert_array_equal(actual, expected)
 
 
-@given(LOGS, HISTORIES)
-def test_states_written_before_there_was_a_clock_still_load(log: Log, history: list[int]) -> None:
-    live = played(log)
-    state = live.state()
-    old = {name: state[name] for name in ("rows", "arms", "links", "last", "support")}
-    again = LiveMemory.from_state(old)
-    assert again.half_life is None
-    np.testing.assert_array_equal(again.support(np.arange(9)), live.support(np.arange(9)))
-    for memory in (again, live):
-        memory.add(2, [1], 5.0)
-    one, two = (memory.mentions(history, **ALL) for memory in (again, live))
-    for actual, expected in zip(one, two, strict=True):
-        np.testing.assert_array_equal(actual, expected)
-    assert again.state().keys() == state.keys()
-
-
 def _same(one: dict[str, np.ndarray], two: dict[str, np.ndarray]) -> bool:
     return all(np.array_equal(one[name], two[name]) for name in one)

@@ -144,12 +144,3 @@ def test_a_discount_counts_once_and_never_adds() -> None:
     model.discount(0)
     assert np.array_equal(model.A, np.eye(8))
     assert not model.b.any()
-
-
-def test_a_state_with_a_wrong_bound_is_healed() -> None:
-    """Stores written before discounts updated the bound contain one that is too small."""
-    model = learnt(3)
-    model.discount(20)
-    again = Ridge(1.0)
-    again.restore({**model.state(), "largest": np.array(1e-6)})
-    assert again.largest >= np.linalg.eigvalsh(again.inverse)[-1]
