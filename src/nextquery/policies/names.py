@@ -339,7 +339,7 @@ def described() -> list[dict[str, Any]]:
 
 @functools.cache
 def has_memory(name: str) -> bool:
-    """Whether the policy of this name sees memory features; a name of an older version does not.
+    """Whether the policy of this name sees memory features.
 
     >>> has_memory("lin-ucb-memory@alpha=0.1"), has_memory("random"), has_memory("of long ago")
     (True, False, False)
