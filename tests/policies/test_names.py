@@ -163,7 +163,7 @@ def test_a_selection_by_name_takes_every_parameter_of_its_class() -> None:
 
 def test_help_and_documentation_name_every_selection_and_policy() -> None:
     root = Path(__file__).parents[2]
-    source = (root / "src" / "nextquery" / "cli" / "replay.py").read_text()
+    source = (root / "src" / "nextquery" / "cli" / "evaluate.py").read_text()
     help_text = re.sub(r'"\s+"', "", source)  # join adjacent string literals
     documented = (root / "docs" / "reference" / "names.md").read_text()
     for name in [*POLICIES, *SELECTIONS, *SCHEDULES, *RIVALS, *TRAINED]:
