@@ -5,7 +5,7 @@ import pytest
 
 import nextquery as nq
 from nextquery.catalogue import Catalogue
-from nextquery.logs.rules.one_query import Cleaned
+from nextquery.logs.private_text import Cleaned
 
 
 def test_a_remembered_query_follows_every_change() -> None:

@@ -5,16 +5,16 @@ from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "nextquery"
-MODULES = 619
+MODULES = 591
 """The most modules that there may be. Lower it when some go; who raises it says here why."""
 
-ORDER = """
-errors checks folders vectors sessions segments signing client
-datasets logs encode arms catalogue selection memory policies experiments
-learning loop warm_start session recommender build
-explore research service cluster
-cli
-""".split()
+ORDER = [  # from left to right
+    *("errors", "checks", "folders", "vectors", "sessions", "segments", "signing", "client"),
+    *("datasets", "logs", "encode", "arms", "catalogue", "selection", "memory", "policies", "experiments"),
+    *("learning", "loop", "warm_start", "session", "recommender", "build"),
+    *("explore", "research", "service", "cluster"),
+    *("cli",),
+]
 APART = {"research", "service", "cluster"}  # these never import each other
 FILES = {
     ".".join(("nextquery", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(

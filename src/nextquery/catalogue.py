@@ -12,7 +12,7 @@ from nextquery.arms.kernels import Ids
 from nextquery.arms.lookup import arm_in_other_form, arm_of, other_forms
 from nextquery.errors import InvalidInput
 from nextquery.exclusions import MIN_HITS, Exclusions
-from nextquery.logs.rules.one_query import Cleaned, QueryCleaner
+from nextquery.logs.private_text import Cleaned, QueryCleaner
 from nextquery.patterns import Pattern, check_pattern, hidden_wildcards, shown_wildcards
 from nextquery.pins import Pins
 from nextquery.segmented import Segmented

@@ -6,7 +6,7 @@ Two queries are alike if they become equal in one of two ways:
 - *sorted*: with their words in order of the alphabet (``cheap flights``, ``flights cheap``), unless
   one of the words tells a direction or a contrast (``paris to london``).
 
-Before that, both take words in the singular, by the rules of `nextquery.logs.rules.forms`, and
+Before that, both take words in the singular, by the rules of `nextquery.logs.cleaning`, and
 write a doubled letter once in words of eight letters or more (``basketbal``, ``basketball``).
 Nothing is compared in pairs: a query has two numbers, and equal numbers mean alike.
 """
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from nextquery.arms.kernels import Ids
 from nextquery.catalogue import Catalogue
-from nextquery.logs.rules.forms import singulars
+from nextquery.logs.cleaning import singulars
 from nextquery.segments import text_of
 from nextquery.select.base import Candidates
 

@@ -32,9 +32,8 @@ from nextquery.errors import InvalidInput
 from nextquery.fitting import FOR_FITTING, Fitted, finished, fitted_on
 from nextquery.log_files import checksums, fingerprint, ingested
 from nextquery.logs import LogOptions, prepare
-from nextquery.logs.remembered.join import Remember
-from nextquery.logs.remembered.keys import Keys
-from nextquery.logs.remembered.ledger import Ledger
+from nextquery.logs.ledger import Keys, Ledger
+from nextquery.logs.merge import Remember
 from nextquery.personal import Personal
 from nextquery.segments import key_of
 from nextquery.working import work_on

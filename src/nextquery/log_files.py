@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from nextquery.logs import LogOptions
-from nextquery.logs.collect import Rows
-from nextquery.logs.reading.files import find
+from nextquery.logs.files import files_of
+from nextquery.logs.merge import Rows
 
 
 def checksums(log: Any) -> list[str]:
@@ -23,7 +23,7 @@ def checksums(log: Any) -> list[str]:
     if isinstance(log, list | tuple) and not all(isinstance(i, str | os.PathLike) for i in log):
         return []
     found = []
-    for file in find(log):
+    for file in files_of(log):
         with open(file.path, "rb") as stream:
             found.append(hashlib.file_digest(stream, "sha256").hexdigest())
     return found
@@ -42,7 +42,7 @@ def fingerprint(log: Any, options: LogOptions) -> str:
     if isinstance(log, str) and log.startswith("irds:"):
         source: Any = log
     elif isinstance(log, str | os.PathLike) or options.format != "ir_datasets":
-        stats = [(str(file.path), os.stat(file.path)) for file in find(log)]
+        stats = [(str(file.path), os.stat(file.path)) for file in files_of(log)]
         source = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
     else:
         source = os.urandom(8).hex()  # an iterator cannot be recognised in a later run

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from nextquery.errors import InvalidInput
-from nextquery.logs.rules.users import person_hash
+from nextquery.logs.cleaning import person_hash
 from nextquery.signing import keyed
 
 

@@ -29,9 +29,8 @@ from nextquery.ingest import PREPARED, Progress, encode
 from nextquery.lineage import continuing
 from nextquery.log_files import checksums, ingested
 from nextquery.logs import LogOptions, Prepared, prepare
-from nextquery.logs.remembered.join import Remember, day
-from nextquery.logs.remembered.keys import Keys
-from nextquery.logs.remembered.ledger import Ledger
+from nextquery.logs.ledger import Keys, Ledger
+from nextquery.logs.merge import Remember, day
 from nextquery.personal import Personal
 from nextquery.working import work_on
 

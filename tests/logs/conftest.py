@@ -6,7 +6,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from nextquery.logs.rules.private_patterns import RAW, seen_in, suspicious, verdict
+from nextquery.logs.private_text import RAW, seen_in, suspicious, verdict
 
 Write = Callable[..., Path]
 

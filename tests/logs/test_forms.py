@@ -3,7 +3,7 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nextquery.logs.rules.forms import MOST, forms, other_numbers, plural, singulars
+from nextquery.logs.cleaning import MOST, forms, other_numbers, plural, singulars
 
 WORDS = st.text("abehiostuxyz", min_size=3, max_size=8)
 QUERIES = st.lists(st.one_of(WORDS, st.sampled_from(["x2", "ok", "é", "каты"])), max_size=9)

@@ -16,9 +16,8 @@ import pytest
 from nextquery import datasets
 from nextquery.errors import InvalidInput
 from nextquery.logs import LogOptions, prepare, stats_of
-from nextquery.logs.rules.language import LANGUAGES, LanguageJudge, _detector, unaccented
-
-from .conftest import Write
+from nextquery.logs.language import LANGUAGES, LanguageJudge, _detector, unaccented
+from tests.logs.conftest import Write
 
 ENGLISH = LanguageJudge("en")
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextquery.logs.rules.latex import RAW, readable
-from nextquery.logs.rules.latex_symbols import LOWERED, RAISED, SYMBOLS
+from nextquery.logs.latex import LOWERED, RAISED, RAW, SYMBOLS, readable
 
 
 @pytest.mark.parametrize(

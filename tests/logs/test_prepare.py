@@ -16,8 +16,7 @@ import pytest
 from nextquery.errors import InvalidInput, StorageError
 from nextquery.logs import STAGES, LogOptions, Prepared, prepare
 from nextquery.logs.database import opened
-
-from .conftest import Write
+from tests.logs.conftest import Write
 
 
 def messy(write: Write, rows: int = 3000) -> Path:

@@ -7,8 +7,7 @@ import pytest
 
 from nextquery.errors import InvalidInput
 from nextquery.logs import LogOptions, Prepared, prepare
-
-from .conftest import Write, pattern_of
+from tests.logs.conftest import Write, pattern_of
 
 
 @pytest.mark.parametrize(

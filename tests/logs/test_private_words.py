@@ -8,18 +8,17 @@ import numpy as np
 import pytest
 
 from nextquery.logs import PATTERNS, LogOptions, QueryCleaner, prepare
-from nextquery.logs.rules.private_addresses import ADDRESSES
-from nextquery.logs.rules.private_patterns import (
+from nextquery.logs.private_text import (
     ADDRESS_OR_WORD,
+    ADDRESSES,
     NUMBERS,
     PLAIN_WORDS,
     RAW,
+    WORDS,
     seen_in,
     verdict,
 )
-from nextquery.logs.rules.private_words import WORDS
-
-from .conftest import Write, pattern_of
+from tests.logs.conftest import Write, pattern_of
 
 CLEAN = QueryCleaner()
 

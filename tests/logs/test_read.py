@@ -7,8 +7,7 @@ import pytest
 
 from nextquery.errors import InvalidInput
 from nextquery.logs import LogOptions, Report, prepare, stats_of
-
-from .conftest import Write
+from tests.logs.conftest import Write
 
 ROWS = [
     (s, f"2024-05-0{s} 10:0{i}:00", q) for s in (1, 2) for i, q in enumerate(["a x", "b", "c", "d"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nextquery.logs.rules.cleaning import cleaning, rules_of
+from nextquery.logs.cleaning import cleaning, rules_of
 
 CONNECTION = duckdb.connect()
 

@@ -5,8 +5,7 @@ import pytest
 
 from nextquery.errors import InvalidInput
 from nextquery.logs import LogOptions, prepare, stats_of
-
-from .conftest import Write
+from tests.logs.conftest import Write
 
 ANY = {"min_queries": 1, "max_queries": 1000, "min_users": 1}
 

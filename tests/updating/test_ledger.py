@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from nextquery.errors import Damaged, InvalidInput
 from nextquery.logs import LogOptions, Prepared, prepare
-from nextquery.logs.remembered.join import Remember
-from nextquery.logs.remembered.keys import Keys
-from nextquery.logs.remembered.ledger import Ledger, Strings
-from nextquery.logs.remembered.sealed import opened, sealed
+from nextquery.logs.ledger import Keys, Ledger, Strings, opened, sealed
+from nextquery.logs.merge import Remember
 from tests.few_examples import few
 from tests.updating.logs import (
     OPTIONS,

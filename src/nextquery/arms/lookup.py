@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nextquery.logs.rules.forms import forms
+from nextquery.logs.cleaning import forms
 from nextquery.segments import key_of, segment_of, text_of
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from nextquery import datasets
 from nextquery.arms.text_search import with_any
 from nextquery.arms.texts import TextColumn
 from nextquery.folders import Folder, Part
+from nextquery.logs.latex import RAW_BYTES, readable
 from nextquery.logs.options import CLEANING
-from nextquery.logs.rules.latex import RAW_BYTES, readable
-from nextquery.logs.rules.one_query import Cleaned, QueryCleaner
+from nextquery.logs.private_text import Cleaned, QueryCleaner
 from nextquery.segments import key_of
 from nextquery.sessions import NOBODY, Sessions
 

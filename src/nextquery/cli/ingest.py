@@ -205,9 +205,9 @@ def _plan(files: list[str] | str, to: Path, profile: str, encoder: str) -> None:
     if isinstance(files, str):
         show(f"reading {files} through ir_datasets")
     else:
-        from nextquery.logs.reading.files import find
+        from nextquery.logs.files import files_of
 
-        log_files = find(files)
+        log_files = files_of(files)
         total = sum(os.stat(file.path).st_size for file in log_files)
         show(
             f"reading {len(log_files)} file{'s' * (len(log_files) > 1)}, {size(total)} on disk",

@@ -1,8 +1,10 @@
 """DuckDB with bounded memory, a private scratch folder, progress reports and full clean-up.
 
 Data stays in memory until the limit is reached; then DuckDB spills to the scratch folder. Spilled
-pages contain raw queries, so the folder is always deleted on exit. If a process is killed, the next
-run deletes its folder: a scratch folder whose lock is free is stale.
+pages contain raw queries, so the folder is always deleted on exit. If a process is killed, the
+next run deletes its folder: a scratch folder whose lock is free is stale.
+
+Small helpers build pieces of SQL with proper quoting.
 """
 
 import contextlib
@@ -198,3 +200,32 @@ def _sweep(parent: Path) -> None:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [""])[0].rstrip(".")
+
+
+def text(value: str) -> str:
+    """Quote a text as an SQL literal.
+
+    >>> text("it's")
+    "'it''s'"
+    """
+    return "'" + value.replace("'", "''") + "'"
+
+
+def name(value: str) -> str:
+    """Quote a text as an SQL name.
+
+    >>> name("when")
+    '"when"'
+    """
+    return '"' + value.replace('"', '""') + '"'
+
+
+def matches(column: str, pattern: str, flags: str = "") -> str:
+    """SQL condition: the regular expression (RE2) matches somewhere in the column."""
+    more = f", '{flags}'" if flags else ""
+    return f"regexp_matches({column}, {text(pattern)}{more})"
+
+
+def replaced(column: str, pattern: str, by: str, flags: str = "g") -> str:
+    """SQL expression: the column with every match of the regular expression replaced."""
+    return f"regexp_replace({column}, {text(pattern)}, {text(by)}, '{flags}')"

@@ -1,18 +1,44 @@
-"""Options for a log: which columns it has, how to clean it, what must stay private."""
+"""Options for a log: its columns and time format, how to clean it, what must stay private."""
 
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from nextquery import datasets
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.logs.rules.cleaning import PROFILES, rules_of
-from nextquery.logs.rules.language import checked_language
-from nextquery.logs.rules.letters import ANY, ENGLISH
-from nextquery.logs.rules.private_patterns import PATTERNS
-from nextquery.logs.time_format import checked_format
+from nextquery.logs.cleaning import ANY, ENGLISH, PROFILES, rules_of
+from nextquery.logs.database import text
+from nextquery.logs.language import checked_language
+from nextquery.logs.private_text import PATTERNS
+
+
+def checked_format(value: str) -> str:
+    """Return a format that says at least the day, as DuckDB's strptime reads it.
+
+    >>> checked_format("%d.%m.%Y %H:%M")
+    '%d.%m.%Y %H:%M'
+    >>> checked_format("dd.mm.yyyy")
+    Traceback (most recent call last):
+    nextquery.errors.InvalidInput: time_format must have a year (%Y), a month (%m) and a day (%d)...
+    """
+    day = "TIMESTAMP '2031-10-12'"
+    written = f"strftime({day}, {text(value)})"
+    query = f"SELECT epoch(try_strptime({written}, {text(value)})) = epoch({day})"
+    try:
+        readable = duckdb.connect().execute(query).fetchall() == [(True,)]
+    except duckdb.Error:
+        readable = False
+    if not readable:
+        raise InvalidInput(
+            "time_format must have a year (%Y), a month (%m) and a day (%d), as in "
+            f"'%d.%m.%Y %H:%M:%S' or '%m/%d/%Y %I:%M %p'; received {value!r}."
+        )
+    return value
+
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "ubi", "ir_datasets")
 ROLES = ("session", "user", "time", "query", "hits", "segment")

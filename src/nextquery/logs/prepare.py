@@ -7,6 +7,9 @@
     sessions  log → steps, kept      split into sessions; check languages, repeats and lengths
     privacy   steps → arms, final    which texts may be arms; what remains of the sessions
     collect   → Prepared             arrays and texts, in an order that does not depend on threads
+
+Every row has the number of its segment: queries, sessions and arms belong to one segment. Whole
+sessions in another language are removed before any rule drops the queries that show it.
 """
 
 import os
@@ -15,20 +18,122 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nextquery import datasets
 from nextquery.errors import InvalidInput
-from nextquery.logs import collect, foreign, privacy, segments, sessions
-from nextquery.logs.collect import PersonHash, Prepared, Rows
+from nextquery.logs import files, merge, privacy, read, sessions
+from nextquery.logs.cleaning import cleaning
 from nextquery.logs.database import Engine, Progress, opened
+from nextquery.logs.language import LanguageJudge
+from nextquery.logs.merge import (
+    PersonHash,
+    Prepared,
+    Remember,
+    Rows,
+    add_hidden,
+    join,
+    ledger,
+    passing,
+    take_hidden,
+)
 from nextquery.logs.options import LogOptions
-from nextquery.logs.reading import files, malformed, read, records, ubi
-from nextquery.logs.remembered.join import Remember, join
-from nextquery.logs.remembered.save import ledger, passing
-from nextquery.logs.remembered.spellings import add_hidden, take_hidden
 from nextquery.logs.report import Privacy, Report
-from nextquery.logs.rules.cleaning import cleaning
+from nextquery.segments import LONGEST_SEGMENT, check_segment
 from nextquery.sessions import NOBODY, UNTIMED, Sessions
+
+_BATCH = 10_000  # sessions
+_QUERIES = 100  # of a session that are read: more would not change the verdict
+
+
+def drop(engine: Engine, options: LogOptions, *, rows_before: int | None = None) -> int:
+    """Delete the rows of foreign sessions from ``placed`` and return how many there were.
+
+    The judge sees each different query once, as it was typed (with escapes decoded and links
+    removed), in order. Sessions with too few rows to be kept are left to `session-length`.
+
+    With `rows_before`, the first rows are those of earlier days: sessions without later rows are
+    not judged again. ``foreign_rows(pos)`` has the rows of those that were foreign, and gets the
+    others.
+    """
+    if options.expected_language is None:
+        return 0
+    judge = LanguageJudge(options.expected_language)
+    least = 1 if "session-length" in options.skip else options.min_queries
+    judged = f"HAVING count(*) >= {least} AND max(pos) >= {rows_before or 0}"
+    engine.run(
+        "CREATE TABLE spoken AS SELECT visit, "
+        f"list(shown ORDER BY first, sid)[1:{_QUERIES}] AS queries FROM "
+        "(SELECT visit, sid, min(pos) AS first FROM placed "
+        f"SEMI JOIN (SELECT visit FROM placed GROUP BY visit {judged}) "
+        "USING (visit) GROUP BY visit, sid) JOIN spellings ON spellings.rowid = sid "
+        "WHERE shown <> '' GROUP BY visit"
+    )
+    engine.run("CREATE TABLE foreign_visits (visit BIGINT)")
+    low, high = 0, engine.value("SELECT count(*) FROM spoken")
+    while low < high:
+        rows = engine.rows(
+            f"SELECT visit, queries FROM spoken WHERE rowid >= {low} AND rowid < {low + _BATCH}"
+        )
+        foreign = [visit for visit, queries in rows if judge.foreign(queries)]
+        engine.insert("foreign_visits", {"visit": np.array(foreign, np.int64)})
+        low += _BATCH
+        engine.report(min(low / high, 1.0))
+    engine.run("DROP TABLE spoken")
+    if rows_before is not None:
+        was = "SELECT visit FROM placed SEMI JOIN foreign_rows USING (pos)"
+        engine.run(f"INSERT INTO foreign_visits {was}")
+        engine.run(
+            "CREATE OR REPLACE TABLE foreign_rows AS SELECT pos FROM placed "
+            "WHERE visit IN (SELECT visit FROM foreign_visits)"
+        )
+    before = engine.value("SELECT count(*) FROM placed")
+    engine.run("DELETE FROM placed WHERE visit IN (SELECT visit FROM foreign_visits)")
+    engine.run("DROP TABLE foreign_visits")
+    return int(before - engine.value("SELECT count(*) FROM placed"))
+
+
+def number(engine: Engine, column: str | None) -> list[str]:
+    """Replace the segments in ``log`` by their numbers; return the names, by number.
+
+    The first is "", and the only one if no column was named.
+    """
+    if column is None:
+        return [""]
+    found = engine.rows(
+        "SELECT DISTINCT segment FROM log WHERE segment IS NOT NULL AND bad IS NULL"
+    )
+    raw = sorted(row[0] for row in found)
+    try:
+        checked = [check_segment(name) for name in raw]
+    except InvalidInput:  # its message quotes a cell of the log
+        raise InvalidInput(
+            f"the column {column!r} has a value that is no segment: it must be a text of at most "
+            f"{LONGEST_SEGMENT} characters without control characters. Name another column with "
+            "segment=… (--segment NAME), or shorten its values."
+        ) from None
+    names = sorted({"", *checked})
+    engine.run("CREATE TEMP TABLE named (raw VARCHAR, number INTEGER)")
+    numbers = np.array([names.index(name) for name in checked], np.int32)
+    engine.insert("named", {"raw": np.array(raw, dtype=object), "number": numbers})
+    engine.run("UPDATE log SET segment = named.number FROM named WHERE log.segment = named.raw")
+    engine.run("UPDATE log SET segment = 0 WHERE segment IS NULL")
+    engine.run("DROP TABLE named")
+    return names
+
+
+def only_used(names: list[str], codes: NDArray[np.int32]) -> tuple[list[str], NDArray[np.int32]]:
+    """Return the names that some arm has, and the numbers of the arms in them; none if all are "".
+
+    >>> only_used(["", "at", "de"], np.array([0, 2, 2]))
+    (['', 'de'], array([0, 1, 1], dtype=int32))
+    """
+    used, numbers = np.unique(codes, return_inverse=True)
+    kept = [names[code] for code in used.tolist()]
+    if not any(kept):
+        return [], np.empty(0, np.int32)
+    return kept, numbers.astype(np.int32)
+
 
 STAGES = ("read", "clean", "sessions", "privacy", "collect")
 
@@ -133,7 +238,7 @@ def _sessions(
     read.create(engine)
     sources = _read(engine, log, options)
     sessions.clear_placeholder_users(engine)
-    faults = malformed.finish(engine, sources)
+    faults = read.finish(engine, sources)
     read_ = "SELECT count(*), min(secs), max(secs) FROM log WHERE bad IS NULL"
     rows = Rows(*engine.rows(read_)[0])
     if remember is not None:
@@ -141,14 +246,14 @@ def _sessions(
     by_user = bool(engine.value("SELECT count(person) FROM log WHERE bad IS NULL"))
     timed = bool(engine.value("SELECT count(secs) FROM log WHERE bad IS NULL"))
     engine.stage("clean")
-    names = segments.number(engine, options.segment)
+    names = number(engine, options.segment)
     segmented = len(names) > 1
     _clean(engine, options, private=private, segmented=segmented, remember=remember)
     engine.stage("sessions")
     original = engine.value("SELECT count(*) FROM log WHERE bad IS NULL")
     sessions.place(engine, options, by_user=by_user, segmented=segmented)
     rows_before = None if remember is None else remember.rows_before
-    by_language = foreign.drop(engine, options, rows_before=rows_before)
+    by_language = drop(engine, options, rows_before=rows_before)
     removed = sessions.keep(engine, options)
     if options.expected_language is not None:
         removed["language"] = by_language
@@ -166,15 +271,15 @@ def _sessions(
     return _Facts(report, by_user, timed, names, rows)
 
 
-def _read(engine: Engine, log: Log, options: LogOptions) -> list[malformed.Source]:
-    if isinstance(log, str) and log.startswith(records.PREFIX):
-        return [records.insert(engine, records.load(log.removeprefix(records.PREFIX)), log)]
+def _read(engine: Engine, log: Log, options: LogOptions) -> list[read.Source]:
+    if isinstance(log, str) and log.startswith(read.PREFIX):
+        return [read.insert_records(engine, read.load(log.removeprefix(read.PREFIX)), log)]
     if options.format == "ir_datasets":
-        return [records.insert(engine, log, "the records")]  # type: ignore[arg-type]
-    paths = files.find(log)
+        return [read.insert_records(engine, log, "the records")]  # type: ignore[arg-type]
+    paths = files.files_of(log)
     sources = [read.read_file(engine, file, options, i) for i, file in enumerate(paths)]
     if any(engine.rows("SELECT 1 FROM log WHERE bad = 'event' LIMIT 1")):
-        ubi.link(engine)
+        read.link(engine)
     return sources
 
 
@@ -245,8 +350,8 @@ def _protect(
     privacy.clear(engine)
     merged, orphaned = privacy.finish_sessions(engine, options)
     engine.stage("collect")
-    arms = collect.arms(engine, timed=facts.timed)
-    steps = collect.steps(engine)
+    arms = merge.arms(engine, timed=facts.timed)
+    steps = merge.steps(engine)
     costs = Privacy(
         min_users=min_users,
         k_anonymous=k_anonymous,
@@ -259,13 +364,13 @@ def _protect(
         sessions=int(steps["first"].sum()),
     )
     report = replace(facts.report, privacy=costs)
-    names_of_segments, codes = segments.only_used(facts.segments, arms["segment"])
+    names_of_segments, codes = only_used(facts.segments, arms["segment"])
     starts = np.flatnonzero(steps["first"])
     times = steps["start"][starts] if facts.timed else np.full(len(starts), np.nan)
     names: list[str] = []
     people = NOBODY
     if person_hash is not None:
-        names, people = collect.people(engine, steps["who"][starts], person_hash)
+        names, people = merge.people(engine, steps["who"][starts], person_hash)
     return Prepared(
         texts=arms["text"].tolist(),
         shown=arms["shown"].tolist(),
@@ -280,7 +385,7 @@ def _protect(
         ),
         k_anonymous=k_anonymous,
         report=report,
-        hits=arms["hits"].astype(np.int64) if (arms["hits"] >= 0).any() else collect.NO_HITS,
+        hits=arms["hits"].astype(np.int64) if (arms["hits"] >= 0).any() else merge.NO_HITS,
         people=names,
         segments=codes,
         segment_names=names_of_segments,

@@ -15,17 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nextquery.errors import InvalidInput
+from nextquery.logs.cleaning import cleaning
 from nextquery.logs.database import Engine
 from nextquery.logs.options import LogOptions
-from nextquery.logs.rules.cleaning import cleaning
-from nextquery.logs.rules.private_patterns import (
-    KEPT,
-    LOG_PATTERNS,
-    RAW,
-    seen_in,
-    suspicious,
-    verdict,
-)
+from nextquery.logs.private_text import KEPT, LOG_PATTERNS, RAW, seen_in, suspicious, verdict
 from nextquery.logs.sessions import NO_USER, without_repeats
 
 BLOCKLIST, MIN_USERS = "blocklist", "min-users"

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nextquery.logs.cleaning import rules_of
 from nextquery.logs.options import LogOptions
 from nextquery.logs.privacy import Gate
-from nextquery.logs.reading.malformed import Malformed
-from nextquery.logs.rules.cleaning import rules_of
+from nextquery.logs.read import Malformed
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ This module makes four tables, all of numbers (``people(person, who)`` has the n
 are kept. ``found(tid, hits)`` has the newest count of results of each text.
 """
 
+from nextquery.logs.cleaning import PLACEHOLDERS
 from nextquery.logs.database import Engine
 from nextquery.logs.options import LogOptions
-from nextquery.logs.rules.users import PLACEHOLDERS
 
 NO_USER = -1  #: the user of rows without a user
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from nextquery.service.answer.people.rights import Person, erase
 from nextquery.service.log.clock import Clock
-from nextquery.service.log.erasure import forget
+from nextquery.service.log.erasure import forget as erasing
 from nextquery.service.log.store import Store
 from nextquery.service.log.writer import Writer
 
 if __name__ == "__main__":
-    forget.AT_ONCE = 2  # several transactions for a few decisions
+    erasing.AT_ONCE = 2  # several transactions for a few decisions
     store = Store.open(sys.argv[1])
     writer = Writer(store, Clock(), written=lambda: None)
 

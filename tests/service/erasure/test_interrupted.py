@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from nextquery import cli
 from nextquery.errors import StoreUnavailable
 from nextquery.service.answer.people.rights import NO_ERASURE, Person, erase
-from nextquery.service.log.erasure import clean, forget
+from nextquery.service.log.erasure import clean
+from nextquery.service.log.erasure import forget as erasing
 from nextquery.service.log.erasure.clean import needs_cleaning
 from nextquery.service.log.erasure.forget import finish, unfinished_since
 from nextquery.service.log.erasure.tidy import ABANDONED_S
@@ -49,7 +50,7 @@ def test_the_same_call_finishes_it(
     sqlite: Store, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed after no transaction, after one, after two: every time the state is that of a log."""
-    monkeypatch.setattr(forget, "AT_ONCE", 2)
+    monkeypatch.setattr(erasing, "AT_ONCE", 2)
     engine = start(sqlite, k=60, m_max=60)
     live(engine)
     needles = (*hashes_of(engine, "ann"), SECRET, SHARED)
@@ -129,7 +130,7 @@ def test_a_service_ends_what_was_abandoned(
     sqlite: Store, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The models agree again, and the same command still finds what was not erased yet."""
-    monkeypatch.setattr(forget, "AT_ONCE", 2)
+    monkeypatch.setattr(erasing, "AT_ONCE", 2)
     engine = start(sqlite, k=60, m_max=60)
     live(engine)
     with pytest.raises(Killed):

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from nextquery.cli import app
 from nextquery.errors import Conflict, InvalidInput, UnknownDecision
-from nextquery.logs.rules.users import person_hash
+from nextquery.logs.cleaning import person_hash
 from nextquery.service.log.hashes import Hashes, request_hash
 from nextquery.service.log.store import Store
 from tests.service.conftest import Start

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from nextquery.errors import InvalidInput
-from nextquery.logs.rules.users import normalised_user, one_spelling, person_hash
+from nextquery.logs.cleaning import normalised_user, one_spelling, person_hash
 from nextquery.service.log.schema import counter
 from nextquery.service.log.store import Store
 from nextquery.signing import keyed

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from nextquery.arms import ArmPool
 from nextquery.arms.origin import Origin
 from nextquery.errors import InvalidInput
-from nextquery.logs.remembered.keys import Keys
-from nextquery.logs.remembered.ledger import Ledger
-from nextquery.logs.rules.users import person_hash
+from nextquery.logs.cleaning import person_hash
+from nextquery.logs.ledger import Keys, Ledger
 from nextquery.personal import why_unrecognised
 
 

@@ -1,5 +1,19 @@
-"""The rows of a log without its words: who asked what when, each name as a keyed hash."""
+"""The ledger: the rows of a log with keyed hashes for names, in a sealed file.
 
+It records who asked what and when. Each name is a keyed hash, and a lock that only the original
+text opens. To read the sealed bytes, or to change them without detection, you need the secret.
+
+::
+
+    magic (8)  check of the secret (16)  nonce (16)  tag (32)  data
+
+The data is masked with SHAKE-256 of the key and the nonce. The nonce is a keyed hash of the data:
+equal data gives equal bytes, and no two different ones share a mask. The tag (HMAC-SHA-256)
+covers everything before and after it.
+"""
+
+import hashlib
+import hmac
 import io
 import zipfile
 from collections.abc import Iterable, Sequence
@@ -9,9 +23,119 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.errors import Damaged
-from nextquery.logs.remembered.keys import Hashes, Keys, rows_of
-from nextquery.logs.remembered.sealed import opened, sealed
+from nextquery.errors import Damaged, InvalidInput
+
+SIZE = 16  # bytes of a hash: two of a billion are equal with a chance of one in 10^20
+Hashes = NDArray[np.uint8]
+
+
+class Keys:
+    """Hashes under a secret. Without the secret nobody can tell whose or of what they are.
+
+    Parameters
+    ----------
+    secret : the service's `user_hash_secret`.
+
+    >>> keys = Keys("a long secret of the service")
+    >>> keys.of("user", "ann") == keys.of("user", "ann"), keys.of("user", "ann").hex()[:8]
+    (True, '9f811608')
+    """
+
+    def __init__(self, secret: str) -> None:
+        if not secret:
+            raise InvalidInput(
+                "a ledger needs the service's user_hash_secret, and received none. Set "
+                "NEXTQUERY_USER_HASH_SECRET to the same long random text for ingest and serve."
+            )
+        self._key = hmac.digest(secret.encode(), b"nextquery ledger", "sha256")
+
+    def of(self, what: str, name: str) -> bytes:
+        """Return the hash of a name: `what` is ``session``, ``user``, ``spelling`` or ``text``."""
+        return self.whole(what, name.encode("utf-8", "surrogatepass"))[:SIZE]
+
+    def whole(self, what: str, data: bytes) -> bytes:
+        """Return all 32 bytes of a hash."""
+        return hmac.digest(self._key, what.encode() + b"\0" + data, "sha256")
+
+    def many(self, what: str, names: Iterable[str]) -> Hashes:
+        """Return the hashes of many names, one per row."""
+        return rows_of([self.of(what, name) for name in names])
+
+    def lock(self, text: str, spelling: bytes, shown: str) -> bytes:
+        """Encrypt how a query was spelled, so that only somebody with its `text` can read it.
+
+        >>> keys = Keys("a long secret of the service")
+        >>> locked = keys.lock("black hole", b"0" * 16, "Black Hole")
+        >>> keys.unlock("black hole", b"0" * 16, locked)
+        'Black Hole'
+        """
+        return self._masked(text, spelling, shown.encode())
+
+    def unlock(self, text: str, spelling: bytes, locked: bytes) -> str:
+        """Return what `lock` encrypted; `spelling` is the hash of the spelling."""
+        return self._masked(text, spelling, locked).decode()
+
+    def _masked(self, text: str, spelling: bytes, data: bytes) -> bytes:
+        key = self.whole("lock", spelling + text.encode())
+        mask = hashlib.shake_256(key).digest(len(data))
+        return bytes(a ^ b for a, b in zip(data, mask, strict=True))
+
+
+def rows_of(hashes: list[bytes], size: int = SIZE) -> Hashes:
+    """Return hashes as rows of bytes.
+
+    >>> rows_of([b"ab", b"cd"], size=2).tolist()
+    [[97, 98], [99, 100]]
+    """
+    return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, size)
+
+
+_MAGIC = b"nqledgr1"
+_TAG = 32
+_HEAD = len(_MAGIC) + 2 * SIZE + _TAG
+
+
+def sealed(data: bytes, keys: Keys) -> bytes:
+    """Return the data as only the same keys can read it.
+
+    >>> keys = Keys("a long secret of the service")
+    >>> opened(sealed(b"rows", keys), keys, "the ledger")
+    b'rows'
+    """
+    nonce = keys.whole("nonce", data)[:SIZE]
+    start, masked = _MAGIC + _check(keys) + nonce, _masked(data, nonce, keys)
+    return start + keys.whole("tag", start + masked) + masked
+
+
+def opened(content: bytes, keys: Keys, name: str) -> bytes:
+    """Return the data; raises an error if the keys are others or the content was changed.
+
+    >>> other = Keys("another secret")
+    >>> opened(sealed(b"rows", other), Keys("a long secret of the service"), "the ledger")
+    Traceback (most recent call last):
+    nextquery.errors.InvalidInput: the ledger was sealed with another user_hash_secret. ...
+    """
+    start, rest = content[: _HEAD - _TAG], content[_HEAD:]
+    if len(content) < _HEAD or not start.startswith(_MAGIC):
+        raise Damaged(f"{name} is no ledger. Restore the pool from a backup, or ingest again.")
+    if not hmac.compare_digest(start[len(_MAGIC) : -SIZE], _check(keys)):
+        raise InvalidInput(
+            f"{name} was sealed with another user_hash_secret. Set NEXTQUERY_USER_HASH_SECRET to "
+            "the secret of the first ingest, or ingest the whole log again."
+        )
+    if not hmac.compare_digest(content[_HEAD - _TAG : _HEAD], keys.whole("tag", start + rest)):
+        raise Damaged(f"{name} was changed. Restore the pool from a backup, or ingest again.")
+    return _masked(rest, start[-SIZE:], keys)
+
+
+def _check(keys: Keys) -> bytes:
+    return keys.whole("check", b"")[:SIZE]
+
+
+def _masked(data: bytes, nonce: bytes, keys: Keys) -> bytes:
+    mask = hashlib.shake_256(keys.whole("mask", nonce)).digest(len(data))
+    return (np.frombuffer(data, np.uint8) ^ np.frombuffer(mask, np.uint8)).tobytes()
+
 
 Ids = NDArray[np.int64]
 NAMED = 32  # bytes of `Personal.hash`

@@ -1,23 +1,75 @@
-"""LaTeX in a query, as people read it: letters, symbols and small figures instead of commands.
+r"""LaTeX in a query, as people read it: letters, symbols and small figures instead of commands.
 
-Titles and queries of scientists have LaTeX in them: `K\\"ahler`, `$B_s$ decays`, `$\\mathbb{R}^d$`.
+Titles and queries of scientists have LaTeX in them: `K\"ahler`, `$B_s$ decays`, `$\mathbb{R}^d$`.
 This is for reading alone. The key of an arm comes from cleaning, and does not change.
 
-Prices, paths and names are no LaTeX: `$5 or $10`, `C:\\new\\tables` and `user_id` stay as they are.
+Prices, paths and names are not LaTeX: `$5 or $10`, `C:\new\tables` and `user_id` stay as they
+are. The commands known here are those that occur in titles of papers.
 """
 
 import re
 import unicodedata
 from functools import lru_cache
 
-from nextquery.logs.rules.latex_symbols import (
-    ACCENTS,
-    BLACKBOARD,
-    LOWERED,
-    RAISED,
-    SYMBOLS,
-    TEXT,
+ACCENTS = {
+    "'": "\u0301", "`": "\u0300", "^": "\u0302", '"': "\u0308", "~": "\u0303", "=": "\u0304",
+    ".": "\u0307", "u": "\u0306", "v": "\u030c", "H": "\u030b", "c": "\u0327", "d": "\u0323",
+    "b": "\u0331", "k": "\u0328", "r": "\u030a", "t": "\u0361",
+}  # fmt: skip
+"""The combining mark of each accent."""
+
+BLACKBOARD = dict(zip("CHNPQRZ", "ℂℍℕℙℚℝℤ", strict=True))
+
+_GREEK_NAMES = (
+    "alpha α beta β gamma γ delta δ epsilon ε varepsilon ε zeta ζ eta η theta θ vartheta θ iota ι "
+    "kappa κ varkappa κ lambda λ mu μ nu ν xi ξ pi π varpi π rho ρ varrho ρ sigma σ varsigma ς "
+    "tau τ upsilon υ phi φ varphi φ chi χ psi ψ omega ω Gamma Γ Delta Δ Theta Θ Lambda Λ Xi Ξ Pi Π "
+    "Sigma Σ Upsilon Υ Phi Φ Psi Ψ Omega Ω"
 )
+_LETTERS = (
+    "o ø O Ø l ł L Ł ae æ AE Æ oe œ OE Œ ss ß aa å AA Å i i j j ell ℓ hbar ħ imath i jmath j "
+    "aleph ℵ partial ∂ nabla ∇ infty ∞ Re Re Im Im dbar đ Bbbk k wp ℘"
+)
+_SIGNS = (
+    "times × pm ± mp ∓ cdot · cdots … dots … ldots … to → rightarrow → longrightarrow → "
+    "mapsto → leftarrow ← leftrightarrow ↔ Rightarrow ⇒ ra → le ≤ leq ≤ ge ≥ geq ≥ ne ≠ neq ≠ "
+    "approx ≈ sim ∼ simeq ≃ equiv ≡ cong ≅ in ∈ subset ⊂ subseteq ⊆ supset ⊃ cap ∩ cup ∪ "
+    "setminus ∖ otimes ⊗ oplus ⊕ rtimes ⋊ ltimes ⋉ wedge ∧ vee ∨ perp ⊥ langle ⟨ rangle ⟩ sum "
+    "∑ prod ∏ int ∫ sqrt √ circ ° deg ° degree ° ast * star ⋆ bullet • prime ′ forall ∀ "
+    "exists ∃ square □ Box □ wr ≀ gg ≫ ll ≪ propto ∝ div ÷ top ⊤ dagger † backslash \\ vert | "
+    "mid | colon : lbrace ❴ rbrace ❵"
+)
+
+
+def _pairs(table: str) -> dict[str, str]:
+    words = table.split()
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+SYMBOLS = _pairs(_GREEK_NAMES) | _pairs(_LETTERS) | _pairs(_SIGNS)
+
+_LOOKS = (
+    "mathbb mathcal mathrm mathbf mathfrak mathsf mathscr mathit mathtt mathop mathds Bbb "
+    "boldsymbol boldmath bm bold pmb rm bf cal it em sf sl tt frak fr scr text textit textbf "
+    "textrm textsf texttt textsc textup textsuperscript textsubscript emph mbox hbox "
+    "operatorname hat widehat tilde widetilde bar overline underline vec dot ddot acute check "
+    "breve left right big bigl bigr Big Bigl Bigr limits nolimits displaystyle textstyle "
+    "scriptstyle LARGE Large large small ensuremath protect"
+)
+TEXT = dict.fromkeys(_LOOKS.split(), "")
+"""Commands that only change how something looks: what they apply to stays."""
+
+RAISED = dict(
+    zip(
+        "0123456789+-=()niabcdefghjklmoprstuvwxyz",
+        "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱᵃᵇᶜᵈᵉᶠᵍʰʲᵏˡᵐᵒᵖʳˢᵗᵘᵛʷˣʸᶻ",
+        strict=True,
+    )
+)
+LOWERED = dict(
+    zip("0123456789+-=()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ", strict=True)
+)
+
 
 RAW = re.compile(r"[$\\{}^_]")
 RAW_BYTES = b"$\\{}^_"
@@ -38,12 +90,12 @@ _TIGHT = re.compile(r"\\([A-Za-z]+)(?:\s+|\{\})?")
 _BB = re.compile(r"\\(?:mathbb|Bbb|mathbbm|mathds)\s*(?:\{\s*([A-Za-z]+)\s*\}|([A-Za-z]))")
 _FRACTION = re.compile(r"\\[dt]?frac\s*(?:\{([^{}]*)\}|(\w))\s*(?:\{([^{}]*)\}|(\w))")
 _SCRIPT = re.compile(r"\s*([\^_])\s*(?:\{([^{}]*)\}|(\\[A-Za-z]+|[^\s{}\\]))")
-_GREEK = "∞ℓα-ωΑ-Ω"
+_GREEK_CHARACTERS = "∞ℓα-ωΑ-Ω"
 _LOOSE = re.compile(  # outside dollars: R^2, C^*, sl_2, NH_4Cl, Fi_{22}, but not user_id
     r"\^(?:\{(?P<up>[^{}]*)\}|(?P<power>[0-9]+))"
-    rf"|(?<=[\w)\]}}*])\^(?P<over>[A-Za-z*+\-{_GREEK}])(?![A-Za-z])"
+    rf"|(?<=[\w)\]}}*])\^(?P<over>[A-Za-z*+\-{_GREEK_CHARACTERS}])(?![A-Za-z])"
     r"|_\{(?P<down>[^{}]*)\}"
-    rf"|(?<=[\w)\]}}])_(?P<greek>[{_GREEK}])"
+    rf"|(?<=[\w)\]}}])_(?P<greek>[{_GREEK_CHARACTERS}])"
     r"|(?:(?<=[A-Z)\]}])|(?<=[A-Z][a-z]))_(?P<count>[0-9]+)(?![a-z_])"
     r"|(?<=[)\]}])_(?P<index>[A-Za-z])(?![A-Za-z])"
     r"|(?<![A-Za-z0-9_])(?P<base>[A-Za-zℓ]{1,3})_(?P<under>[0-9]+|[A-Za-z])(?![A-Za-z0-9_])"

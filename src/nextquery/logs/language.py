@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from nextquery.checks import one_of
 from nextquery.errors import StorageError
-from nextquery.logs.rules.letters import ANY, ENGLISH, PLAIN
+from nextquery.logs.cleaning import ANY, ENGLISH, PLAIN
 
 _CODES = """
 af am ar as az be bg bn br bs ca cs cy da de el en eo es et eu fa fi fr fy ga gd gl gu ha he hi hr

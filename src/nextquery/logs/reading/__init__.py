@@ -1,1 +1,0 @@
-"""Read files of any supported format into one table of rows."""

@@ -1,1 +1,0 @@
-"""How a query is cleaned, and which text is private."""
