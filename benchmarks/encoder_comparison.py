@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from benchmarks.encoder_data import Data
 from benchmarks.encoder_floors import cost, floors, split
 from nextquery.encode import Encoder, Sessions, encoder_by_name
-from nextquery.encode.recall import Validation
+from nextquery.encode.projected import Validation
 from nextquery.encode.train import TrainOptions
 
 SPLITS = ("plain", "leak-free")
@@ -86,8 +86,7 @@ class OnGPU:
         self, model: Any, tokenizer: bytes, max_tokens: int, count: int
     ) -> NDArray[np.float32]:
         """Return the model's vectors of the first `count` texts."""
-        from nextquery.encode.train.data import Tokenised, tokenise
-        from nextquery.encode.train.model import Reader
+        from nextquery.encode.train.model import Reader, Tokenised, tokenise
 
         if self._key != (tokenizer, max_tokens) or len(self._tokens) < count:
             self._tokens = tokenise(tokenizer, self._texts[:count], max_tokens)
@@ -125,7 +124,7 @@ def made(
 
     from nextquery.encode.train import model as models
     from nextquery.encode.train.export import served
-    from nextquery.encode.train.run import learn
+    from nextquery.encode.train.objectives import learn
 
     torch.set_float32_matmul_precision("high")
     options = {key: args.start if v == "{model}" else v for key, v in TRAINED[name].items()}

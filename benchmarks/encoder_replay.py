@@ -25,8 +25,8 @@ from nextquery import folders, replay
 from nextquery.arms import ArmPool
 from nextquery.arms.pool import KIND
 from nextquery.encode import Encoder, TrainedEncoder
-from nextquery.encode.distil import single_tokens, table_of
 from nextquery.encode.tokens import Tokens
+from nextquery.encode.train.export import single_tokens, table_of
 from nextquery.ingest import ingest
 from nextquery.replay.metrics import difference, interval
 from nextquery.replay.reporting import drawing

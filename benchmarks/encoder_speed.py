@@ -40,12 +40,12 @@ def tables(data: Data) -> Iterator[tuple[str, Encoder]]:
 
 def models(data: Data, start: str) -> Iterator[tuple[str, Encoder]]:
     """Yield the transformers, as they are served."""
+    from nextquery.encode.train import model
     from nextquery.encode.train import model as shapes
-    from nextquery.encode.train import vocabulary
     from nextquery.encode.train.export import served
 
     options = TrainOptions()
-    tokenizer = vocabulary.learn(data.log.texts, options.vocabulary)
+    tokenizer = model.learn(data.log.texts, options.vocabulary)
     bert = shapes.QueryModel(shapes.published(options, options.vocabulary).bert)
     yield "bert", served(bert, tokenizer, max_tokens=options.max_tokens)
     with_projection(bert, options.dim)

@@ -20,8 +20,8 @@ import numpy as np
 import nextquery as nq
 from nextquery import folders
 from nextquery.encode import Encoder
-from nextquery.encode.base import KIND, VERSION
-from nextquery.encode.table import TokenTable
+from nextquery.encode.encoder import KIND, VERSION
+from nextquery.encode.tokens import TokenTable
 
 _POSSIBLE = re.compile(r"[a-z0-9 +#./'&-]+")  # in a cleaned English query
 _K = 250

@@ -5,15 +5,15 @@ from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "nextquery"
-MODULES = 591
+MODULES = 572
 """The most modules that there may be. Lower it when some go; who raises it says here why."""
 
 ORDER = [  # from left to right
     *("errors", "checks", "folders", "vectors", "sessions", "segments", "signing", "client"),
-    *("datasets", "logs", "encode", "arms", "catalogue", "selection", "memory", "policies", "experiments"),
-    *("learning", "loop", "warm_start", "session", "recommender", "build"),
+    *("datasets", "logs", "encode", "arms", "catalogue", "selection", "memory", "policies"),
+    *("experiments", "learning", "loop", "warm_start", "session", "recommender", "build"),
     *("explore", "research", "service", "cluster"),
-    *("cli",),
+    "cli",
 ]
 APART = {"research", "service", "cluster"}  # these never import each other
 FILES = {

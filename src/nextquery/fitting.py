@@ -9,8 +9,8 @@ from nextquery import folders
 from nextquery.checks import installed
 from nextquery.encode import Encoder, LsaEncoder, Sessions, encoder_by_name
 from nextquery.encode.auto import AUTO, by_characters, share_known
-from nextquery.encode.base import KIND, VERSION
-from nextquery.encode.scripts import check_known, dense, runs_on, sample
+from nextquery.encode.encoder import KIND, VERSION
+from nextquery.encode.tokens import check_known, dense, runs_on, sample
 from nextquery.errors import NotAFolder
 
 Progress = Callable[[str, float | None], None]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nextquery import folders
 from nextquery.arms.pool import ArmPool
 from nextquery.catalogue import EncodesTexts
-from nextquery.encode.base import Encoder
+from nextquery.encode.encoder import Encoder
 from nextquery.errors import InvalidInput
 from nextquery.memory import LiveMemory, Memory, People
 from nextquery.outcomes import Learning

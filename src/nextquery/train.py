@@ -17,7 +17,7 @@ import numpy as np
 
 from nextquery import folders
 from nextquery.checks import installed, whole_number
-from nextquery.encode.base import KIND
+from nextquery.encode.encoder import KIND
 from nextquery.encode.train.card import model_card
 from nextquery.encode.train.options import TrainOptions
 from nextquery.errors import StorageError
@@ -28,9 +28,8 @@ from nextquery.logs import LogOptions
 from nextquery.working import work_on
 
 if TYPE_CHECKING:
-    from nextquery.encode.train.checkpoints import Note
-    from nextquery.encode.train.finish import Trained
-    from nextquery.encode.train.loop import Say
+    from nextquery.encode.train.export import Trained
+    from nextquery.encode.train.loop import Note, Say
 
 __all__ = ["train"]
 
@@ -70,9 +69,9 @@ def train(
     folders.refuse_foreign(target / STATIC, KIND)
     whole_number(hold_out, "hold_out", at_least=0)  # before any work
     installed("bert", "torch", "transformers", "sentence_transformers", "onnx", "onnxruntime")
-    from nextquery.encode.train.device import device_for, enough_memory
-    from nextquery.encode.train.finish import finish  # imports torch, so only for training
-    from nextquery.encode.train.run import learn
+    from nextquery.encode.train.export import finish  # imports torch, so only for training
+    from nextquery.encode.train.loop import device_for, enough_memory
+    from nextquery.encode.train.objectives import learn
 
     device_for(options.device)  # fails now if there is no such device
     sizes = f"--pairs is {options.pairs}, --batch-tokens {options.batch_tokens}"

@@ -18,7 +18,7 @@ from nextquery.cli import app
 from nextquery.cli.cluster import join
 from nextquery.cluster.encoding import on_ray
 from nextquery.encode.tokens import pretrained
-from nextquery.encode.trained import TrainedEncoder
+from nextquery.encode.transformers import TrainedEncoder
 from nextquery.encoding import Plan, in_this_process
 from nextquery.errors import InvalidInput, StorageError
 from nextquery.folders import Folder

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import linalg
 
-from nextquery.encode import Sessions, directions
-from nextquery.encode.directions import Scatter, discriminant, principal, product_by_row
+from nextquery.encode import Sessions, tokens
+from nextquery.encode.tokens import Scatter, discriminant, principal, product_by_row
 from nextquery.errors import InvalidInput
 
 
@@ -32,7 +32,7 @@ def test_one_pass_gives_the_scatter_of_the_definition(
     world: Any, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows, sessions = world
-    monkeypatch.setattr(directions, "_LOG_ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(tokens, "_LOG_ROWS_AT_ONCE", at_once)
     within, between = Scatter.of(rows.__getitem__, Sessions.of([*sessions, [3], []]))
     np.testing.assert_allclose(within, by_definition(rows.astype(float), sessions)[0], atol=1e-10)
     np.testing.assert_allclose(between, by_definition(rows.astype(float), sessions)[1], atol=1e-10)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from nextquery.encode.infonce import Adam, copies_in, info_nce
+from nextquery.encode.tuned import Adam, copies_in, info_nce
 
 
 def by_definition(left: Any, right: Any, copies: Any, temperature: float) -> Any:

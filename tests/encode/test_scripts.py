@@ -4,7 +4,7 @@ import pytest
 
 from nextquery.encode import LsaEncoder, StaticEncoder, TunedEncoder, choose
 from nextquery.encode.auto import share_known
-from nextquery.encode.scripts import dense, doubt, runs_on, sample, words_of
+from nextquery.encode.tokens import dense, doubt, runs_on, sample, words_of
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nextquery.encode import ProjectedEncoder, StaticEncoder, tokens
-from nextquery.encode.table import TokenTable
-from nextquery.encode.tokens import Tokens, pretrained
+from nextquery.encode.tokens import Tokens, TokenTable, pretrained
 from nextquery.errors import InvalidInput
 
 

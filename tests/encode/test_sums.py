@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from nextquery.encode.sums import summed
+from nextquery.encode.tokens import summed
 
 BAGS = st.lists(st.lists(st.integers(0, 9), max_size=12), max_size=6)
 

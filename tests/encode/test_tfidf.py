@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from nextquery.encode import LsaEncoder
-from nextquery.encode.words.tfidf import Tfidf
+from nextquery.encode.lsa import Tfidf
 
 WORDS = ("red", "Cat", "wine", "a", "x2", "naïve", "İs", "ΣΑΣ", "c++", "数据", "o'n")
 TEXTS = st.lists(

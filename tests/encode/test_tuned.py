@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from nextquery.encode import ProjectedEncoder, Sessions, StaticEncoder, TunedEncoder
-from nextquery.encode.recall import Validation
-from nextquery.encode.table import TokenTable
-from nextquery.encode.tokens import pretrained
+from nextquery.encode.projected import Validation
+from nextquery.encode.tokens import TokenTable, pretrained
 from nextquery.encode.tuned import _Pairs
 from nextquery.errors import InvalidInput
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nextquery.encode import LsaEncoder, Sessions, WordVectorsEncoder, encoder_by_name
-from nextquery.encode.words.word_vectors import _ppmi, _with_neighbours
+from nextquery.encode.word_vectors import _ppmi, _with_neighbours
 from nextquery.errors import InvalidInput
 
 TEXTS = ["a b", "b c d", "a d", "c", "d e", "e"]

@@ -19,7 +19,7 @@ from nextquery.arms.rows import Part, Rows
 from nextquery.arms.scan import Sums, scan_rows
 from nextquery.arms.search import Band, Found, Nearest
 from nextquery.arms.texts import Texts, matched
-from nextquery.encode.base import Encoder
+from nextquery.encode.encoder import Encoder
 from nextquery.errors import InvalidInput
 from nextquery.segments import key_of, text_of
 from nextquery.vectors import unit_rows

@@ -8,7 +8,7 @@ from nextquery.arms import codes
 from nextquery.arms.origin import Origin
 from nextquery.arms.rows import Rows
 from nextquery.arms.texts import Texts
-from nextquery.encode.base import Encoder
+from nextquery.encode.encoder import Encoder
 from nextquery.folders import Folder, Part
 
 _LINEAGE = "vectors_begin_with"

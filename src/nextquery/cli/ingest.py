@@ -226,7 +226,7 @@ def _plan(files: list[str] | str, to: Path, profile: str, encoder: str) -> None:
 
 
 def _warn(report: Mapping[str, object], to: Path) -> None:
-    from nextquery.encode.scripts import doubt
+    from nextquery.encode.tokens import doubt
 
     privacy, encoder = report["privacy"], report["encoder"]
     assert isinstance(privacy, dict)

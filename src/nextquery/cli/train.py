@@ -19,7 +19,7 @@ from nextquery.rivals.neural.methods import parameters_of
 from nextquery.rivals.neural.options import Running
 
 if TYPE_CHECKING:
-    from nextquery.encode.train.checkpoints import Check
+    from nextquery.encode.train.loop import Check
     from nextquery.logs import LogOptions
 
 _D = TrainOptions()

@@ -17,7 +17,7 @@ from nextquery.cluster.connection import connect
 from nextquery.cluster.layout import Layout, Plan, scratch_folder
 from nextquery.cluster.sharded import ShardedPool
 from nextquery.cluster.shards import Shards
-from nextquery.encode.base import Encoder
+from nextquery.encode.encoder import Encoder
 from nextquery.errors import InvalidInput
 
 

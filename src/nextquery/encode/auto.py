@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from nextquery.checks import number, one_of, whole_number
-from nextquery.encode.base import Encoder
+from nextquery.encode.encoder import Encoder
 from nextquery.encode.lsa import LsaEncoder
-from nextquery.encode.projection import ProjectedEncoder
-from nextquery.encode.scripts import FEWEST_KNOWN
-from nextquery.encode.sentence import SentenceEncoder
+from nextquery.encode.projected import ProjectedEncoder
 from nextquery.encode.static import StaticEncoder
-from nextquery.encode.tokens import pretrained
+from nextquery.encode.tokens import FEWEST_KNOWN, pretrained
+from nextquery.encode.transformers import SentenceEncoder
 from nextquery.encode.tuned import TunedEncoder
-from nextquery.encode.words.word_vectors import WordVectorsEncoder
+from nextquery.encode.word_vectors import WordVectorsEncoder
 from nextquery.errors import InvalidInput
 
 AUTO = "auto"

@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 from nextquery import folders
 from nextquery.checks import whole_number
-from nextquery.encode.base import Encoder, Vectors, fitted
-from nextquery.encode.directions import principal
-from nextquery.encode.table import TokenTable
-from nextquery.encode.tokens import pretrained
+from nextquery.encode.encoder import Encoder, Vectors, fitted
+from nextquery.encode.tokens import TokenTable, pretrained, principal
 from nextquery.errors import InvalidInput
 from nextquery.sessions import AnySessions
 

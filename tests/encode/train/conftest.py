@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nextquery.encode.train.run import Learnt, learn
+from nextquery.encode.train.objectives import Learnt, learn
 from tests.encode.train.world import SMALL, Whole, World, trained, world
 
 

@@ -9,41 +9,40 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextquery.encode import Sessions, infonce
-from nextquery.encode.distil import distil, table_of
+from nextquery.encode import Sessions, tuned
 from nextquery.encode.static import StaticEncoder
 from nextquery.encode.tokens import Tokens
-from nextquery.encode.train import contrastive, loop, vocabulary
-from nextquery.encode.train.checkpoints import Checkpoints, Progress, weights_of
-from nextquery.encode.train.data import Split, Tokenised, lines, tokenise
-from nextquery.encode.train.masked import MaskedLM
-from nextquery.encode.train.model import published
+from nextquery.encode.train import loop, model, objectives
+from nextquery.encode.train.export import distil, table_of
+from nextquery.encode.train.loop import Checkpoints, Progress, weights_of
+from nextquery.encode.train.model import Split, Tokenised, lines, published, tokenise
+from nextquery.encode.train.objectives import MaskedLM
 from tests.encode.train.world import SMALL, World
 
 
 def test_the_loss_is_that_of_the_gradient_by_hand(rng: np.random.Generator) -> None:
     left, right = rng.normal(size=(2, 9, 4))
     one, two = rng.integers(6, size=(2, 9))
-    copies = infonce.copies_in(one, two)
+    copies = tuned.copies_in(one, two)
     u, v = (torch.nn.functional.normalize(torch.from_numpy(side), dim=1) for side in (left, right))
-    masked = contrastive.copies_in(torch.from_numpy(one), torch.from_numpy(two))
+    masked = objectives.copies_in(torch.from_numpy(one), torch.from_numpy(two))
     assert masked.numpy().tolist() == copies.tolist()
-    loss = float(contrastive.info_nce(u, v, masked, 0.1))
-    assert loss == pytest.approx(infonce.info_nce(left, right, copies, 0.1).loss, rel=1e-5)
+    loss = float(objectives.info_nce(u, v, masked, 0.1))
+    assert loss == pytest.approx(tuned.info_nce(left, right, copies, 0.1).loss, rel=1e-5)
 
 
 def test_the_loss_is_exact_even_if_products_are_rounded(rng: np.random.Generator) -> None:
     u, v = torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(2, 64, 16))), dim=-1)
     copies = torch.zeros(64, 64, dtype=torch.bool)
-    exact = float(contrastive.info_nce(u, v, copies, 0.05))
+    exact = float(objectives.info_nce(u, v, copies, 0.05))
     with torch.autocast("cpu", torch.bfloat16):
         assert (u.float() @ v.float().T).dtype == torch.bfloat16  # else the test shows nothing
-        assert float(contrastive.info_nce(u, v, copies, 0.05)) == exact
+        assert float(objectives.info_nce(u, v, copies, 0.05)) == exact
 
 
 def test_every_step_learns(topics: World) -> None:
     """Including the last step, and a single one."""
-    rows = tokenise(vocabulary.learn(topics.texts, 400), topics.texts, 64)
+    rows = tokenise(model.learn(topics.texts, 400), topics.texts, 64)
     read = Tokenised(lines(rows, topics.sessions, 256), torch.device("cpu"), pad=0)
     task = MaskedLM(published(SMALL, 400), read, read, SMALL)
     optimizer = torch.optim.AdamW(task.groups(), lr=0.0)
@@ -84,13 +83,13 @@ def test_the_newest_are_held_out_if_there_are_times() -> None:
 
 
 def test_the_vocabulary_is_the_same_every_time(topics: World) -> None:
-    made = {vocabulary.learn(topics.texts, 150) for _ in range(3)}
+    made = {model.learn(topics.texts, 150) for _ in range(3)}
     assert len(made) == 1
     assert Tokens(made.pop()).size == 150
 
 
 def test_masked_lm_reads_every_line_once_an_epoch_and_hides_some_of_each(topics: World) -> None:
-    words = vocabulary.learn(topics.texts, 400)
+    words = model.learn(topics.texts, 400)
     rows = tokenise(words, topics.texts, 64)
     read = Tokenised(lines(rows, topics.sessions, 256), torch.device("cpu"), pad=0)
     task = MaskedLM(published(SMALL, 400), read, read, SMALL)
@@ -108,7 +107,7 @@ def test_masked_lm_reads_every_line_once_an_epoch_and_hides_some_of_each(topics:
 
 def test_distilling_a_table_gives_the_table_back(topics: World) -> None:
     """The oracle of the solver: ridge regression solved directly."""
-    tokens = Tokens(vocabulary.learn(topics.texts, 200))
+    tokens = Tokens(model.learn(topics.texts, 200))
     rng = np.random.default_rng(0)
     targets = rng.normal(size=(len(topics.texts), 3)).astype(np.float32)
     start = rng.normal(size=(tokens.size, 3)).astype(np.float32)
@@ -124,7 +123,7 @@ def test_distilling_a_table_gives_the_table_back(topics: World) -> None:
 def test_a_static_teacher_is_imitated_well() -> None:
     texts = ["red cat", "blue cat", "red dog", "blue dog", "old red cat", "old dog"]
     teacher = StaticEncoder(dim=16).fit(texts)
-    tokens = Tokens(vocabulary.learn(texts, 120))
+    tokens = Tokens(model.learn(texts, 120))
     student = distil(teacher, tokens, texts)
     agree = (student.encode(texts) * teacher.encode(texts)).sum(axis=1)
     assert agree.min() > 0.95
@@ -150,9 +149,9 @@ def test_a_checkpoint_is_known_by_what_it_was_made_from(tmp_path: Path) -> None:
     assert restored is not None
     assert restored[0].step == 7
     # The next step is the same.
-    for model, adam in ((module, optimizer), (restored_module, restored_optimizer)):
+    for trained, adam in ((module, optimizer), (restored_module, restored_optimizer)):
         adam.zero_grad()
-        model(torch.ones(1, 2)).square().sum().backward()
+        trained(torch.ones(1, 2)).square().sum().backward()
         adam.step()
     assert torch.equal(module.weight, restored_module.weight)
     assert not notes

@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from nextquery.encode import Encoder, Sessions, TrainedEncoder
-from nextquery.encode.train import TrainOptions, export, loop, vocabulary
-from nextquery.encode.train import finish as finish_module
-from nextquery.encode.train.data import tokenise
-from nextquery.encode.train.model import positions, pretrained, published
-from nextquery.encode.train.run import Learnt, learn
+from nextquery.encode.train import TrainOptions, export, loop, model
+from nextquery.encode.train import export as finish_module
+from nextquery.encode.train.model import positions, pretrained, published, tokenise
+from nextquery.encode.train.objectives import Learnt, learn
 from nextquery.errors import InvalidInput
 from tests.encode.train.world import SMALL, Whole, World, curve, trained
 
@@ -192,7 +191,7 @@ def sentence_model(folder: Path, texts: list[str], *, seed: int = 0) -> str:
     from transformers import PreTrainedTokenizerFast
 
     published(replace(SMALL, seed=seed), 400).bert.save_pretrained(folder)
-    (folder / "raw.json").write_bytes(vocabulary.learn(texts, 400))
+    (folder / "raw.json").write_bytes(model.learn(texts, 400))
     tokenizer: Any = PreTrainedTokenizerFast(
         tokenizer_file=str(folder / "raw.json"), pad_token="[PAD]", unk_token="[UNK]"
     )

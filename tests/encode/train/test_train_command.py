@@ -16,7 +16,7 @@ import torch
 
 from nextquery import folders
 from nextquery.encode import Encoder
-from nextquery.encode.train.checkpoints import Checkpoints, Progress, weights_of
+from nextquery.encode.train.loop import Checkpoints, Progress, weights_of
 from tests.command_line import run_here
 from tests.encode.train.world import SAME, log_file
 

@@ -11,7 +11,7 @@ import torch
 
 from nextquery import folders
 from nextquery.encode import Encoder
-from nextquery.encode.train.masked import MaskedLM
+from nextquery.encode.train.objectives import MaskedLM
 from nextquery.errors import InvalidInput, NotAFolder, StorageError
 from nextquery.train import _write, train
 from nextquery.working import work_on
@@ -165,7 +165,7 @@ def test_a_failure_before_the_first_checkpoint_leaves_nothing_of_the_log(
     def failing(*_: Any, **__: Any) -> None:
         raise raised
 
-    monkeypatch.setattr("nextquery.encode.train.run.learn", failing)
+    monkeypatch.setattr("nextquery.encode.train.objectives.learn", failing)
     with pytest.raises(expected, match=r"not enough memory|out of bounds"):
         train(log_file(tmp_path / "log.tsv"), tmp_path / "encoder", TINY)
     assert os.listdir(tmp_path) == ["log.tsv"]

@@ -7,8 +7,8 @@ import numpy as np
 
 from nextquery.encode import Sessions
 from nextquery.encode.train import TrainOptions
-from nextquery.encode.train.finish import Trained, finish
-from nextquery.encode.train.run import Learnt, learn
+from nextquery.encode.train.export import Trained, finish
+from nextquery.encode.train.objectives import Learnt, learn
 
 TOPICS, QUERIES = 40, 6
 SMALL = TrainOptions(

@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from nextquery.encode.train.checkpoints import weights_of
-from nextquery.encode.train.device import device_for
-from nextquery.encode.train.stages import Stages
+from nextquery.encode.train.loop import Stages, device_for, weights_of
 from nextquery.rivals.neural.acg import AcgOptions
 from nextquery.rivals.neural.cfan import CfanOptions
 from nextquery.rivals.neural.options import Running

@@ -10,8 +10,8 @@ import nextquery as nq
 from nextquery import ArmPool, replay
 from nextquery.arms.origin import Origin
 from nextquery.arms.texts import Texts
+from nextquery.encode.onnx import runner
 from nextquery.errors import InvalidInput
-from nextquery.network import runner
 from nextquery.rivals.neural import train
 from nextquery.rivals.neural.moved_anchor import MovedAnchor, selection_named
 from nextquery.rivals.neural.next_item import NETWORK, OUT, SESSION

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nextquery.network import runner
+from nextquery.encode.onnx import runner
 from nextquery.rivals.neural.options import Gru4RecOptions, SasRecOptions
 from nextquery.rivals.neural.training import losses
 from nextquery.rivals.neural.training.adagrad import Adagrad

@@ -1,19 +1,98 @@
-"""Export a torch model to ONNX, with weights in half precision, so that serving needs no torch."""
+"""Turn a trained model into encoders for serving: export, verify, distil.
+
+The export is ONNX with weights in half precision, so that serving needs no torch. Distillation
+fits a token table whose means are closest to the vectors of the model.
+"""
 
 import contextlib
+import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
-from nextquery.encode.trained import TrainedEncoder
+from nextquery.encode.encoder import Encoder, Vectors
+from nextquery.encode.static import StaticEncoder
+from nextquery.encode.tokens import Tokens, TokenTable
+from nextquery.encode.train.objectives import Learnt, OnProgress
+from nextquery.encode.transformers import TrainedEncoder
+from nextquery.errors import InvalidInput
+from nextquery.sessions import Ids
 
 if TYPE_CHECKING:
     from nextquery.encode.train.model import QueryModel
+
+
+_RIDGE = 1.0  # a token that occurs in one text moves half of the way
+_ITERATIONS = 30
+
+
+def distil(teacher: Encoder, tokens: Tokens, texts: Sequence[str]) -> StaticEncoder:
+    """Fit a static encoder that imitates `teacher` on `texts`, at the speed of a look-up.
+
+    With m_i the mean of bag i's rows of E, x_i the teacher's unit vector and E₀ its vectors of the
+    single tokens, E minimises Σ_i ‖m_i(E) − x_i‖² + λ‖E − E₀‖². A token that the texts do not use
+    keeps the teacher's vector. Word order is lost, so the floor is somewhat worse.
+
+    Reference: Tulkens and van Dongen (2024, Model2Vec) for starting from single tokens.
+    """
+    return table_of(teacher.encode(texts), tokens, texts, single_tokens(teacher, tokens))
+
+
+def single_tokens(teacher: Encoder, tokens: Tokens) -> Vectors:
+    """Return the teacher's vector of each single token, zero for tokens without a meaning."""
+    words = tokens.words()
+    rows = np.zeros((tokens.size, teacher.dim), np.float32)
+    known = [i for i, word in enumerate(words) if word]
+    rows[known] = teacher.encode([words[i] for i in known])
+    return rows
+
+
+def table_of(
+    targets: Vectors, tokens: Tokens, texts: Sequence[str], start: Vectors
+) -> StaticEncoder:
+    """Fit the table by conjugate gradients, all dimensions at once."""
+    bags = tokens.bags(texts)
+    lengths = np.diff(bags.indptr)
+    share = np.repeat(1 / np.maximum(lengths, 1), lengths).astype(np.float32)
+    from scipy import sparse  # slow to import
+
+    means: Any = sparse.csr_array((share, bags.indices, bags.indptr), shape=bags.shape)
+    encoder = StaticEncoder(dim=targets.shape[1])
+    change = _ridge(means, targets - means @ start)
+    encoder.table = TokenTable(tokens, start + change)
+    return encoder
+
+
+def _ridge(rows: Any, targets: NDArray[Any]) -> NDArray[np.float32]:
+    """Solve (BᵀB + λI) D = Bᵀ R for D, per column of R.
+
+    >>> from scipy import sparse
+    >>> _ridge(sparse.csr_array(np.eye(2)), np.array([[4.0], [0.0]])).tolist()
+    [[2.0], [0.0]]
+
+    Reference: Hestenes and Stiefel (1952).
+    """
+    right = rows.T @ targets
+    solution = np.zeros_like(right)
+    residual, direction = right.copy(), right.copy()
+    length = np.square(residual).sum(axis=0)
+    for _ in range(_ITERATIONS):
+        ahead = rows.T @ (rows @ direction) + _RIDGE * direction
+        step = length / np.maximum((direction * ahead).sum(axis=0), 1e-30)
+        solution += step * direction
+        residual -= step * ahead
+        before, length = length, np.square(residual).sum(axis=0)
+        direction = residual + length / np.maximum(before, 1e-30) * direction
+    result: NDArray[np.float32] = solution.astype(np.float32)
+    return result
+
 
 _SMALL = 1_024  # numbers: smaller weights (biases, scales) keep full precision
 _EXACT = "projection"  # it subtracts what texts share, so rounding errors would dominate
@@ -129,3 +208,74 @@ def _quiet() -> Iterator[None]:
         finally:
             for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
+
+
+_AGREE = 1e-3  # cosine by which export and model may differ
+_COMPARED = 1_000  # texts on which they are compared
+_IMITATED = 200_000  # maximum number of texts that a static table is fitted on
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The result of a run."""
+
+    encoder: TrainedEncoder
+    static: StaticEncoder | None
+    report: dict[str, Any]  #: the training report, with the floors of the served encoders
+
+
+def finish(
+    learnt: Learnt,
+    texts: Sequence[str],
+    *,
+    progress: OnProgress = lambda stage, done: None,
+) -> Trained:
+    """Export the model, check that the export agrees with it, and distil it into a token table."""
+    progress("export", None)
+    sample = np.unique(np.linspace(0, len(texts) - 1, _COMPARED).astype(np.int64))
+    encoder, worst = _exported(learnt, sample, [texts[i] for i in sample])
+    progress("export", 1.0)
+    floors, static = dict(learnt.report["floors"]), None
+    word_pieces = json.loads(learnt.tokenizer)["model"]["type"] == "WordPiece"
+    if learnt.options.static and word_pieces:  # `Tokens` works word by word, as word pieces do
+        progress("distil", None)
+        subset = [texts[i] for i in range(0, len(texts), -(-len(texts) // _IMITATED))]
+        static = distil(encoder, Tokens(learnt.tokenizer), subset)
+        floors["static"] = round(1 - learnt.validation.recall(_ByText(static, texts)), 4)
+        progress("distil", 1.0)
+    return Trained(encoder, static, {**learnt.report, "floors": floors, "onnx_worst_cosine": worst})
+
+
+class _ByText:
+    """An encoder of texts by position, for validation."""
+
+    def __init__(self, encoder: Encoder, texts: Sequence[str]) -> None:
+        self._encoder, self._texts = encoder, texts
+
+    def of(self, positions: Ids) -> Vectors:
+        return self._encoder.encode([self._texts[i] for i in positions])
+
+
+def _exported(learnt: Learnt, places: Ids, texts: list[str]) -> tuple[TrainedEncoder, float]:
+    """Return the encoder for serving, and the lowest cosine between its vectors and the model's.
+
+    The encoder is in half precision, or in full if half is too coarse for these texts.
+    """
+    before, device = learnt.reader.of(places), learnt.reader.texts.device
+    longest = learnt.options.max_tokens
+    for half in (True, False):
+        encoder = served(learnt.model, learnt.tokenizer, max_tokens=longest, half=half)
+        learnt.model.to(device)
+        worst = _agreement(before, encoder.encode(texts))
+        if worst >= 1 - _AGREE:  # False for NaN
+            return encoder, round(worst, 7)
+    raise InvalidInput(
+        f"the exported encoder differs from the trained one: cosine {worst:.6f}, but at least "
+        f"{1 - _AGREE} is required. Please report it with the versions of torch and onnxruntime."
+    )
+
+
+def _agreement(before: Vectors, after: Vectors) -> float:
+    """Return the lowest cosine between a text's two vectors, over texts that have a vector."""
+    placed = after.any(axis=1)
+    return float(np.einsum("ij,ij->i", before[placed], after[placed]).min(initial=1.0))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.arms import ArmPool
-from nextquery.network import runner
+from nextquery.encode.onnx import runner
 from nextquery.rivals.base import Step
 from nextquery.rivals.neural.model_folder import Model
 from nextquery.rivals.neural.rival import NeuralRival

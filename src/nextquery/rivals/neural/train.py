@@ -26,8 +26,7 @@ from nextquery.train import CARD, REPORT
 from nextquery.working import work_on
 
 if TYPE_CHECKING:
-    from nextquery.encode.train.checkpoints import Note
-    from nextquery.encode.train.loop import Say
+    from nextquery.encode.train.loop import Note, Say
 
 Progress = Callable[[str, float | None], None]
 
@@ -74,7 +73,7 @@ def train(
     whole_number(hold_out, "hold_out", at_least=0)
     check_clicks(name, clicks)
     installed("bert", "torch", "onnx", "onnxscript", "onnxruntime")
-    from nextquery.encode.train.device import device_for, enough_memory
+    from nextquery.encode.train.loop import device_for, enough_memory
     from nextquery.rivals.neural.training.run import learn
 
     device_for(running.device)  # fails now if there is no such device

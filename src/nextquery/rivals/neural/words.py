@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.encode.scripts import words_of
+from nextquery.encode.tokens import words_of
 from nextquery.sessions import Ids
 
 END, RARE, FIRST = 0, 1, 2

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.arms import ArmPool
-from nextquery.encode.train.data import Split
-from nextquery.encode.train.facts import data_hash
+from nextquery.encode.train.model import Split
+from nextquery.encode.train.objectives import data_hash
 from nextquery.errors import InvalidInput
 from nextquery.ingest import held_out_of, not_held_out
 from nextquery.segments import text_of

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from nextquery.encode.onnx import runner
 from nextquery.encode.train.export import exported
-from nextquery.network import runner
 from nextquery.rivals.neural.model_folder import probe
 from nextquery.rivals.neural.next_item import INPUT, NETWORK, OUT, OUTPUT, SESSION
 from nextquery.rivals.neural.training.batches import batch_of

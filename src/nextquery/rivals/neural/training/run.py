@@ -6,11 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from nextquery.arms import ArmPool
-from nextquery.encode.train.checkpoints import Note
-from nextquery.encode.train.device import device_for
-from nextquery.encode.train.facts import hardware, versions
-from nextquery.encode.train.loop import Say
-from nextquery.encode.train.stages import Stages
+from nextquery.encode.train.loop import Note, Say, Stages, device_for
+from nextquery.encode.train.objectives import hardware, versions
 from nextquery.errors import InvalidInput
 from nextquery.rivals.neural.methods import METHODS
 from nextquery.rivals.neural.model_folder import Model, day_of

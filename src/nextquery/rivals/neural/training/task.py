@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from nextquery.arms import ArmPool
-from nextquery.encode.train.checkpoints import Note
-from nextquery.encode.train.loop import Objective
+from nextquery.encode.train.loop import Note, Objective
 from nextquery.rivals.neural.training.data import TrainingData
 from nextquery.sessions import Ids, Sessions
 

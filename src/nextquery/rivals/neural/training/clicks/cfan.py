@@ -23,9 +23,9 @@ import torch
 from torch.nn import functional
 
 from nextquery.arms import ArmPool
-from nextquery.encode.train.checkpoints import Note
+from nextquery.encode.onnx import runner
 from nextquery.encode.train.export import exported
-from nextquery.network import runner
+from nextquery.encode.train.loop import Note
 from nextquery.rivals.neural.cfan import ACCEPTED, CfanOptions
 from nextquery.rivals.neural.next_item import NETWORK, OUT, SESSION
 from nextquery.rivals.neural.training.batches import Shuffled

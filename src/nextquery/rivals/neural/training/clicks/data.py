@@ -5,8 +5,8 @@ import os
 import numpy as np
 
 from nextquery.arms import ArmPool
-from nextquery.encode.train.checkpoints import Note
-from nextquery.encode.train.data import FEWEST, HELD_OUT
+from nextquery.encode.train.loop import Note
+from nextquery.encode.train.model import FEWEST, HELD_OUT
 from nextquery.errors import InvalidInput
 from nextquery.rivals.neural.training.clicks.export import Visit, visits_of
 from nextquery.rivals.neural.training.data import Slates, TrainingData

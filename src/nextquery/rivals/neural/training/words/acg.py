@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from nextquery.encode.onnx import runner
 from nextquery.encode.train.export import exported
-from nextquery.network import runner
 from nextquery.rivals.neural.acg import INPUTS, OUTPUT, AcgOptions
 from nextquery.rivals.neural.next_item import NETWORK
 from nextquery.rivals.neural.training.batches import Shuffled, batch_of

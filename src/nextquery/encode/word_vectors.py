@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from nextquery import folders
 from nextquery.checks import installed, whole_number
-from nextquery.encode.base import Encoder, Vectors, fitted
-from nextquery.encode.scripts import words_of
-from nextquery.encode.sums import summed
+from nextquery.encode.encoder import Encoder, Vectors, fitted
+from nextquery.encode.tokens import summed, words_of
 from nextquery.errors import InvalidInput
 from nextquery.sessions import AnySessions, Sessions
 from nextquery.vectors import unit_rows

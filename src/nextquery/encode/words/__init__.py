@@ -1,1 +1,0 @@
-"""Words of the log itself, weighed and counted: TF-IDF, and word vectors."""
