@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nextquery.compiled import compiled
+from nextquery.vectors import compiled
 
 KERNEL = """
 def add_up(x):
@@ -27,7 +27,7 @@ import sys, time
 from pathlib import Path
 import numpy as np
 from numba.core.caching import IndexDataCacheFile as File
-from nextquery.compiled import compiled
+from nextquery.vectors import compiled
 from kernel import add_up
 
 kind, pause = sys.argv[1], float(sys.argv[2])
@@ -49,7 +49,7 @@ print(compiled(add_up)(x))
 
 LATER = """
 import numpy as np
-from nextquery.compiled import compiled
+from nextquery.vectors import compiled
 from kernel import add_up
 
 print(*(compiled(add_up)(np.arange(10, dtype=kind)) for kind in ("float64", "int64")))
@@ -86,7 +86,7 @@ def test_where_nothing_can_be_locked_each_process_compiles_for_itself(
 
     (tmp_path / "unlocked_kernel.py").write_text(KERNEL)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("nextquery.locks.fcntl.flock", no_locks)
+    monkeypatch.setattr("nextquery.folders.fcntl.flock", no_locks)
     add_up = importlib.import_module("unlocked_kernel").add_up
     assert compiled(add_up)(np.arange(10.0)) == 45
     assert not list(tmp_path.rglob("*.nb*"))

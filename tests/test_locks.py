@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from nextquery.locks import LOCK, only_writer
+from nextquery.folders import LOCK, only_writer
 from tests.test_folders import save
 
 INSIDE = """
 import sys, time
-from nextquery.locks import only_writer
+from nextquery.folders import only_writer
 with only_writer(sys.argv[1]):
     print("in", flush=True)
     time.sleep(60)
@@ -50,7 +50,7 @@ def test_where_a_folder_cannot_be_locked_a_file_in_it_is(
         locked.append(True)
 
     flock = fcntl.flock
-    monkeypatch.setattr("nextquery.locks.fcntl.flock", as_on_nfs)
+    monkeypatch.setattr("nextquery.folders.fcntl.flock", as_on_nfs)
     for value in (1, 2):
         save(tmp_path / "x", value)
     assert len(locked) == 2
@@ -78,7 +78,7 @@ def test_a_folder_that_was_replaced_meanwhile_is_not_held(
 
     flock = fcntl.flock
     (tmp_path / "x").mkdir()
-    monkeypatch.setattr("nextquery.locks.fcntl.flock", late)
+    monkeypatch.setattr("nextquery.folders.fcntl.flock", late)
     with pytest.raises(FileNotFoundError), only_writer(tmp_path / "x", wait=False):
         pass
     assert not (tmp_path / "x" / LOCK).exists()

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 import nextquery as nq
-from nextquery.errors import InvalidInput
-from nextquery.params import (
+from nextquery.checks import (
     as_text_array,
     class_named,
     from_text_array,
@@ -12,6 +11,7 @@ from nextquery.params import (
     params_of,
     path_of,
 )
+from nextquery.errors import InvalidInput
 
 
 def test_params_make_an_equal_object() -> None:

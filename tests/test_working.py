@@ -7,8 +7,8 @@ import pytest
 
 from nextquery import ArmPool
 from nextquery.errors import InvalidInput, StorageError
+from nextquery.folders import work_beside, work_on
 from nextquery.ingest import ingest
-from nextquery.working import work_beside, work_on
 from tests.logs_for_tests import pets
 
 

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from nextquery import encode, errors, optimize, preference, utility
 from nextquery.arms import ArmPool
+from nextquery.checks import load as _load
 from nextquery.client import AsyncClient, Client
 from nextquery.memory import Memory
 from nextquery.outcomes import Learning
-from nextquery.params import load as _load
 from nextquery.personal import Personal
 from nextquery.policies import (
     Choice,

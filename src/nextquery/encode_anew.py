@@ -23,10 +23,10 @@ from nextquery.encode.auto import AUTO
 from nextquery.encoding import BLOCK, EncodeBlocks, in_this_process, planned
 from nextquery.errors import InvalidInput
 from nextquery.fitting import fitted_on
+from nextquery.folders import work_on
 from nextquery.ingest import PREPARED, Progress, encode, not_held_out
 from nextquery.lineage import continuing, fingerprint
 from nextquery.segments import text_of
-from nextquery.working import work_on
 
 UNPLACED = "unplaced_by_encoder"
 """In the report: arms that are removed because the encoder cannot place them."""

@@ -1,32 +1,196 @@
-"""Folders that are saved atomically: always the whole old state or the whole new one.
+"""Folders that are saved atomically: readers see the whole old state or the whole new one.
 
 A folder contains data files named after their content (``vectors-0f3a….npy``) and one
-``manifest.json`` that lists them with size and SHA-256. A save writes the new data files first and
-then replaces the manifest in one step. If the process is killed at any moment, the old state stays
-readable. Equal content gives equal bytes, and readers that have the old files mapped keep them.
+``manifest.json`` that lists them with size and SHA-256. A save writes the new data files first
+and then replaces the manifest in one step. If the process is killed at any moment, the old state
+stays readable. Equal content gives equal bytes, and readers that have the old files mapped keep
+them.
 
 Pickle is never used: parts are ``.npy``, ``.npz``, ``.json`` or plain bytes.
+
+A writer holds an exclusive lock, which ends with its process, even if the process is killed.
+Unfinished work is kept in a locked working folder next to the target.
 """
 
 import contextlib
+import hashlib
+import io
 import json
 import os
 import re
+import shutil
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from nextquery.disk import Part as Part
-from nextquery.disk import make, sync, unmake, write_part, write_whole
 from nextquery.errors import Damaged, InvalidInput, NotAFolder, StorageError
-from nextquery.file_checks import content_problem, size_problem
-from nextquery.locks import LOCK, only_writer
+
+Part = np.ndarray[Any, Any] | Mapping[str, np.ndarray[Any, Any]] | bytes | Path
+
+
+def make(root: Path) -> list[Path]:
+    """Create a folder and its parents. Returns those that are new, the innermost first."""
+    new = [folder for folder in (root, *root.parents) if not folder.exists()]
+    root.mkdir(parents=True, exist_ok=True)
+    return new
+
+
+def unmake(new: Iterable[Path]) -> None:
+    """Remove the folders that are empty."""
+    for folder in new:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def write_part(
+    root: Path, name: str, part: Part, old: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Write a part under a name made from its content, and return its manifest entry.
+
+    If the part is the path of one of the `old` files of `root`, that file is kept.
+    """
+    if isinstance(part, Path):
+        if part.parent.resolve() == root.resolve() and part.name in old:
+            return dict(old[part.name])
+        with open(part, "rb") as source:
+            return _write_file(root, name, lambda stream: _copy(source, stream))
+    if isinstance(part, bytes):
+        return _write_file(root, name, lambda stream: stream.write(part))
+    if isinstance(part, np.ndarray):
+        return _write_file(root, name, lambda stream: np.save(stream, part, allow_pickle=False))
+    # savez seeks, so it cannot be hashed as it streams; these parts are small.
+    return _write_file(root, name, lambda stream: stream.write(_npz(part)))
+
+
+def _npz(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def _copy(source: IO[bytes], target: Any) -> None:
+    while chunk := source.read(1 << 20):
+        target.write(chunk)
+
+
+class _Hashing:
+    """A write-only stream that hashes and counts its bytes."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream, self.sha256, self.bytes = stream, hashlib.sha256(), 0
+
+    def write(self, data: Any) -> int:
+        self.sha256.update(data)
+        self.bytes += memoryview(data).nbytes
+        return self.stream.write(data)
+
+
+def _write_file(root: Path, name: str, produce: Any) -> dict[str, Any]:
+    stem, _, extension = name.partition(".")
+    temporary = root / f".{name}.tmp"
+    try:
+        with open(temporary, "wb") as raw:
+            stream = _Hashing(raw)
+            produce(stream)
+            raw.flush()
+            os.fsync(raw.fileno())
+        digest = stream.sha256.hexdigest()
+        final = f"{stem}-{digest[:16]}.{extension}"
+        os.replace(temporary, root / final)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return {"file": final, "bytes": stream.bytes, "sha256": digest}
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file and flush it to disk before returning."""
+    with open(path, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def sync(root: Path) -> None:
+    """Flush the names in a folder to disk."""
+    descriptor = os.open(root, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def size_problem(file: Path, entry: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the size of a file, or None; this reads no data.
+
+    >>> size_problem(Path("nowhere"), {"bytes": 3})
+    'the file is missing'
+    """
+    if not file.is_file():
+        return "the file is missing"
+    size = file.stat().st_size
+    return None if size == entry["bytes"] else f"it has {size} bytes instead of {entry['bytes']}"
+
+
+def content_problem(file: Path, entry: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the content of a file, or None; this reads every byte."""
+    try:
+        with open(file, "rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:  # a bad sector, or no permission
+        return f"it cannot be read: {error.strerror or error}"
+    if digest == entry["sha256"]:
+        return None
+    return f"its SHA-256 is {digest}, the manifest has {entry['sha256']}"
+
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover  (Windows: the caller must ensure a single writer)
+    fcntl = None  # type: ignore[assignment]
+
+LOCK = ".lock"
+
+
+@contextlib.contextmanager
+def only_writer(root: str | Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold an exclusive lock on this folder.
+
+    Without `wait`, raises `BlockingIOError` if another process holds it. Raises
+    `FileNotFoundError` if the folder is removed before the lock is acquired.
+    """
+    if fcntl is None:  # pragma: no cover
+        yield
+        return
+    operation = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
+    try:
+        descriptor = _locked(root, os.O_RDONLY, operation)
+    except (BlockingIOError, FileNotFoundError):
+        raise
+    except OSError:  # NFS locks only files open for writing, which a folder never is
+        descriptor = _locked(Path(root, LOCK), os.O_RDWR | os.O_CREAT, operation)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(path: str | Path, flags: int, operation: int) -> int:
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        fcntl.flock(descriptor, operation)
+        if not os.path.samestat(os.fstat(descriptor), os.stat(path)):
+            raise FileNotFoundError(f"{path} was removed and created again")
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
 
 MANIFEST = "manifest.json"
 _OURS = re.compile(r"\.[\w.]+\.tmp|[\w]+-[0-9a-f]{16}\.\w+")
@@ -278,3 +442,51 @@ def _sweep(root: Path, keep: set[str]) -> None:
     for name in os.listdir(root):
         if name not in keep and _OURS.fullmatch(name):
             (root / name).unlink()
+
+
+def work_beside(target: str | os.PathLike[str]) -> Path:
+    """Return the working folder of `target`, however the path is spelled.
+
+    Links are followed only if the path ends in ``..``: on a cluster, machines share a path as
+    written, not what it resolves to on one of them.
+
+    >>> work_beside("/nowhere/pool/inner/..").as_posix()
+    '/nowhere/.pool.work'
+    """
+    full = Path(target).absolute()
+    if full.name == "..":
+        full = full.resolve()
+    if not full.name:
+        raise InvalidInput(f"cannot write to {target}, which has no name. Use a folder inside it.")
+    return full.parent / f".{full.name}.work"
+
+
+@contextlib.contextmanager
+def work_on(target: str | os.PathLike[str]) -> Iterator[Path]:
+    """Create and lock the working folder. Raises if another process holds the lock.
+
+    If the work stops early, the folder keeps its files; an empty one is removed. The lock is
+    released when the process ends, even if it is killed.
+    """
+    work = work_beside(target)
+    with contextlib.ExitStack() as held:
+        try:
+            new = make(work)
+            held.enter_context(only_writer(work, wait=False))
+        except (BlockingIOError, FileNotFoundError) as error:  # locked, or just removed
+            raise StorageError(
+                f"another process is writing to {target}: it has locked {work}. Wait for it to "
+                "finish, or use another --out."
+            ) from error
+        except OSError as error:
+            raise StorageError(
+                f"could not create the working folder {work}: {error}. Fix the permissions or free "
+                "space there, or use another --out."
+            ) from error
+        try:
+            yield work
+        finally:
+            with contextlib.suppress(OSError):
+                if set(os.listdir(work)) <= {LOCK}:
+                    shutil.rmtree(work)
+            unmake(new)

@@ -30,13 +30,13 @@ from nextquery.encode.auto import AUTO
 from nextquery.encoding import BLOCK, EncodeBlocks, Plan, in_this_process, planned
 from nextquery.errors import InvalidInput
 from nextquery.fitting import FOR_FITTING, Fitted, finished, fitted_on
+from nextquery.folders import work_on
 from nextquery.log_files import checksums, fingerprint, ingested
 from nextquery.logs import LogOptions, prepare
 from nextquery.logs.ledger import Keys, Ledger
 from nextquery.logs.merge import Remember
 from nextquery.personal import Personal
 from nextquery.segments import key_of
-from nextquery.working import work_on
 
 __all__ = ["Ingested", "ingest"]
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from nextquery import folders
 from nextquery.arms.pool import ArmPool
 from nextquery.catalogue import EncodesTexts
+from nextquery.checks import class_named, path_of
 from nextquery.encode.encoder import Encoder
 from nextquery.errors import InvalidInput
 from nextquery.memory import LiveMemory, Memory, People
 from nextquery.outcomes import Learning
-from nextquery.params import class_named, path_of
 from nextquery.policies.base import Policy
 from nextquery.policies.names import POLICIES, SCHEDULES, SELECTIONS, name_of, policy_class
 from nextquery.select.base import Selector

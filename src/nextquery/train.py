@@ -21,11 +21,10 @@ from nextquery.encode.encoder import KIND
 from nextquery.encode.train.card import model_card
 from nextquery.encode.train.options import TrainOptions
 from nextquery.errors import StorageError
+from nextquery.folders import LOCK, work_on
 from nextquery.ingest import PREPARED, held_out_of, not_held_out, prepared
-from nextquery.locks import LOCK
 from nextquery.log_files import fingerprint
 from nextquery.logs import LogOptions
-from nextquery.working import work_on
 
 if TYPE_CHECKING:
     from nextquery.encode.train.export import Trained

@@ -24,6 +24,7 @@ from nextquery.arms.pool import KIND, VERSION, ArmPool
 from nextquery.arms.texts import TextColumn
 from nextquery.encoding import BLOCK, EncodeBlocks, in_this_process, planned
 from nextquery.errors import InvalidInput, StorageError
+from nextquery.folders import work_on
 from nextquery.grown import GONE, NEW, alone, gone, ids_of, together
 from nextquery.ingest import PREPARED, Progress, encode
 from nextquery.lineage import continuing
@@ -32,7 +33,6 @@ from nextquery.logs import LogOptions, Prepared, prepare
 from nextquery.logs.ledger import Keys, Ledger
 from nextquery.logs.merge import Remember, day
 from nextquery.personal import Personal
-from nextquery.working import work_on
 
 __all__ = ["Updated", "update"]
 

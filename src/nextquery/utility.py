@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from nextquery import utility_loops as loops
 from nextquery.checks import number
-from nextquery.compiled import compiled
 from nextquery.errors import InvalidInput
-from nextquery.vectors import on_grid, unit_rows
+from nextquery.vectors import compiled, on_grid, unit_rows
 
 __all__ = ["FacilityLocation", "LogDet", "LogProbability", "Utility"]
 

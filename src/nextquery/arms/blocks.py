@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from nextquery.arms import kernels
 from nextquery.arms.codes import Codes
 from nextquery.arms.kernels import Floats, Ids, Vectors
-from nextquery.compiled import compiled
+from nextquery.vectors import compiled
 
 
 class Block(NamedTuple):

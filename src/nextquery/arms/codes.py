@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from nextquery.arms import kernels
 from nextquery.arms.kernels import Vectors
-from nextquery.compiled import compiled
 from nextquery.folders import Folder, Part
+from nextquery.vectors import compiled
 
 FILES = ("codes.npy", "code_scales.npy", "code_residuals.npy")
 GROUP = 1024

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.arms.kernels import Ids
-from nextquery.compiled import compiled
 from nextquery.errors import InvalidInput
+from nextquery.vectors import compiled
 
 NO_IDS: Ids = np.empty(0, np.int64)
 _FEW = 16  # ids that are checked faster one by one

@@ -22,7 +22,7 @@ from nextquery.arms.codes import FEW, coded_anchors
 from nextquery.arms.kernels import Floats, Ids, Vectors
 from nextquery.arms.rows import Rows
 from nextquery.arms.search import Band, Found, Search, error_bound, together
-from nextquery.compiled import compiled
+from nextquery.vectors import compiled
 
 _PRODUCTS = 1 << 18  # products in a thread's buffer: as many as its cache fits
 _ANCHORS = 256  # anchors in one product

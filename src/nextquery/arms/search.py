@@ -14,8 +14,8 @@ from nextquery.arms.blocks import Blocks
 from nextquery.arms.codes import Codes
 from nextquery.arms.kernels import Floats, Ids, Vectors
 from nextquery.checks import whole_number
-from nextquery.compiled import compiled
 from nextquery.errors import InvalidInput
+from nextquery.vectors import compiled
 
 if TYPE_CHECKING:
     from nextquery.arms.tiles import Tiles  # imports Numba

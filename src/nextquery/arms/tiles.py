@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from nextquery.arms import kernels
 from nextquery.arms.codes import Codes, coded_anchors
 from nextquery.arms.kernels import LOWEST, Floats, Ids, Vectors
-from nextquery.compiled import compiled
+from nextquery.vectors import compiled
 
 GROUP = 4
 """Coordinates that one instruction adds up; the number of coordinates must be a multiple of it."""

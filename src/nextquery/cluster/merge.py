@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nextquery.arms import kernels
 from nextquery.arms.kernels import Floats, Ids
 from nextquery.arms.search import Found
-from nextquery.compiled import compiled
+from nextquery.vectors import compiled
 
 
 class Flat(NamedTuple):

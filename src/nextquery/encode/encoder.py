@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery import folders
+from nextquery.checks import class_named, params_of
 from nextquery.errors import InvalidInput
-from nextquery.params import class_named, params_of
 from nextquery.sessions import AnySessions
 
 KIND, VERSION = "nextquery encoder", 1

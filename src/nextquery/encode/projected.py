@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery import folders
-from nextquery.checks import number, whole_number
+from nextquery.checks import class_named, number, whole_number
 from nextquery.encode.encoder import Encoder, Vectors, fitted
 from nextquery.encode.static import StaticEncoder
 from nextquery.encode.tokens import Scatter, TokenTable, discriminant, product_by_row
 from nextquery.errors import InvalidInput
-from nextquery.params import class_named
 from nextquery.sessions import AnySessions, Ids, Sessions
 from nextquery.vectors import unit_rows
 

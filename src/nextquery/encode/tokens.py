@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 
 from nextquery import folders
 from nextquery.checks import installed
-from nextquery.compiled import compiled
 from nextquery.encode.encoder import Vectors
 from nextquery.errors import InvalidInput
 from nextquery.sessions import Ids, Sessions
-from nextquery.vectors import unit_rows
+from nextquery.vectors import compiled, unit_rows
 
 Matrix = NDArray[np.float64]
 Reader = Callable[[Ids], NDArray[np.float32]]

@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from nextquery.disk import sync
 from nextquery.errors import InvalidInput, NotAFolder, StorageError
+from nextquery.folders import sync
 
 KIND, VERSION = "nextquery exploration", 1
 

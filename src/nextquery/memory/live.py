@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.compiled import compiled
 from nextquery.memory.mentions import NEAR, NO_MENTIONS, Mentions, decayed, fading
 from nextquery.sessions import Floats, Ids
+from nextquery.vectors import compiled
 
 _WIDTH = NEAR + 1
 _NO_ARM = -1

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.params import as_text_array, from_text_array
+from nextquery.checks import as_text_array, from_text_array
 
 MOST_OWN = 500  # queries that one person's memory keeps
 _FOLLOWING = 20  # next queries kept of each of them

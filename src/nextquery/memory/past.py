@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.compiled import compiled
 from nextquery.memory.mentions import NEAR, NO_MENTIONS, Mentions, decayed, fading
 from nextquery.sessions import Floats, Ids, Sessions
+from nextquery.vectors import compiled
 
 _STEPS = np.array([step for step in range(-NEAR, NEAR + 1) if step])
 

@@ -7,15 +7,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.checks import number, whole_number
-from nextquery.errors import InvalidInput
-from nextquery.params import (
+from nextquery.checks import (
     as_text_array,
     from_text_array,
     generator_from,
     generator_state,
+    number,
     params_of,
+    whole_number,
 )
+from nextquery.errors import InvalidInput
 from nextquery.policies.about import About
 from nextquery.policies.choice import Choice as Choice
 from nextquery.policies.choice import Context as Context

@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from nextquery.checks import one_of
+from nextquery.checks import load, one_of, path_of
 from nextquery.errors import InvalidInput
-from nextquery.params import load, path_of
 from nextquery.policies.base import Policy
 from nextquery.policies.feedback import FeedbackUCB
 from nextquery.policies.lin_ts import LinTS

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.compiled import compiled
 from nextquery.errors import InvalidInput
 from nextquery.policies.half_life import HalfLife, latest
 from nextquery.policies.leading import leading
 from nextquery.policies.packed import Vectors
+from nextquery.vectors import compiled
 
 Floats = NDArray[np.float64]
 REFRESH = 512

@@ -11,9 +11,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from nextquery.checks import whole_number
+from nextquery.checks import params_of, whole_number
 from nextquery.memory import SessionMemory
-from nextquery.params import params_of
 from nextquery.select.base import Candidates
 from nextquery.sessions import Floats, Ids
 

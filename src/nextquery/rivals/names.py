@@ -7,9 +7,8 @@ here. No name is also the name of a policy.
 from typing import Any
 
 from nextquery.arms import ArmPool
-from nextquery.checks import one_of
+from nextquery.checks import load, one_of
 from nextquery.memory import SessionMemory
-from nextquery.params import load
 from nextquery.policies.names import known_params, split
 from nextquery.rivals.association_rules import AssociationRules
 from nextquery.rivals.base import Rival

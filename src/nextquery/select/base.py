@@ -13,9 +13,8 @@ from nextquery.arms.kernels import Ids, Vectors
 from nextquery.arms.pool import ArmPool
 from nextquery.arms.scan import Sums
 from nextquery.arms.search import Band, Found
-from nextquery.checks import number, one_of, whole_number
+from nextquery.checks import number, one_of, params_of, whole_number
 from nextquery.errors import ClusterUnavailable, InvalidInput
-from nextquery.params import params_of
 
 Floats = NDArray[np.float64]
 LEAST_POSITIVE = np.nextafter(0.0, 1.0)

@@ -3,9 +3,8 @@
 import math
 from typing import Any, Protocol
 
-from nextquery.checks import installed, number, whole_number
+from nextquery.checks import installed, number, params_of, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.params import params_of
 
 
 class Schedule(Protocol):

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 import nextquery as nq
 from nextquery import cli
+from nextquery.checks import from_text_array
 from nextquery.cli.output import Stages
 from nextquery.errors import InvalidInput
-from nextquery.params import from_text_array
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.compiled import compiled
 from nextquery.policies.base import Policy
 from nextquery.policies.choice import Context
 from nextquery.policies.many_armed.index_policy import UNPLAYED, IndexPolicy
 from nextquery.policies.many_armed.sequential import Sequential
 from nextquery.select.base import Candidates
+from nextquery.vectors import compiled
 
 Floats = NDArray[np.float64]
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.arms.pool import ArmPool
-from nextquery.compiled import compiled
 from nextquery.policies import (
     Context,
     FeedbackUCB,
@@ -29,6 +28,7 @@ from nextquery.replay.seeds import generator
 from nextquery.replay.sessions import Ids
 from nextquery.select import Candidates
 from nextquery.select.schedule import Schedule, Sizes
+from nextquery.vectors import compiled
 
 Floats = NDArray[np.float64]
 NO_NORMALS = np.empty((0, 0))

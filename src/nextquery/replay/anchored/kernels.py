@@ -4,7 +4,7 @@ They do what the policies do, in the same order and with the same random numbers
 `normals` contain the draws of the anchor's generator. `sizes[t]` is the number of candidates (best
 first) that may be played in round t, so a set can grow (Algorithm 2).
 
-`nextquery.compiled` compiles them on first use: importing this module costs nothing.
+`nextquery.vectors` compiles them on first use: importing this module costs nothing.
 """
 
 import numpy as np

@@ -8,8 +8,7 @@ Everything else follows: the command ``nextquery train``, checkpoints, the model
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from nextquery.checks import one_of
-from nextquery.params import load
+from nextquery.checks import load, one_of
 from nextquery.policies.names import known_params, split
 from nextquery.rivals.neural.acg import AcgOptions
 from nextquery.rivals.neural.cfan import CfanOptions

@@ -16,6 +16,7 @@ from nextquery import folders
 from nextquery.arms import ArmPool
 from nextquery.checks import installed, whole_number
 from nextquery.errors import InvalidInput, StorageError
+from nextquery.folders import work_on
 from nextquery.ingest import ingest
 from nextquery.log_files import fingerprint
 from nextquery.logs import LogOptions
@@ -23,7 +24,6 @@ from nextquery.rivals.neural.methods import METHODS, method_named
 from nextquery.rivals.neural.model_folder import KIND, VERSION
 from nextquery.rivals.neural.options import Running
 from nextquery.train import CARD, REPORT
-from nextquery.working import work_on
 
 if TYPE_CHECKING:
     from nextquery.encode.train.loop import Note, Say

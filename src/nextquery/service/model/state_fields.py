@@ -4,9 +4,9 @@ from copy import deepcopy
 from dataclasses import asdict
 from typing import Self
 
+from nextquery.checks import as_text_array, from_text_array
 from nextquery.learnt import Learnt
 from nextquery.memory import LiveMemory, People
-from nextquery.params import as_text_array, from_text_array
 from nextquery.pins import Pins
 from nextquery.policies import RandomPolicy
 from nextquery.service.log.events import ArmAdded, ArmHeld, ModelEvent

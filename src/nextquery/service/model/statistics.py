@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.params import as_text_array, from_text_array
+from nextquery.checks import as_text_array, from_text_array
 
 _OUTCOMES = ("rounds", "answered", "accepted", "failed", "undelivered", "fallback")
 _NEXT = ("next_queries_known", "offered", "foreseen")

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nextquery.compiled import compiled
 from nextquery.policies.many_armed.failures.trials import NUMBER, Trials, new_counts
+from nextquery.vectors import compiled
 
 
 def trial_game(policy: Trials, rounds: int, rng: np.random.Generator) -> int:

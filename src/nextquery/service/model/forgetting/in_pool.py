@@ -25,6 +25,7 @@ from nextquery.arms.origin import Origin
 from nextquery.arms.pool import KIND, VERSION
 from nextquery.arms.texts import Texts, nameless
 from nextquery.encode_anew import UNPLACED
+from nextquery.folders import work_on
 from nextquery.grown import GONE
 from nextquery.learnt import Learnt
 from nextquery.lineage import fingerprint
@@ -32,7 +33,6 @@ from nextquery.loop import Loop
 from nextquery.segments import key_of, segment_of
 from nextquery.service.model.forgetting.known_in_pool import InPool, ledger_of, whose
 from nextquery.sessions import Ids, Sessions
-from nextquery.working import work_on
 
 _LINEAGE = "vectors_begin_with"
 
