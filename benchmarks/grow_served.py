@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.update_topics import SECRET, cut
 from nextquery import datasets
 from nextquery.arms import ArmPool
-from nextquery.datasets.fitted_encoders import unpacked
+from nextquery.datasets import unpacked
 from nextquery.ingest import ingest
 from nextquery.lineage import fingerprint
 from nextquery.logs import LogOptions

@@ -18,7 +18,7 @@ import numpy as np
 
 from nextquery import datasets
 from nextquery.arms import ArmPool
-from nextquery.datasets.fitted_encoders import unpacked
+from nextquery.datasets import unpacked
 from nextquery.ingest import ingest
 from nextquery.logs import LogOptions
 from nextquery.update import update

@@ -23,8 +23,7 @@ from nextquery.arms.origin import Origin
 from nextquery.arms.pool import KIND, ArmPool
 from nextquery.arms.texts import TextColumn, Texts, checked
 from nextquery.checks import installed, one_of, whole_number
-from nextquery.datasets import name_of
-from nextquery.datasets.fitted_encoders import comes_with_encoder, unpacked
+from nextquery.datasets import comes_with_encoder, name_of, unpacked
 from nextquery.encode import ENCODERS, Encoder, Sessions
 from nextquery.encode.auto import AUTO
 from nextquery.encoding import BLOCK, EncodeBlocks, Plan, in_this_process, planned

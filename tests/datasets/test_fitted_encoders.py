@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nextquery import datasets, folders
-from nextquery.datasets.fitted_encoders import unpacked
+from nextquery.datasets import unpacked
 from nextquery.encode import Encoder
 from nextquery.ingest import ingest
 

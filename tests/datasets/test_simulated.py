@@ -14,15 +14,16 @@ from benchmarks import people as benchmark
 from nextquery.datasets import simulated
 from nextquery.datasets.simulated import (
     KINDS,
+    TOPICS,
     WEB,
     Person,
     Population,
     Shares,
     SimulatedQuery,
     kinds,
+    reworded,
     shares,
 )
-from nextquery.datasets.simulated.words import TOPICS, reworded
 from nextquery.errors import InvalidInput
 from nextquery.ingest import ingest
 from nextquery.logs import LogOptions

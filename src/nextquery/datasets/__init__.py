@@ -1,10 +1,14 @@
-"""The logs in the package, so you can try everything without your own log."""
+"""The logs in the package, so you can try everything without your own log.
+
+Some come with a fitted encoder, so you need not wait for a fit.
+"""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from zipfile import ZipFile
 
 from nextquery.checks import one_of
 
@@ -114,3 +118,27 @@ def load(name: str = "topics") -> list[LoggedQuery]:
         )
         columns = [column[0] for column in answer.description or ()]
         return [LoggedQuery(**dict(zip(columns, row, strict=True))) for row in answer.fetchall()]
+
+
+def comes_with_encoder(log: str | None) -> bool:
+    """Whether a built-in log has a fitted encoder.
+
+    >>> [comes_with_encoder(log) for log in ("topics", "core", None)]
+    [True, False, False]
+    """
+    built_in = LOGS.get(log or "")
+    return built_in is not None and bool(built_in.encoder)
+
+
+def unpacked(log: str | None, folder: Path) -> Path | None:
+    """Unpack the encoder of a built-in log into `folder` and return its path, if there is one.
+
+    It is what ``--encoder tuned`` fits on that log, in half precision and without the tokens that
+    cannot occur in it (capital letters, other scripts). `benchmarks.fitted_encoders` makes it.
+    """
+    if not comes_with_encoder(log):
+        return None
+    target = folder / "encoder"
+    with ZipFile(Path(__file__).parent / LOGS[log or ""].encoder) as archive:
+        archive.extractall(target)
+    return target
