@@ -23,9 +23,9 @@ import numpy as np
 from benchmarks.update_topics import SECRET, cut
 from nextquery import datasets
 from nextquery.arms import ArmPool
+from nextquery.arms.pool import fingerprint
 from nextquery.datasets import unpacked
 from nextquery.ingest import ingest
-from nextquery.lineage import fingerprint
 from nextquery.logs import LogOptions
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store

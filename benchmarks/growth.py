@@ -60,10 +60,8 @@ def best(task: Callable[[], object], turns: int = 5) -> float:
 
 def measure(point: dict[str, Any]) -> dict[str, Any]:
     """Measure one point, in this process."""
-    from nextquery.arms.blocks import Blocks
-    from nextquery.arms.codes import Codes
-    from nextquery.arms.scan import scan
-    from nextquery.arms.search import Band
+    from nextquery.arms.coded import Codes
+    from nextquery.arms.scan import Band, Blocks, scan
 
     n, k, b, d = (point[name] for name in ("arms", "k", "anchors", "dim"))
     rng = np.random.default_rng(0)

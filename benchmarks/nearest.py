@@ -13,10 +13,8 @@ import nextquery as nq
 from benchmarks.encoder_floors import read_strings
 from benchmarks.random_pool import random_pool
 from benchmarks.timing import best_of, table
-from nextquery.arms.blocks import Blocks
 from nextquery.arms.kernels import Vectors
-from nextquery.arms.scan import scan
-from nextquery.arms.search import Band
+from nextquery.arms.scan import Band, Blocks, scan
 from nextquery.encode import encoder_by_name
 
 NO_IDS = np.empty(0, np.int64)

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nextquery as nq
-from nextquery.arms import codes as coding
+from nextquery.arms import coded as coding
 from nextquery.arms.origin import Origin
+from nextquery.arms.remap import Layout, LiveArm, lay_out
 from nextquery.arms.texts import nameless
 from nextquery.catalogue import Catalogue
-from nextquery.laid_out import Layout, LiveArm, lay_out
 from nextquery.sessions import Sessions
 
 DIM = 8

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nextquery as nq
-from nextquery.arms.text_search import letters, with_few_letters
-from nextquery.arms.texts import TextColumn, Texts
+from nextquery.arms.texts import TextColumn, Texts, letters, with_few_letters
 from nextquery.catalogue import Catalogue
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store

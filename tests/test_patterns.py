@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nextquery as nq
-from nextquery.arms.text_search import containing
-from nextquery.arms.texts import TextColumn, Texts
+from nextquery.arms.texts import TextColumn, Texts, containing
 from nextquery.catalogue import Catalogue
 from nextquery.errors import InvalidInput
 from nextquery.exclusions import Exclusions

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nextquery.arms import ArmPool
 from nextquery.arms.kernels import Ids
-from nextquery.arms.lookup import arm_in_other_form, arm_of, other_forms
+from nextquery.arms.origin import arm_in_other_form, arm_of, other_forms
 from nextquery.errors import InvalidInput
 from nextquery.exclusions import MIN_HITS, Exclusions
 from nextquery.logs.private_text import Cleaned, QueryCleaner

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery import folders
-from nextquery.arms.pool import ArmPool
+from nextquery.arms.pool import ArmPool, continuing, fingerprint
 from nextquery.arms.texts import TextColumn
 from nextquery.checks import one_of
 from nextquery.encode import ENCODERS, Encoder
@@ -25,7 +25,6 @@ from nextquery.errors import InvalidInput
 from nextquery.fitting import fitted_on
 from nextquery.folders import work_on
 from nextquery.ingest import PREPARED, Progress, encode, not_held_out
-from nextquery.lineage import continuing, fingerprint
 from nextquery.segments import text_of
 
 UNPLACED = "unplaced_by_encoder"

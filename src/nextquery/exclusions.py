@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from nextquery.arms import ArmPool
-from nextquery.arms.ids import NO_IDS
 from nextquery.arms.kernels import Ids
-from nextquery.arms.text_search import containing, letters, with_few_letters
+from nextquery.arms.pool import NO_IDS
+from nextquery.arms.texts import containing, letters, with_few_letters
 from nextquery.patterns import Pattern
 from nextquery.segmented import Segmented
 from nextquery.segments import key_of, text_of

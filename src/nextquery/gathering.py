@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nextquery.arms.ids import among
 from nextquery.arms.kernels import Ids
+from nextquery.arms.pool import among
 from nextquery.catalogue import Catalogue, Place
 from nextquery.learnt import Learnt
 from nextquery.memory import NOW, Key, Memory, Moment, with_memory, without

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nextquery.arms.ids import NO_IDS
-from nextquery.arms.pool import ArmPool
+from nextquery.arms.pool import NO_IDS, ArmPool
 from nextquery.loop import Loop
 from nextquery.memory import Moment, SessionMemory, only_seen
 from nextquery.select.base import Candidates, refuse_partial

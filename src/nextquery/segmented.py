@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from nextquery.arms import ArmPool
 from nextquery.arms.kernels import Ids
-from nextquery.arms.text_search import with_any
+from nextquery.arms.texts import with_any
 from nextquery.segments import SEPARATOR, segment_of
 
 _VIEWS = 32  # pools of one segment that are kept

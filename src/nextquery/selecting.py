@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from nextquery.arms.ids import NO_IDS
 from nextquery.arms.kernels import Ids
-from nextquery.arms.pool import ArmPool
+from nextquery.arms.pool import NO_IDS, ArmPool
 from nextquery.catalogue import Catalogue, Place
 from nextquery.errors import InvalidInput
 from nextquery.select.base import Candidates, Selector

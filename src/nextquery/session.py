@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, overload
 
-from nextquery.arms.ids import NO_IDS
+from nextquery.arms.pool import NO_IDS
 from nextquery.catalogue import Place
 from nextquery.checks import number, whole_number
 from nextquery.errors import InvalidInput

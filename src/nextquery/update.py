@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 
 from nextquery import folders
 from nextquery.arms.origin import Origin
-from nextquery.arms.pool import KIND, VERSION, ArmPool
+from nextquery.arms.pool import KIND, VERSION, ArmPool, continuing
 from nextquery.arms.texts import TextColumn
 from nextquery.encoding import BLOCK, EncodeBlocks, in_this_process, planned
 from nextquery.errors import InvalidInput, StorageError
 from nextquery.folders import work_on
 from nextquery.grown import GONE, NEW, alone, gone, ids_of, together
 from nextquery.ingest import PREPARED, Progress, encode
-from nextquery.lineage import continuing
 from nextquery.log_files import checksums, ingested
 from nextquery.logs import LogOptions, Prepared, prepare
 from nextquery.logs.ledger import Keys, Ledger

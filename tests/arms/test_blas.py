@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import nextquery as nq
 from nextquery.arms import scan
-from nextquery.arms.blas import one_thread_each
+from nextquery.arms.scan import one_thread_each
 
 
 def blas_threads() -> int:

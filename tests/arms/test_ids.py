@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextquery.arms.ids import among, checked_ids
+from nextquery.arms.pool import among, checked_ids
 from nextquery.errors import InvalidInput
 
 

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 import nextquery as nq
-from nextquery.arms import text_search, texts
-from nextquery.arms.lookup import arm_in_other_form
-from nextquery.arms.origin import Origin
-from nextquery.arms.text_search import with_any
-from nextquery.arms.texts import Texts
+from nextquery.arms import texts
+from nextquery.arms.origin import Origin, arm_in_other_form
+from nextquery.arms.texts import Texts, with_any
 from nextquery.sessions import Sessions
 
 SHOWN = {
@@ -95,7 +93,7 @@ def test_known_texts_are_those_of_any_row() -> None:
 
 
 def test_marks_are_found_in_a_column_over_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_search, "_BYTES", 3)
+    monkeypatch.setattr(texts, "_BYTES", 3)
     words = ["", "a_b", "é", "", "c{}", "dd", "_", ""]
     column = texts.TextColumn.of(words)
     assert with_any(column, b"_{").tolist() == [1, 4, 6]

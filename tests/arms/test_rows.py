@@ -1,6 +1,6 @@
 import numpy as np
 
-from nextquery.arms.rows import Rows
+from nextquery.arms.scan import Rows
 
 
 def test_a_view_taken_before_stays_valid() -> None:

@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import nextquery as nq
-from nextquery.arms import codes as coding
+from nextquery.arms import coded as coding
 from nextquery.arms import scan as scanning
-from nextquery.arms.blocks import Blocks
-from nextquery.arms.codes import Codes
-from nextquery.arms.scan import scan
-from nextquery.arms.search import Band, error_bound
+from nextquery.arms.coded import Codes
+from nextquery.arms.scan import Band, Blocks, error_bound, scan
 from nextquery.vectors import unit_rows
 from tests.few_examples import few
 
@@ -196,7 +194,7 @@ def test_scores_too_close_for_the_codes_are_ordered_exactly(
 def test_the_coded_copy_is_made_when_it_pays_and_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nextquery.arms.rows.SMALLEST", 100)
+    monkeypatch.setattr("nextquery.arms.scan.SMALLEST", 100)
     rng = np.random.default_rng(0)
     pool = as_pool(unit_rows(rng.normal(size=(500, 8))))
     anchor = rng.normal(size=8)

@@ -8,15 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from nextquery.arms import codes as coding
+from nextquery.arms import coded as coding
 from nextquery.arms import scan as scanning
 from nextquery.arms import tiles
-from nextquery.arms.blocks import Blocks
-from nextquery.arms.codes import Codes
-from nextquery.arms.ids import NO_IDS
+from nextquery.arms.coded import Codes
 from nextquery.arms.kernels import score
-from nextquery.arms.scan import scan
-from nextquery.arms.search import Band
+from nextquery.arms.pool import NO_IDS
+from nextquery.arms.scan import Band, Blocks, scan
 from nextquery.vectors import unit_rows
 from tests.few_examples import few
 

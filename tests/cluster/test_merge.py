@@ -6,10 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextquery.arms.codes import GROUP, Codes
-from nextquery.arms.rows import Part, Rows
-from nextquery.arms.scan import scan_rows
-from nextquery.arms.search import Band
+from nextquery.arms.coded import GROUP, Codes
+from nextquery.arms.scan import Band, RowRange, Rows, scan_rows
 from nextquery.cluster import questions
 from nextquery.cluster.merge import Hidden, merged
 from nextquery.vectors import unit_rows
@@ -36,7 +34,7 @@ def test_any_cut_gives_the_same(seed: int, cuts: list[int], k: int | None, low: 
     answers = []
     for number, (first, last) in enumerate(pairwise(bounds.tolist())):
         removed_here = removed[(removed >= first) & (removed < last)] - first
-        part = Part(Rows(rows[first:last]), first, removed_here)
+        part = RowRange(Rows(rows[first:last]), first, removed_here)
         answers.append((first, questions.scan(part, anchors, bands, hidden[number], 0.5)))
     for place in range(2):
         found = merged([(first, flat[place]) for first, (flat, _) in answers], k)

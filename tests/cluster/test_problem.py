@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 import nextquery as nq
 from nextquery import folders, optimize, preference
-from nextquery.arms.ids import NO_IDS
-from nextquery.arms.pool import KIND, VERSION
+from nextquery.arms.pool import KIND, NO_IDS, VERSION
 from nextquery.cluster.problem import Problem
 from nextquery.cluster.shard import Share
 from nextquery.select.max_utility import UTILITIES

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 import nextquery as nq
 from nextquery import folders
 from nextquery.arms.pool import KIND, VERSION
-from nextquery.arms.rows import Part
+from nextquery.arms.scan import RowRange
 from nextquery.cluster.shard import Shard, Share, View
 from nextquery.errors import StorageError
 
@@ -25,7 +25,7 @@ def shard(tmp_path: Path) -> Iterator[Shard]:
         yield Shard(Share(folder, 2, 5))
 
 
-def seen(part: Part) -> Any:
+def seen(part: RowRange) -> Any:
     return part.first, np.argmax(part.rows.whole(), axis=1).tolist(), part.removed.tolist()
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nextquery as nq
-from nextquery.arms.rows import Part, Rows
+from nextquery.arms.scan import RowRange, Rows
 
 READINGS = nq.preference.READINGS
 
@@ -121,7 +121,7 @@ class InParts(nq.ArmPool):
         answers = []
         for first, last in pairwise(self.bounds):
             inside = self.removed[(self.removed >= first) & (self.removed < last)]
-            part = Part(Rows(np.array(self.vectors[first:last])), first, inside - first)
+            part = RowRange(Rows(np.array(self.vectors[first:last])), first, inside - first)
             answers.append(task(part, *args))
         self.returned = sum(len(race.arms) for part in answers for race in part)
         return answers, 0

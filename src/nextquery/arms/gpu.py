@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nextquery.arms.kernels import Ids, Vectors
-from nextquery.arms.rows import Rows
-from nextquery.arms.search import Found, error_bound
+from nextquery.arms.scan import Found, Rows, error_bound
 from nextquery.checks import installed
 from nextquery.errors import InvalidInput
 

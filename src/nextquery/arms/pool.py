@@ -1,28 +1,149 @@
-"""The pool of arms: the distinct queries of a log, with their vectors."""
+"""The pool of arms: the distinct queries of a log, with their vectors, ids and files.
 
+A pool may continue an earlier pool, whose arms are then its first rows. Files that did not change
+are taken over from the folder that the pool was opened from.
+"""
+
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nextquery import folders
-from nextquery.arms import gpu, storage
-from nextquery.arms.blocks import Blocks
-from nextquery.arms.codes import Codes
-from nextquery.arms.ids import NO_IDS, checked_ids, ids_per_anchor
+from nextquery.arms import coded, gpu
+from nextquery.arms.coded import Codes
 from nextquery.arms.kernels import Floats, Ids, Vectors
-from nextquery.arms.lookup import arm_in_other_form, arm_of
-from nextquery.arms.origin import Origin
-from nextquery.arms.rows import Part, Rows
-from nextquery.arms.scan import Sums, scan_rows
-from nextquery.arms.search import Band, Found, Nearest
+from nextquery.arms.origin import Origin, arm_in_other_form, arm_of
+from nextquery.arms.scan import Band, Blocks, Found, Nearest, RowRange, Rows, Sums, scan_rows
 from nextquery.arms.texts import Texts, matched
 from nextquery.encode.encoder import Encoder
 from nextquery.errors import InvalidInput
+from nextquery.folders import Folder, Part
 from nextquery.segments import key_of, text_of
-from nextquery.vectors import unit_rows
+from nextquery.vectors import compiled, unit_rows
+
+NO_IDS: Ids = np.empty(0, np.int64)
+_FEW = 16  # ids that are checked faster one by one
+
+
+def among(ids: Ids, others: Ids) -> NDArray[np.bool_]:
+    """Return whether each id is one of the others: a fast `numpy.isin` for a few hundred.
+
+    >>> among(np.array([3, 1, 7]), np.array([7, 3])).tolist()
+    [True, False, True]
+    """
+    found = np.zeros(len(ids), np.bool_)
+    if len(ids) and len(others):
+        compiled(_mark, brief=True)(ids, np.sort(others), found)
+    return found
+
+
+def _mark(ids: Ids, others: Ids, found: NDArray[np.bool_]) -> None:
+    for i in range(len(ids)):
+        place = np.searchsorted(others, ids[i])
+        found[i] = place < len(others) and others[place] == ids[i]
+
+
+def checked_ids(ids: Iterable[Any], what: str, rows: int, *, keep_order: bool = False) -> Ids:
+    """Return the ids as an array, sorted and unique unless `keep_order`; ids are below `rows`.
+
+    >>> checked_ids([3, 1, 3], "exclude", rows=5).tolist()
+    [1, 3]
+    """
+    if not isinstance(ids, Iterable):
+        raise InvalidInput(f"{what} must be a list of ids; received {ids!r}. Wrap it: [{ids!r}].")
+    given = ids if isinstance(ids, np.ndarray) else list(ids)
+    if len(given) <= _FEW:
+        few = given.tolist() if isinstance(given, np.ndarray) else given
+        if all(type(id) is int and 0 <= id < rows for id in few):
+            return np.array(few if keep_order else sorted(set(few)), np.int64)
+    given = np.asarray(given)
+    if given.size == 0:
+        return NO_IDS
+    if given.ndim != 1 or given.dtype.kind not in "iu":
+        raise InvalidInput(f"{what} must be whole numbers, the ids of arms; received {given!r}.")
+    bad = (given < 0) | (given >= rows)
+    if bad.any():
+        raise InvalidInput(f"{what}: there is no arm {given[bad][0]}; ids go from 0 to {rows - 1}.")
+    array = given.astype(np.int64)
+    return array if keep_order else np.unique(array)
+
+
+def ids_per_anchor(exclude: Sequence[Any], anchors: int, rows: int) -> list[Ids]:
+    """Return one checked array of ids per anchor; `exclude` is empty or has one sequence each.
+
+    >>> [ids.tolist() for ids in ids_per_anchor([[2, 0], []], anchors=2, rows=5)]
+    [[0, 2], []]
+    """
+    if len(exclude) == 0:
+        return [NO_IDS] * anchors
+    if len(exclude) != anchors or any(np.ndim(ids) != 1 for ids in exclude):
+        raise InvalidInput(
+            f"exclude must be empty or one sequence of ids per anchor; received "
+            f"{len(exclude)} entries for {anchors} anchors."
+        )
+    return [checked_ids(ids, "exclude", rows) for ids in exclude]
+
+
+_LINEAGE = "vectors_begin_with"
+
+
+def arms_parts(folder: Folder | None, texts: Texts, rows: Rows) -> dict[str, Part]:
+    """Return texts, vectors and codes: their existing files or, after additions, the content."""
+    names = ("vectors.npy", *Texts.FILES)
+    if folder is not None and not rows.added:
+        code_files = coded.FILES if coded.FILES[0] in folder else ()
+        return {name: folder.file(name) for name in (*names, *code_files)}
+    vectors = np.ascontiguousarray(rows.whole())
+    coded_parts = coded.Codes.of(vectors).parts() if len(vectors) >= coded.SMALLEST else {}
+    return {"vectors.npy": vectors, **texts.parts(), **coded_parts}
+
+
+def remember(rows: Rows, folder: Folder) -> None:
+    """Record that the first rows are the folder's: they were read from it, or written to it."""
+    file = folder.files["vectors.npy"]["sha256"]
+    rows.saved.append((len(folder.array("vectors.npy")), str(file)))
+
+
+def lineage(folder: Folder | None, rows: Rows) -> dict[str, list[str]]:
+    """Return for a manifest the SHA-256 of older files with the first rows, oldest first."""
+    older = [] if folder is None else list(folder.meta.get(_LINEAGE, []))
+    older += [file for count, file in rows.saved if count < len(rows) and file not in older]
+    return {_LINEAGE: older} if older else {}
+
+
+def begins_with(folder: Folder, older: Folder) -> bool:
+    """Return whether the vectors of a folder start with those of an older state of it."""
+    file = older.files["vectors.npy"]["sha256"]
+    return file == folder.files["vectors.npy"]["sha256"] or file in folder.meta.get(_LINEAGE, [])
+
+
+def log_parts(
+    folder: Folder | None, origin: Origin | None, encoder: Encoder | None, *, grown: bool = False
+) -> dict[str, Part]:
+    """Return the parts of the log and the encoder, which additions do not change.
+
+    With `grown`, the log is not that of the folder any more.
+    """
+    if folder is not None:
+        unchanged = ("encoder_",) if grown else ("encoder_", "log_")
+        kept = [name for name in folder.files if name.startswith(unchanged)]
+        log = origin.parts() if grown and origin is not None else {}
+        return {**{name: folder.file(name) for name in kept}, **log}
+    parts: dict[str, Part] = {} if encoder is None else encoder.parts()
+    return parts if origin is None else {**parts, **origin.parts()}
+
+
+def encoder_meta(folder: Folder | None, encoder: Encoder | None) -> Any:
+    """Return the encoder's manifest entry, from the old manifest if there is one."""
+    if folder is not None:
+        return folder.meta.get("encoder")
+    return None if encoder is None else encoder.meta()
+
 
 KIND, VERSION = "nextquery pool", 1
 
@@ -88,7 +209,7 @@ class ArmPool:
         vectors, codes = folder.array("vectors.npy"), Codes.open(folder)
         pool = cls(Texts.of(folder), vectors, removed, origin=origin, codes=codes)
         pool._folder, pool._saved_origin = folder, origin
-        storage.remember(pool._rows, folder)
+        remember(pool._rows, folder)
         return pool
 
     def copy(self) -> Self:
@@ -118,20 +239,20 @@ class ArmPool:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the pool to a folder; if the process is killed, the older state stays complete."""
         new = folders.write(path, kind=KIND, version=VERSION, parts=self.parts(), meta=self.meta())
-        storage.remember(self._rows, new)
+        remember(self._rows, new)
 
     def meta(self) -> dict[str, Any]:
         """Return the pool's manifest entry."""
-        encoder = storage.encoder_meta(self._folder, self._encoder)
+        encoder = encoder_meta(self._folder, self._encoder)
         log = None if self.origin is None else self.origin.meta()
-        grown = storage.lineage(self._folder, self._rows)
+        grown = lineage(self._folder, self._rows)
         return {"arms": len(self), "dim": self.dim, "encoder": encoder, "log": log, **grown}
 
     def parts(self) -> dict[str, folders.Part]:
         """Return the parts to save in a folder; unchanged files are named, not read."""
-        arms = storage.arms_parts(self._folder, self._texts, self._rows)
+        arms = arms_parts(self._folder, self._texts, self._rows)
         grown = self.origin is not self._saved_origin
-        log = storage.log_parts(self._folder, self.origin, self._encoder, grown=grown)
+        log = log_parts(self._folder, self.origin, self._encoder, grown=grown)
         return {"removed.npy": self._removed, **arms, **log}
 
     @property
@@ -316,7 +437,7 @@ class ArmPool:
 
     def on_parts(self, task: Callable[..., Any], *args: Any) -> tuple[list[Any], int]:
         """Return a task's results for every `Part` of the rows, here one, and the missing arms."""
-        return [task(Part(self._rows, 0, self._removed), *args)], 0
+        return [task(RowRange(self._rows, 0, self._removed), *args)], 0
 
     def live(self, positions: ArrayLike, exclude: Iterable[int] = ()) -> Ids:
         """Return ids by their place among the arms neither removed nor excluded, in order of id.
@@ -353,3 +474,65 @@ class ArmPool:
 
     def _ids(self, ids: Iterable[int], what: str, *, keep_order: bool = False) -> Ids:
         return checked_ids(ids, what, self.rows_in_all, keep_order=keep_order)
+
+
+_SAMPLED = 256  # rows in a fingerprint
+_ENCODER = "encoder_"  # how the files of an encoder begin
+
+
+class Before(NamedTuple):
+    """A pool that another one continues: its rows, its fingerprint, the digest of its encoder."""
+
+    rows: int
+    pool: str
+    encoder: str
+
+
+def fingerprint(pool: ArmPool) -> str:
+    """Return a digest of a pool: its size and a sample of its texts and vectors.
+
+    A pool that has lost texts since, because somebody was forgotten, keeps its digest. One that was
+    updated or encoded anew has the digest that it was given then.
+    """
+    known = "" if pool.origin is None else pool.origin.known_as
+    rows, _, kept = known.partition(" ")
+    if rows == str(pool.rows_in_all):
+        return kept
+    digest = hashlib.sha256(f"{pool.rows_in_all} {pool.dim}".encode())
+    if pool.rows_in_all:
+        ids = np.linspace(0, pool.rows_in_all - 1, _SAMPLED).astype(np.int64)
+        digest.update(np.ascontiguousarray(pool.rows(ids)).tobytes())
+        digest.update("\0".join(pool.texts[i] for i in ids).encode())
+    return digest.hexdigest()
+
+
+def encoder_digest(pool: ArmPool) -> str:
+    """Return a digest of the encoder's files; empty if the pool was not opened from a folder."""
+    if pool.folder is None:
+        return ""
+    files = pool.folder.files.items()
+    content = {name: entry["sha256"] for name, entry in files if name.startswith(_ENCODER)}
+    encoder = [pool.folder.meta.get("encoder"), content]
+    return hashlib.sha256(json.dumps(encoder, sort_keys=True).encode()).hexdigest()
+
+
+def continuing(old: ArmPool, rows: int, made_from: Any) -> dict[str, Any]:
+    """Return the fields of `Origin` of a pool of `rows` rows that continues another.
+
+    Parameters
+    ----------
+    old : the pool whose arms are the first rows of the new one.
+    rows : the rows of the new pool.
+    made_from : what it was made from besides, as JSON; equal input gives an equal digest.
+    """
+    before = Before(old.rows_in_all, fingerprint(old), encoder_digest(old))
+    text = json.dumps([*before, rows, made_from], sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    was = () if old.origin is None else old.origin.was
+    return {"known_as": f"{rows} {digest}", "was": (*was, tuple(before))}
+
+
+def continued(origin: Origin | None, digest: str) -> Before | None:
+    """Return the pool with this fingerprint, if the pool of `origin` continues it; else None."""
+    was = () if origin is None else origin.was
+    return next((one for one in (Before(*each) for each in was) if one.pool == digest), None)

@@ -23,7 +23,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from nextquery.arms import kernels
-from nextquery.arms.codes import Codes, coded_anchors
+from nextquery.arms.coded import Codes, coded_anchors
 from nextquery.arms.kernels import LOWEST, Floats, Ids, Vectors
 from nextquery.vectors import compiled
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from nextquery.arms.ids import NO_IDS
 from nextquery.arms.kernels import Ids
+from nextquery.arms.pool import NO_IDS
 
 
 class Call(NamedTuple):

@@ -9,9 +9,9 @@ import ray
 from numpy.typing import ArrayLike
 
 from nextquery import preference
-from nextquery.arms.ids import NO_IDS, checked_ids
 from nextquery.arms.kernels import Ids, Vectors
-from nextquery.arms.rows import Part
+from nextquery.arms.pool import NO_IDS, checked_ids
+from nextquery.arms.scan import RowRange
 from nextquery.checks import number, one_of, whole_number
 from nextquery.cluster.connection import warn_if_no_cpus
 from nextquery.cluster.pool import RayArmPool
@@ -214,5 +214,5 @@ def _results(sent: Sequence[Any]) -> list[Any]:
         ) from error
 
 
-def _answer_of_shard(part: Part, problem: Problem) -> list[int]:
+def _answer_of_shard(part: RowRange, problem: Problem) -> list[int]:
     return problem.answer(problem.ids(part.first, part.first + len(part.rows)))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nextquery.arms import kernels
 from nextquery.arms.kernels import Floats, Ids
-from nextquery.arms.search import Found
+from nextquery.arms.scan import Found
 from nextquery.vectors import compiled
 
 

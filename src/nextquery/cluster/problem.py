@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from nextquery import preference
-from nextquery.arms.blocks import Blocks
-from nextquery.arms.ids import NO_IDS
 from nextquery.arms.kernels import Floats, Ids, Vectors
+from nextquery.arms.pool import NO_IDS
+from nextquery.arms.scan import Blocks
 from nextquery.cluster.shard import Share
 from nextquery.errors import InvalidInput
 from nextquery.optimize import lazy_greedy

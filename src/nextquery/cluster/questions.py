@@ -4,16 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nextquery.arms.blocks import Blocks
 from nextquery.arms.kernels import Floats, Ids, Vectors
-from nextquery.arms.rows import Part
-from nextquery.arms.scan import scan_rows
-from nextquery.arms.search import Band
+from nextquery.arms.scan import Band, Blocks, RowRange, scan_rows
 from nextquery.cluster.merge import Flat, Hidden
 
 
 def scan(
-    part: Part, anchors: Vectors, bands: Sequence[Band], hidden: Hidden, epsilon: float | None
+    part: RowRange, anchors: Vectors, bands: Sequence[Band], hidden: Hidden, epsilon: float | None
 ) -> tuple[list[Flat], Floats | None]:
     """Return the best arms of every band, by anchor, and (with `epsilon`) Σ and Σ≥."""
     exclude = hidden.per_anchor(len(anchors))
@@ -24,15 +21,15 @@ def scan(
     return flat, None if sums is None else np.stack([sums.total, sums.similar])
 
 
-def rows(part: Part, ids: Ids) -> Vectors:
+def rows(part: RowRange, ids: Ids) -> Vectors:
     """Return the vectors of a few arms."""
     return _blocks(part).rows(ids)
 
 
-def score(part: Part, ids: Ids, anchor: Vectors) -> Floats:
+def score(part: RowRange, ids: Ids, anchor: Vectors) -> Floats:
     """Return the exact similarities of a few arms to one anchor."""
     return _blocks(part).score(ids, anchor)
 
 
-def _blocks(part: Part) -> Blocks:
+def _blocks(part: RowRange) -> Blocks:
     return Blocks(part.rows.segments(), part.removed)

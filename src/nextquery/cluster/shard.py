@@ -13,13 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nextquery import folders
-from nextquery.arms.codes import Codes
-from nextquery.arms.ids import NO_IDS
+from nextquery.arms.coded import Codes
 from nextquery.arms.kernels import Ids
-from nextquery.arms.rows import Part, Rows
-from nextquery.arms.scan import scan_rows
-from nextquery.arms.search import Band
-from nextquery.arms.storage import begins_with
+from nextquery.arms.pool import NO_IDS, begins_with
+from nextquery.arms.scan import Band, RowRange, Rows, scan_rows
 from nextquery.errors import StorageError
 
 
@@ -105,7 +102,7 @@ class Shard:
             rows = self._load()
         except StorageError as error:
             return str(error)
-        return (task(Part(rows, self._share.first, removed), *args),)
+        return (task(RowRange(rows, self._share.first, removed), *args),)
 
     def _load(self) -> Rows:
         if self._rows is None:

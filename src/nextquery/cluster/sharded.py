@@ -9,12 +9,9 @@ import ray
 from numpy.typing import ArrayLike
 
 from nextquery.arms import gpu
-from nextquery.arms.ids import NO_IDS
 from nextquery.arms.kernels import Floats, Ids, Vectors
-from nextquery.arms.pool import ArmPool
-from nextquery.arms.rows import Part, Rows
-from nextquery.arms.scan import Sums
-from nextquery.arms.search import Band, Found
+from nextquery.arms.pool import NO_IDS, ArmPool
+from nextquery.arms.scan import Band, Found, RowRange, Rows, Sums
 from nextquery.cluster import questions
 from nextquery.cluster.calls import Call, Sent
 from nextquery.cluster.merge import Hidden, merged
@@ -172,10 +169,12 @@ class ShardedPool(ArmPool):
         actors = self._shards.actors
         return self._shards.send({i: self._call(i, task, args, removed) for i in actors})
 
-    def _added_part(self, removed: Ids) -> Part:
+    def _added_part(self, removed: Ids) -> RowRange:
         """The added arms, which are in no shard."""
         first = len(self._rows.stored)
-        return Part(Rows(self._added()), first, removed[np.searchsorted(removed, first) :] - first)
+        return RowRange(
+            Rows(self._added()), first, removed[np.searchsorted(removed, first) :] - first
+        )
 
     def _call(
         self, shard: int, task: Callable[..., Any], args: tuple[Any, ...], removed: Ids
@@ -201,7 +200,7 @@ class ShardedPool(ArmPool):
         calls = {i: Call(task, (ids[own] - bounds[i], *args)) for i, own in places.items()}
         sent = self._shards.send(calls)
         if here is not None:
-            added = Part(Rows(self._added()), int(bounds[-1]), ids[:0])
+            added = RowRange(Rows(self._added()), int(bounds[-1]), ids[:0])
             out[here] = task(added, ids[here] - bounds[-1], *args)
         answers, unavailable = self._shards.gather(sent)
         for i in unavailable:
@@ -211,7 +210,7 @@ class ShardedPool(ArmPool):
 
     def _from_files(self, ids: Ids, task: Callable[..., Any], *args: Any) -> Any:
         """Compute what shards would answer from the files, which are open here too."""
-        return task(Part(self._rows, 0, ids[:0]), ids, *args)
+        return task(RowRange(self._rows, 0, ids[:0]), ids, *args)
 
     def _on_gpu(self, device: str, anchors: int) -> bool:
         if gpu.wanted(device, 0, 0):

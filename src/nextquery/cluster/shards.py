@@ -15,7 +15,7 @@ import ray
 from ray import exceptions
 
 from nextquery.arms.kernels import Ids
-from nextquery.arms.rows import Part
+from nextquery.arms.scan import RowRange
 from nextquery.cluster.calls import Call, Failed, Sent
 from nextquery.cluster.connection import connected_to, this_connection
 from nextquery.cluster.layout import ROOM, nodes_with_room
@@ -277,7 +277,7 @@ class Shards:
         return True
 
 
-def _here(part: Part) -> tuple[str, int]:
+def _here(part: RowRange) -> tuple[str, int]:
     return str(ray.get_runtime_context().get_node_id()), os.getpid()
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from nextquery.arms import ArmPool
-from nextquery.arms.ids import among
 from nextquery.arms.kernels import Vectors
+from nextquery.arms.pool import among
 from nextquery.memory.features import Evidence, memory_features
 from nextquery.memory.memory import NOW, Memory, Moment
 from nextquery.memory.own_recall import NOTHING, Own

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.arms.ids import among
+from nextquery.arms.pool import among
 from nextquery.memory.own_recall import Own
 from nextquery.memory.recalled import Recalled
 from nextquery.sessions import Floats, Ids

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from nextquery import preference
 from nextquery.arms.kernels import Ids, Vectors
 from nextquery.arms.pool import ArmPool
-from nextquery.arms.scan import Sums
-from nextquery.arms.search import Band, Found
+from nextquery.arms.scan import Band, Found, Sums
 from nextquery.checks import number, one_of, params_of, whole_number
 from nextquery.errors import ClusterUnavailable, InvalidInput
 

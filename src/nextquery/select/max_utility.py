@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 
 from nextquery import preference
 from nextquery.arms.kernels import Ids
-from nextquery.arms.scan import Sums
-from nextquery.arms.search import Band, Found
+from nextquery.arms.scan import Band, Found, Sums
 from nextquery.checks import one_of, whole_number
 from nextquery.errors import InvalidInput
 from nextquery.optimize import greedi, greedy, lazy_greedy

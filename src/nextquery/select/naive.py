@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nextquery.arms.scan import Sums
-from nextquery.arms.search import Band, Found
+from nextquery.arms.scan import Band, Found, Sums
 from nextquery.checks import number, whole_number
 from nextquery.preference import Mass, of_mass
 from nextquery.select.base import Request, Selector

@@ -6,10 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.arms.blocks import Blocks
 from nextquery.arms.kernels import Floats, Ids, Vectors
-from nextquery.arms.rows import Part
-from nextquery.arms.search import error_bound
+from nextquery.arms.scan import Blocks, RowRange, error_bound
 
 
 class Race(NamedTuple):
@@ -33,7 +31,7 @@ class Race(NamedTuple):
         numbers = np.random.Generator(np.random.Philox(key=self.seed).advance(counter))
         return -np.log(1 - numbers.random(skipped + arms)[skipped:])
 
-    def bounds(self, part: Part) -> tuple[Floats, Floats]:
+    def bounds(self, part: RowRange) -> tuple[Floats, Floats]:
         """Return lower and upper bounds of P for every row of a part, from float32 products."""
         if self.uniform:
             return (np.ones(len(part.rows)),) * 2
@@ -54,7 +52,7 @@ class Runners(NamedTuple):
     similarities: Floats
 
 
-def possible(part: Part, races: Sequence[Race]) -> list[Runners]:
+def possible(part: RowRange, races: Sequence[Race]) -> list[Runners]:
     """Return, for every race, the arms of this part that may be among the earliest."""
     blocks = Blocks(part.rows.segments(), part.removed)
     runners = []
@@ -64,7 +62,7 @@ def possible(part: Part, races: Sequence[Race]) -> list[Runners]:
     return runners
 
 
-def _runners(part: Part, race: Race) -> tuple[Ids, Floats]:
+def _runners(part: RowRange, race: Race) -> tuple[Ids, Floats]:
     ends = np.searchsorted(race.taken, (part.first, part.first + len(part.rows)))
     takes_part = np.ones(len(part.rows), bool)
     takes_part[part.removed], takes_part[race.taken[slice(*ends)] - part.first] = False, False

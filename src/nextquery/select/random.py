@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from nextquery.arms.scan import Sums
-from nextquery.arms.search import Found
+from nextquery.arms.scan import Found, Sums
 from nextquery.checks import whole_number
 from nextquery.select.base import Request, Selector
 

@@ -1,7 +1,6 @@
 """Zooming: every arm that is similar enough to the current query."""
 
-from nextquery.arms.scan import Sums
-from nextquery.arms.search import Band, Found
+from nextquery.arms.scan import Band, Found, Sums
 from nextquery.checks import number
 from nextquery.select.base import Request, Selector
 

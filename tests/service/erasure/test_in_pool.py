@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 import nextquery as nq
 from nextquery import cli
+from nextquery.arms.pool import fingerprint
 from nextquery.errors import InvalidInput
 from nextquery.folders import work_beside
 from nextquery.ingest import ingest
-from nextquery.lineage import fingerprint
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.people.rights import Person, erase
 from nextquery.service.log.schema import arm_texts

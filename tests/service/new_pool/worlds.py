@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import nextquery as nq
+from nextquery.arms.pool import fingerprint
 from nextquery.encode import LsaEncoder
 from nextquery.encode_anew import encode_anew
 from nextquery.ingest import ingest
-from nextquery.lineage import fingerprint
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.model.model_events import policies_of

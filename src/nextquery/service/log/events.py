@@ -63,7 +63,7 @@ class ModelEvent:
     share: float = 1.0  #: of the sessions
     beside: tuple[BesideModel, ...] = ()
     interleaved: str = ""  #: the one of them that shares the slates of the main policy
-    runs: tuple[tuple[int, int], ...] = ()  #: of the pool: see `nextquery.laid_out.Layout`
+    runs: tuple[tuple[int, int], ...] = ()  #: of the pool: see `nextquery.arms.remap.Layout`
     encoded_anew: bool = False  #: whether earlier vectors mean nothing in this pool
 
     @property

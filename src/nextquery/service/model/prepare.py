@@ -8,10 +8,10 @@ from typing import Any
 from uuid import uuid4
 
 from nextquery.arms import ArmPool
+from nextquery.arms.pool import continued, fingerprint
 from nextquery.catalogue import Catalogue
 from nextquery.errors import Damaged, InvalidInput
 from nextquery.learnt import Learnt
-from nextquery.lineage import continued, fingerprint
 from nextquery.loop import Loop
 from nextquery.memory import Memory
 from nextquery.personal import why_unrecognised

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nextquery.arms import ArmPool
-from nextquery.laid_out import Layout
-from nextquery.lineage import continued
+from nextquery.arms.pool import continued
+from nextquery.arms.remap import Layout
 from nextquery.service.log.erasure.forget import Forgot, OfPool, Progress, Submit, forget
 from nextquery.service.log.erasure.known import Known, known_of
 from nextquery.service.log.erasure.who import named

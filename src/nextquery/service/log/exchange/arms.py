@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nextquery.arms import ArmPool
-from nextquery.laid_out import Layout, LiveArm, lay_out, vector_of
+from nextquery.arms.remap import Layout, LiveArm, lay_out, vector_of
 from nextquery.service.log.events import ArmAdded, ModelEvent
 from nextquery.service.log.store import Store
 

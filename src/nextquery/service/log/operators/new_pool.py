@@ -23,7 +23,7 @@ class PoolAnnounced:
 
     kind: ClassVar[str] = "pool_announced"
     pool: str  #: its fingerprint
-    runs: Runs  #: the ids of its rows: see `nextquery.laid_out.Layout`
+    runs: Runs  #: the ids of its rows: see `nextquery.arms.remap.Layout`
     arms: int  #: arm ids below this are used up
 
 

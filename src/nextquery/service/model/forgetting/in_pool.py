@@ -20,15 +20,14 @@ import numpy as np
 
 from nextquery import folders
 from nextquery.arms import ArmPool
-from nextquery.arms.codes import FILES, Codes
+from nextquery.arms.coded import FILES, Codes
 from nextquery.arms.origin import Origin
-from nextquery.arms.pool import KIND, VERSION
+from nextquery.arms.pool import KIND, VERSION, fingerprint
 from nextquery.arms.texts import Texts, nameless
 from nextquery.encode_anew import UNPLACED
 from nextquery.folders import work_on
 from nextquery.grown import GONE
 from nextquery.learnt import Learnt
-from nextquery.lineage import fingerprint
 from nextquery.loop import Loop
 from nextquery.segments import key_of, segment_of
 from nextquery.service.model.forgetting.known_in_pool import InPool, ledger_of, whose

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from nextquery.arms import ArmPool
+from nextquery.arms.pool import continued, encoder_digest, fingerprint
+from nextquery.arms.remap import Layout
 from nextquery.errors import InvalidInput
-from nextquery.laid_out import Layout
-from nextquery.lineage import continued, encoder_digest, fingerprint
 from nextquery.policies import Policy
 from nextquery.service.log.events import ModelEvent
 from nextquery.service.log.operators.new_pool import AnnouncePool, ChangePool, PoolAnnounced

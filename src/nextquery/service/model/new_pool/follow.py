@@ -16,9 +16,9 @@ from uuid import uuid4
 
 from nextquery import folders
 from nextquery.arms import ArmPool
+from nextquery.arms.pool import fingerprint
+from nextquery.arms.remap import Layout
 from nextquery.errors import Damaged, InvalidInput, NextqueryError, StoreUnavailable
-from nextquery.laid_out import Layout
-from nextquery.lineage import fingerprint
 from nextquery.loop import Loop
 from nextquery.service.log.events import ModelEvent
 from nextquery.service.log.operators.leases import LEASE_S, EndLease, TakeLease

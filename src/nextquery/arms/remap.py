@@ -1,9 +1,9 @@
-"""A pool whose arms have other ids than their rows: those that they have in the log of a service.
+"""A pool with explicit arm ids: the ids that a service log assigned, instead of row numbers.
 
-The arms of the log get ids first, then each query that became an arm while the service ran. So
-when the pool grows, its next rows cannot have the ids that follow its old ones: they are taken.
-Rows keep their order, in *runs* of ids without a gap; what became an arm in between lies in the
-gaps.
+The arms of the log get ids first, then each query that became an arm while the service ran. When
+the pool grows, its next rows cannot have the ids that follow its old ones, because they are
+taken. Rows keep their order, in *runs* of ids without a gap. Arms that were added in between have
+the ids in the gaps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.arms.codes import Codes
+from nextquery.arms.coded import Codes
 from nextquery.arms.kernels import Ids, Vectors
 from nextquery.arms.origin import Origin
 from nextquery.arms.pool import ArmPool
-from nextquery.arms.rows import Rows
+from nextquery.arms.scan import Rows
 from nextquery.arms.texts import TextColumn, Texts, nameless, text_table
 from nextquery.errors import InvalidInput
 from nextquery.segments import text_of
