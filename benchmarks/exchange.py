@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from nextquery.arms import ArmPool
-from nextquery.catalogue import Catalogue
+from nextquery.catalogue.catalogue import Catalogue
 from nextquery.policies.names import SERVED
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.exchange.formats import FORMATS, export_pages

@@ -25,7 +25,7 @@ PARTS = {
     ),
     "sums for the preference": ("nextquery.arms.scan:_Summing.add",),
     "selection around the scan": ("nextquery.selecting:Selecting.select",),
-    "encoding and look-up of the query": ("nextquery.catalogue:Catalogue.place",),
+    "encoding and look-up of the query": ("nextquery.catalogue.catalogue:Catalogue.place",),
     "last decision of the session": ("nextquery.service.log.store:Store.last_of_sessions",),
     "recall": ("nextquery.memory.memory:Memory.recall", "nextquery.memory.memory:Memory.own"),
     "features": ("nextquery.memory.candidates:memory_features",),

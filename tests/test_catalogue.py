@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import nextquery as nq
-from nextquery.catalogue import Catalogue
+from nextquery.catalogue.catalogue import Catalogue
 from nextquery.logs.private_text import Cleaned
 
 

@@ -13,7 +13,7 @@ from nextquery.arms import coded as coding
 from nextquery.arms.origin import Origin
 from nextquery.arms.remap import Layout, LiveArm, lay_out
 from nextquery.arms.texts import nameless
-from nextquery.catalogue import Catalogue
+from nextquery.catalogue.catalogue import Catalogue
 from nextquery.sessions import Sessions
 
 DIM = 8

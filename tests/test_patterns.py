@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 import nextquery as nq
 from nextquery.arms.texts import TextColumn, Texts, containing
-from nextquery.catalogue import Catalogue
+from nextquery.catalogue.catalogue import Catalogue
+from nextquery.catalogue.rules import Exclusions, Pattern, check_pattern
 from nextquery.errors import InvalidInput
-from nextquery.exclusions import Exclusions
-from nextquery.patterns import Pattern, check_pattern
 
 WORD = st.text("ab*?", min_size=1, max_size=6)
 PATTERNS = st.lists(WORD, min_size=1, max_size=3).map(" ".join)

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nextquery as nq
+from nextquery.catalogue.segments import Segmented
 from nextquery.errors import InvalidInput
 from nextquery.ingest import ingest
 from nextquery.logs import LogOptions, prepare
 from nextquery.personal import Personal
-from nextquery.segmented import Segmented
 from nextquery.segments import check_segment, key_of, segment_of, text_of
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.example_queries import example_queries

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nextquery as nq
-from nextquery.catalogue import Catalogue
+from nextquery.catalogue.catalogue import Catalogue
 from nextquery.policies.names import selector_named
 from nextquery.select.schedule import Sizes
 from nextquery.selecting import Selecting

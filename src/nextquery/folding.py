@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.arms.kernels import Ids
-from nextquery.catalogue import Catalogue
+from nextquery.catalogue.catalogue import Catalogue
 from nextquery.logs.cleaning import singulars
 from nextquery.segments import text_of
 from nextquery.select.base import Candidates

@@ -8,7 +8,7 @@ import numpy as np
 
 from nextquery.arms.kernels import Ids
 from nextquery.arms.pool import among
-from nextquery.catalogue import Catalogue, Place
+from nextquery.catalogue.catalogue import Catalogue, Place
 from nextquery.learnt import Learnt
 from nextquery.memory import NOW, Key, Memory, Moment, with_memory, without
 from nextquery.policies.base import Context, Policy

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nextquery.catalogue import Catalogue, Place
+from nextquery.catalogue.catalogue import Catalogue, Place
 from nextquery.folding import Folding, best_first
 from nextquery.gathering import Gathering
 from nextquery.learnt import Learnt

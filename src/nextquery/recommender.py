@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 
 from nextquery import recommender_folder
 from nextquery.arms.pool import ArmPool
-from nextquery.catalogue import Catalogue, EncodesTexts, Place
+from nextquery.catalogue.catalogue import Catalogue, EncodesTexts, Place
+from nextquery.catalogue.rules import MIN_HITS
 from nextquery.checks import number, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.exclusions import MIN_HITS
 from nextquery.learnt import Learnt
 from nextquery.loop import Loop
 from nextquery.memory import Memory, SessionMemory
@@ -212,7 +212,7 @@ class Recommender(Loop):
         self.catalogue.unblock(query)
 
     def block_pattern(self, pattern: str) -> None:
-        """Never recommend a query with these words again; see `nextquery.patterns`.
+        """Never recommend a query with these words again; see `nextquery.catalogue.rules`.
 
         >>> from nextquery import ArmPool, LinUCB, MaxUtility
         >>> pool = ArmPool.from_vectors(["cats", "free spins"], [[1, 0], [1, 1]])

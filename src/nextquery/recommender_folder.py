@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nextquery import folders
 from nextquery.arms.pool import ArmPool
-from nextquery.catalogue import EncodesTexts
+from nextquery.catalogue.catalogue import EncodesTexts
 from nextquery.checks import class_named, path_of
 from nextquery.encode.encoder import Encoder
 from nextquery.errors import InvalidInput

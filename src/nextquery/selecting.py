@@ -8,7 +8,7 @@ import numpy as np
 
 from nextquery.arms.kernels import Ids
 from nextquery.arms.pool import NO_IDS, ArmPool
-from nextquery.catalogue import Catalogue, Place
+from nextquery.catalogue.catalogue import Catalogue, Place
 from nextquery.errors import InvalidInput
 from nextquery.select.base import Candidates, Selector
 from nextquery.select.schedule import Schedule, Sizes

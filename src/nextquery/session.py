@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, overload
 
 from nextquery.arms.pool import NO_IDS
-from nextquery.catalogue import Place
+from nextquery.catalogue.catalogue import Place
 from nextquery.checks import number, whole_number
 from nextquery.errors import InvalidInput
 from nextquery.learnt import Answered

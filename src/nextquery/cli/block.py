@@ -93,7 +93,7 @@ def _changes(
     pool: "ArmPool", queries: list[str], patterns: list[str], *, remove: bool
 ) -> "list[Control]":
     """Return the changes to write, all of them checked."""
-    from nextquery.catalogue import Catalogue
+    from nextquery.catalogue.catalogue import Catalogue
     from nextquery.service.answer.inputs import check_query
     from nextquery.service.log.controls import Control
     from nextquery.service.log.operators.changes import (

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from nextquery.catalogue import Place
+from nextquery.catalogue.catalogue import Place
 from nextquery.errors import InvalidInput, StoreUnavailable
 from nextquery.service.answer.expensive import lane as lane_module
 from nextquery.service.answer.expensive.lane import Lane

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nextquery.catalogue import Place
+from nextquery.catalogue.catalogue import Place
 from nextquery.learnt import Answered
 from nextquery.loop import Loop, Slate
 from nextquery.memory import Moment, SessionMemory

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from nextquery.catalogue import Place
+from nextquery.catalogue.catalogue import Place
 from nextquery.loop import Loop
 from nextquery.select import Candidates
 from nextquery.service.model.served_catalogue import ServedCatalogue

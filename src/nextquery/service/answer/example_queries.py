@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nextquery.catalogue import Catalogue
+from nextquery.catalogue.catalogue import Catalogue
 from nextquery.folding import Folding, best_first
 
 _KNOWN = 200  # most common arms to choose from

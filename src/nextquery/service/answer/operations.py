@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
+from nextquery.catalogue.rules import MOST_PATTERNS
 from nextquery.checks import whole_number
 from nextquery.errors import InvalidInput
-from nextquery.patterns import MOST_PATTERNS
 from nextquery.segments import check_segment, key_of
 from nextquery.service.answer.inputs import check_query
 from nextquery.service.answer.operators.curation import listed_pins, to_curate, to_pin, to_unpin

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from nextquery import tracing
-from nextquery.catalogue import Place
+from nextquery.catalogue.catalogue import Place
 from nextquery.errors import Conflict, NextqueryError, StoreUnavailable
 from nextquery.select import Candidates
 from nextquery.service.answer.candidate_cache import PoolChanged, Served

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.catalogue import Catalogue, Place
+from nextquery.catalogue.catalogue import Catalogue, Place
 from nextquery.loop import Likely
 from nextquery.select import Candidates
 from nextquery.service.log.event_parts import SlateEntry

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nextquery.catalogue import Place
+from nextquery.catalogue.catalogue import Place
 from nextquery.errors import StoreUnavailable
 from nextquery.folding import best_first
 from nextquery.loop import Loop, Slate

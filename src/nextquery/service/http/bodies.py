@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
+from nextquery.catalogue.rules import LONGEST_PATTERN, check_pattern
 from nextquery.errors import InvalidInput
-from nextquery.patterns import LONGEST_PATTERN, check_pattern
 from nextquery.segments import LONGEST_SEGMENT, check_segment
 from nextquery.service.answer.inputs import check_id, check_query
 from nextquery.service.answer.operators.curation import MOST_CURATED

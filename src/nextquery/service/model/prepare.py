@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from nextquery.arms import ArmPool
 from nextquery.arms.pool import continued, fingerprint
-from nextquery.catalogue import Catalogue
+from nextquery.catalogue.catalogue import Catalogue
 from nextquery.errors import Damaged, InvalidInput
 from nextquery.learnt import Learnt
 from nextquery.loop import Loop

@@ -12,9 +12,9 @@ from nextquery.arms import ArmPool
 from nextquery.arms.pool import fingerprint
 from nextquery.arms.remap import Layout, LiveArm, lay_out, vector_of
 from nextquery.arms.texts import matched, nameless
-from nextquery.catalogue import Catalogue
+from nextquery.catalogue.catalogue import Catalogue
+from nextquery.catalogue.rules import MIN_HITS
 from nextquery.errors import Damaged, InvalidInput
-from nextquery.exclusions import MIN_HITS
 from nextquery.policies.packed import unpack
 from nextquery.service.log.erasure.tombstones import Erased, Forgotten
 from nextquery.service.log.event_parts import OwnAsked

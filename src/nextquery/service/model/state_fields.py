@@ -4,10 +4,10 @@ from copy import deepcopy
 from dataclasses import asdict
 from typing import Self
 
+from nextquery.catalogue.rules import Pins
 from nextquery.checks import as_text_array, from_text_array
 from nextquery.learnt import Learnt
 from nextquery.memory import LiveMemory, People
-from nextquery.pins import Pins
 from nextquery.policies import RandomPolicy
 from nextquery.service.log.events import ArmAdded, ArmHeld, ModelEvent
 from nextquery.service.log.operators.changes import LeftOut

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from nextquery.arms import ArmPool
 from nextquery.arms.texts import nameless
-from nextquery.catalogue import Catalogue
+from nextquery.catalogue.catalogue import Catalogue
 from nextquery.errors import InvalidInput
 from nextquery.policies import Policy
 from nextquery.segments import segment_of, text_of

@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from nextquery.catalogue.rules import MIN_HITS
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.exclusions import MIN_HITS
 from nextquery.experiments.shares import Shares
 from nextquery.memory.memory import SESSIONS
 from nextquery.outcomes import FAILS, Learning

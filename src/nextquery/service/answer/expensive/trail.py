@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from nextquery.catalogue import Place
+from nextquery.catalogue.catalogue import Place
 from nextquery.service.answer.expensive.lane import Lane
 from nextquery.service.answer.requests.kinds import MapRequest
 

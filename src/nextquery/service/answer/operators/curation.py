@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from nextquery.catalogue import Catalogue
+from nextquery.catalogue.catalogue import Catalogue
+from nextquery.catalogue.rules import MOST_PINS
 from nextquery.errors import InvalidInput
-from nextquery.pins import MOST_PINS
 from nextquery.segments import check_segment, segment_of, text_of
 from nextquery.service.answer.inputs import check_query
 from nextquery.service.log.controls import Control

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from uuid import uuid4
 
-from nextquery.catalogue import Place
+from nextquery.catalogue.catalogue import Place
 from nextquery.service.answer.results import Decision, Forecast, MapData
 from nextquery.service.log.feedback import FeedbackResult
 

@@ -1,6 +1,6 @@
 """Which queries may become arms, and who is counted for it."""
 
-from nextquery.catalogue import Place
+from nextquery.catalogue.catalogue import Place
 from nextquery.segments import text_of
 from nextquery.service.log.event_parts import vector_text
 from nextquery.service.log.hashes import Hashes

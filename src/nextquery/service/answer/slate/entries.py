@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nextquery.catalogue import Place
+from nextquery.catalogue.catalogue import Place
 from nextquery.experiments.interleave import team_draft
 from nextquery.loop import Loop, Slate
 from nextquery.memory import without

@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple
 import sqlalchemy as sa
 
 from nextquery.arms import ArmPool
-from nextquery.catalogue import Catalogue
+from nextquery.catalogue.catalogue import Catalogue
 from nextquery.errors import NextqueryError, StoreUnavailable
 from nextquery.service.log.exchange.arms import pool_by_id
 from nextquery.service.log.exchange.formats import export_pages

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import BinaryIO, NamedTuple
 
-from nextquery.catalogue import Catalogue
+from nextquery.catalogue.catalogue import Catalogue
 from nextquery.errors import InvalidInput
 from nextquery.service.log.exchange.obp import obp_pages
 from nextquery.service.log.exchange.session_files import gru4rec_pages, hred_pages

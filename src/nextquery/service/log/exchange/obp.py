@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.catalogue import Catalogue
+from nextquery.catalogue.catalogue import Catalogue
 from nextquery.service.log.exchange.arms import added
 from nextquery.service.log.exchange.rounds import rounds
 from nextquery.service.log.store import Store

@@ -55,7 +55,7 @@ class Unblocked:
 
 @dataclass(frozen=True)
 class PatternBlocked:
-    """No text that the pattern matches may be shown (see `nextquery.patterns`)."""
+    """No text that the pattern matches may be shown (see `nextquery.catalogue.rules`)."""
 
     kind: ClassVar[str] = "pattern_blocked"
     pattern: str

@@ -10,12 +10,18 @@ from numpy.typing import ArrayLike, NDArray
 from nextquery.arms import ArmPool
 from nextquery.arms.kernels import Ids
 from nextquery.arms.origin import arm_in_other_form, arm_of, other_forms
+from nextquery.catalogue.rules import (
+    MIN_HITS,
+    Exclusions,
+    Pattern,
+    Pins,
+    check_pattern,
+    hidden_wildcards,
+    shown_wildcards,
+)
+from nextquery.catalogue.segments import Segmented
 from nextquery.errors import InvalidInput
-from nextquery.exclusions import MIN_HITS, Exclusions
 from nextquery.logs.private_text import Cleaned, QueryCleaner
-from nextquery.patterns import Pattern, check_pattern, hidden_wildcards, shown_wildcards
-from nextquery.pins import Pins
-from nextquery.segmented import Segmented
 from nextquery.segments import key_of, segment_of, text_of
 from nextquery.vectors import unit_rows
 

@@ -1,0 +1,1 @@
+"""The catalogue: which arms exist now, and which of them may be shown."""
