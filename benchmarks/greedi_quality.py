@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 import nextquery as nq
 from benchmarks.greedi_traps import facility_location_trap, log_det_trap
-from nextquery.optimize import greedi, lazy_greedy
 from nextquery.replay.reporting import drawing
-from nextquery.select.max_utility import UTILITIES
-from nextquery.utility import Utility
+from nextquery.selection.max_utility import UTILITIES
+from nextquery.selection.optimize import greedi, lazy_greedy
+from nextquery.selection.utility import Utility
 
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 PARTS = (1, 2, 4, 8, 16, 32, 64)

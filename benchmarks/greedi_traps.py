@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nextquery.utility import FacilityLocation, LogDet, Utility
+from nextquery.selection.utility import FacilityLocation, LogDet, Utility
 
 EDGE = 1e-6  # by how much a decoy beats what it hides
 

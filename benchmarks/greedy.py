@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 import nextquery as nq
 from benchmarks.timing import best_of, table
-from nextquery.optimize import greedy, lazy_greedy
-from nextquery.utility import FacilityLocation, LogDet, Utility
+from nextquery.selection.optimize import greedy, lazy_greedy
+from nextquery.selection.utility import FacilityLocation, LogDet, Utility
 from nextquery.vectors import unit_rows
 
 Floats = NDArray[np.float64]

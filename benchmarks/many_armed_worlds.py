@@ -16,7 +16,7 @@ from nextquery.policies.many_armed.index_policy import IndexPolicy
 from nextquery.policies.many_armed.simulate import index_game, policy_game
 from nextquery.policies.many_armed.structured.lipschitz import LipschitzPolicy
 from nextquery.policies.names import policy_class
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 Floats = NDArray[np.float64]
 IN_PYTHON = (Thompson, EpsilonGreedy, LipschitzPolicy)  # more than an index

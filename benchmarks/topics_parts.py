@@ -21,7 +21,7 @@ from nextquery.replay.stream.contestants import Contestant
 from nextquery.replay.stream.options import StreamOptions
 from nextquery.replay.stream.protocol import played, select_all
 from nextquery.replay.work import Work, begin
-from nextquery.select import Candidates
+from nextquery.selection import Candidates
 
 MATCHED = tuple(name for name in FEATURES if name.startswith("matching"))
 OWN = tuple(name for name in FEATURES if "own" in name)

@@ -35,7 +35,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     # Types of other packages (their documentation is elsewhere), and ours that are not public.
     (r"py:.*", r"(?!nextquery\.).*"),
-    (r"py:class", r"nextquery\.(arms\.\w+|folders|catalogue\.\w+|loop|select\.schedule)\.\w+"),
+    (r"py:class", r"nextquery\.(arms\.\w+|folders|catalogue\.\w+|loop|selection\.schedule)\.\w+"),
     (r"py:class", r"nextquery\.memory\.\w+\.\w+"),
     (r"py:class", r"nextquery\.rivals\.base\.Ranking"),
 ]

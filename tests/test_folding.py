@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nextquery as nq
-from nextquery.folding import best_first, fold, numbers
+from nextquery.selection.duplicates import best_first, fold, numbers
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.example_queries import example_queries
 from nextquery.service.answer.expensive.session_map import draw

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextquery.errors import InvalidInput
-from nextquery.optimize import greedi, greedy, lazy_greedy
-from nextquery.utility import FacilityLocation, LogDet, LogProbability, Utility
+from nextquery.selection.optimize import greedi, greedy, lazy_greedy
+from nextquery.selection.utility import FacilityLocation, LogDet, LogProbability, Utility
 
 PREFERENCES = st.lists(
     st.sampled_from([0.0, 0.001, 0.1, 0.2, 0.2, 0.3, 0.5]), min_size=1, max_size=14

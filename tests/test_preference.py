@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from nextquery.errors import InvalidInput
-from nextquery.preference import READINGS, joint, log_marginal, marginal
+from nextquery.selection.preference import READINGS, joint, log_marginal, marginal
 
 SIMILARITIES = st.lists(
     st.one_of(st.floats(-1, 1), st.sampled_from([0.0, 0.5, 1.0])), min_size=1, max_size=12

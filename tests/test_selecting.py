@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import nextquery as nq
 from nextquery.catalogue.catalogue import Catalogue
 from nextquery.policies.names import selector_named
-from nextquery.select.schedule import Sizes
 from nextquery.selecting import Selecting
+from nextquery.selection.schedule import Sizes
 from nextquery.visit import Visit
 
 ARMS = 40

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import nextquery as nq
-from nextquery.preference import joint, marginal
+from nextquery.selection.preference import joint, marginal
 
 FEW = st.lists(st.floats(0.01, 1).map(lambda s: round(s, 3)), min_size=2, max_size=7).map(np.array)
 EPSILONS = st.sampled_from([0.1, 0.3, 0.5, 0.7, 0.9])

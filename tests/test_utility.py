@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from nextquery import utility
 from nextquery.errors import InvalidInput
-from nextquery.utility import FacilityLocation, LogDet, LogProbability, Utility
+from nextquery.selection import utility
+from nextquery.selection.utility import FacilityLocation, LogDet, LogProbability, Utility
 from nextquery.vectors import unit_rows
 
 SUBMODULAR = [FacilityLocation, LogDet]

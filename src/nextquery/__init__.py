@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from nextquery import encode, errors, optimize, preference, utility
+from nextquery import encode, errors
 from nextquery.arms import ArmPool
 from nextquery.checks import load as _load
 from nextquery.client import AsyncClient, Client
@@ -21,7 +21,7 @@ from nextquery.policies import (
 )
 from nextquery.policies.names import policy_named as policy
 from nextquery.recommender import Recommender
-from nextquery.select import (
+from nextquery.selection import (
     Bump,
     Candidates,
     LambertPower,
@@ -32,6 +32,9 @@ from nextquery.select import (
     RandomSelection,
     Selector,
     Zooming,
+    optimize,
+    preference,
+    utility,
 )
 from nextquery.session import Session
 from nextquery.sessions import Sessions

@@ -13,9 +13,9 @@ from nextquery.learnt import Learnt
 from nextquery.memory import NOW, Key, Memory, Moment, with_memory, without
 from nextquery.policies.base import Context, Policy
 from nextquery.segments import text_of
-from nextquery.select.base import Candidates, Selector
-from nextquery.select.schedule import Schedule
 from nextquery.selecting import Selecting
+from nextquery.selection.schedule import Schedule
+from nextquery.selection.selector import Candidates, Selector
 from nextquery.visit import Visit
 
 

@@ -12,7 +12,7 @@ from nextquery.memory import Key, LiveMemory, People
 from nextquery.memory.own import Vector
 from nextquery.outcomes import Rewards
 from nextquery.policies.base import Choice, Context, Floats, Policy
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 
 class Replaced(NamedTuple):

@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from nextquery.catalogue.catalogue import Catalogue, Place
-from nextquery.folding import Folding, best_first
 from nextquery.gathering import Gathering
 from nextquery.learnt import Learnt
 from nextquery.memory import NOW, Memory, Moment, without
 from nextquery.policies.base import Choice, Context
 from nextquery.segments import text_of
-from nextquery.select.base import Candidates, Selector
-from nextquery.select.schedule import Schedule
+from nextquery.selection.duplicates import Folding, best_first
+from nextquery.selection.schedule import Schedule
+from nextquery.selection.selector import Candidates, Selector
 from nextquery.visit import Visit
 
 
@@ -76,7 +76,7 @@ class Loop(Gathering):
     repeat : whether a session may be shown the same arm more than once.
     returns : whether a session may be recommended its own earlier queries.
     fold_similar : whether a slate or a forecast shows only one of several queries that say the
-        same in another form; see `nextquery.folding`.
+        same in another form; see `nextquery.selection.duplicates`.
     recommend_at_least : recommend nothing less probable than this, by the calibrated probability
         that a forecast has; 0: anything.
     schedule, reselect : how the candidate set of a session grows; see `Selecting`.

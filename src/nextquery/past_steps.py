@@ -8,7 +8,7 @@ import numpy as np
 from nextquery.arms.pool import NO_IDS, ArmPool
 from nextquery.loop import Loop
 from nextquery.memory import Moment, SessionMemory, only_seen
-from nextquery.select.base import Candidates, refuse_partial
+from nextquery.selection.selector import Candidates, refuse_partial
 from nextquery.sessions import Ids
 from nextquery.visit import HISTORY, Visit
 

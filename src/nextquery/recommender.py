@@ -20,8 +20,8 @@ from nextquery.memory import Memory, SessionMemory
 from nextquery.outcomes import Learning
 from nextquery.policies.base import Policy
 from nextquery.segments import check_segment
-from nextquery.select.base import Selector
-from nextquery.select.schedule import Schedule
+from nextquery.selection.schedule import Schedule
+from nextquery.selection.selector import Selector
 from nextquery.session import Session
 from nextquery.sessions import Sessions
 from nextquery.warm_start import WARM_EXAMPLES, WARM_SESSIONS, warm_start
@@ -49,7 +49,7 @@ class Recommender(Loop):
     returns : whether a session may be recommended its own earlier queries. Forecasts always
         contain them.
     fold_similar : whether a slate or a forecast shows only one of several queries that say the
-        same in another form; see `nextquery.folding`.
+        same in another form; see `nextquery.selection.duplicates`.
     recommend_at_least : recommend nothing less probable than this, in [0, 1], by the calibrated
         probability that a forecast has. Slates may be shorter then, or empty. 0: no limit.
     min_letters : letters and digits that a recommendation must have; 0 for no minimum.

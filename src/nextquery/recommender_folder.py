@@ -14,8 +14,8 @@ from nextquery.memory import LiveMemory, Memory, People
 from nextquery.outcomes import Learning
 from nextquery.policies.base import Policy
 from nextquery.policies.names import POLICIES, SCHEDULES, SELECTIONS, name_of, policy_class
-from nextquery.select.base import Selector
-from nextquery.select.schedule import Schedule
+from nextquery.selection.schedule import Schedule
+from nextquery.selection.selector import Selector
 from nextquery.sessions import Sessions
 
 if TYPE_CHECKING:

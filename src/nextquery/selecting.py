@@ -10,8 +10,8 @@ from nextquery.arms.kernels import Ids
 from nextquery.arms.pool import NO_IDS, ArmPool
 from nextquery.catalogue.catalogue import Catalogue, Place
 from nextquery.errors import InvalidInput
-from nextquery.select.base import Candidates, Selector
-from nextquery.select.schedule import Schedule, Sizes
+from nextquery.selection.schedule import Schedule, Sizes
+from nextquery.selection.selector import Candidates, Selector
 from nextquery.visit import Visit
 
 _RANKING, _SELECTING, _FURTHER = range(3)  # what numbers are drawn for

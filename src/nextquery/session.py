@@ -13,7 +13,7 @@ from nextquery.loop import Likely, Slate
 from nextquery.memory import Moment
 from nextquery.outcomes import OPEN, Outcome, Typed, after_feedback, entry_failed
 from nextquery.policies.base import Choice
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 from nextquery.visit import Visit
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from nextquery.loop import Loop
 from nextquery.memory import FEATURES, SessionMemory
 from nextquery.past_steps import STEPS_PER_SCAN, Selections, Steps
 from nextquery.policies.base import Context, Policy
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 WARM_SESSIONS, WARM_EXAMPLES = 1000, 2000
 _SIMILARITY = FEATURES.index("similarity")

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nextquery as nq
-from nextquery import optimize, preference
-from nextquery.select.max_utility import UTILITIES
-from nextquery.utility import Utility
+from nextquery.selection import optimize, preference
+from nextquery.selection.max_utility import UTILITIES
+from nextquery.selection.utility import Utility
 
 
 def mass_of(

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import nextquery as nq
-from nextquery import preference
 from nextquery.cluster import RayArmPool, greedi
 from nextquery.errors import InvalidInput
-from nextquery.select.max_utility import UTILITIES
+from nextquery.selection import preference
+from nextquery.selection.max_utility import UTILITIES
 from tests.cluster.one_process import in_one_process
 from tests.cluster.worlds import PATIENCE
 from tests.few_examples import few

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import nextquery as nq
-from nextquery import folders, optimize, preference
+from nextquery import folders
 from nextquery.arms.pool import KIND, NO_IDS, VERSION
 from nextquery.cluster.problem import Problem
 from nextquery.cluster.shard import Share
-from nextquery.select.max_utility import UTILITIES
-from nextquery.utility import LogDet
+from nextquery.selection import optimize, preference
+from nextquery.selection.max_utility import UTILITIES
+from nextquery.selection.utility import LogDet
 from tests.cluster.one_process import in_one_process, mass_of, utility_here
 
 

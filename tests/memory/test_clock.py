@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import nextquery as nq
 from nextquery.memory import Memory, Moment, with_memory
-from nextquery.select import Candidates
+from nextquery.selection import Candidates
 from nextquery.sessions import Sessions
 from tests.memory.by_hand import (
     ARMS,

@@ -26,7 +26,7 @@ from nextquery.policies.names import (
 )
 from nextquery.replay.results import read_rows
 from nextquery.rivals.names import RIVALS, TRAINED
-from nextquery.select import Schedule
+from nextquery.selection import Schedule
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt

@@ -8,7 +8,7 @@ import pytest
 
 import nextquery as nq
 from nextquery.policies.names import LIVE
-from nextquery.select import Candidates
+from nextquery.selection import Candidates
 
 CONTEXT = nq.Context([1.0, 0.2, 0.0], history=(), trial=1)
 

@@ -9,7 +9,7 @@ from nextquery.replay.anchored.array_engine import Game, allowed_sizes, fresh, p
 from nextquery.replay.anchored.candidates import CandidateSets, select_sets
 from nextquery.replay.seeds import generator
 from nextquery.replay.sessions import Anchors
-from nextquery.select import Schedule
+from nextquery.selection import Schedule
 from tests.replay.worlds import small_world
 
 VARIANTS = [

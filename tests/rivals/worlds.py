@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nextquery.memory import SessionMemory
 from nextquery.rivals import Step
-from nextquery.select import Candidates
+from nextquery.selection import Candidates
 from nextquery.sessions import Sessions
 
 ARMS = 6

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
-from nextquery.select import max_utility
-from nextquery.select.max_utility import UTILITIES
+from nextquery.selection import max_utility
+from nextquery.selection.max_utility import UTILITIES
 
 
 def random_pool(seed: int, n: int = 30, d: int = 5) -> nq.ArmPool:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextquery.select.race import Race, not_behind
+from nextquery.selection.baselines import Race, not_behind
 
 
 @given(st.integers(0, 2000), st.integers(1, 12))

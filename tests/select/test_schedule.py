@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextquery.errors import InvalidInput
-from nextquery.select.schedule import Bump, LambertPower, Power, Sizes
+from nextquery.selection.schedule import Bump, LambertPower, Power, Sizes
 
 
 def test_the_peak_of_250() -> None:

@@ -32,7 +32,7 @@ def schedules() -> list[str]:
 
 def readings() -> list[str]:
     """Return the readings of the preference."""
-    from nextquery.preference import READINGS
+    from nextquery.selection.preference import READINGS
 
     return list(READINGS)
 

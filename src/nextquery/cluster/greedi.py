@@ -8,7 +8,6 @@ import numpy as np
 import ray
 from numpy.typing import ArrayLike
 
-from nextquery import preference
 from nextquery.arms.kernels import Ids, Vectors
 from nextquery.arms.pool import NO_IDS, checked_ids
 from nextquery.arms.scan import RowRange
@@ -18,9 +17,9 @@ from nextquery.cluster.pool import RayArmPool
 from nextquery.cluster.problem import Problem
 from nextquery.cluster.shard import Share
 from nextquery.errors import ClusterUnavailable, InvalidInput
-from nextquery.select import MaxUtility
-from nextquery.select.base import refuse_partial
-from nextquery.select.max_utility import SHARDS, UTILITIES
+from nextquery.selection import MaxUtility, preference
+from nextquery.selection.max_utility import SHARDS, UTILITIES
+from nextquery.selection.selector import refuse_partial
 
 _TRIES = 5  # how often Ray restarts a task whose process or machine died
 _retried = ray.remote(max_retries=_TRIES)

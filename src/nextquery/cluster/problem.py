@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nextquery import preference
 from nextquery.arms.kernels import Floats, Ids, Vectors
 from nextquery.arms.pool import NO_IDS
 from nextquery.arms.scan import Blocks
 from nextquery.cluster.shard import Share
 from nextquery.errors import InvalidInput
-from nextquery.optimize import lazy_greedy
-from nextquery.utility import FacilityLocation, LogDet, LogProbability, Utility
+from nextquery.selection import preference
+from nextquery.selection.optimize import lazy_greedy
+from nextquery.selection.utility import FacilityLocation, LogDet, LogProbability, Utility
 
 
 class Problem(NamedTuple):

@@ -11,7 +11,7 @@ from nextquery.arms.pool import among
 from nextquery.memory.features import Evidence, memory_features
 from nextquery.memory.memory import NOW, Memory, Moment
 from nextquery.memory.own_recall import NOTHING, Own
-from nextquery.select import Candidates
+from nextquery.selection import Candidates
 from nextquery.sessions import Floats, Ids
 
 FROM_MEMORY = 100  # the most arms that the memory of sessions adds to the selected ones

@@ -27,7 +27,7 @@ from nextquery.policies.ridge import Ridge
 from nextquery.policies.slates import Floats as Floats
 from nextquery.policies.slates import Ids as Ids
 from nextquery.policies.slates import Slates
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 State = dict[str, NDArray[Any]]
 

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from nextquery.errors import InvalidInput
 from nextquery.policies.base import Context
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 FEATURES = ("interaction", "arm", "memory")
 

@@ -14,7 +14,7 @@ from nextquery.policies.half_life import checked_days
 from nextquery.policies.lin_ucb import TIE
 from nextquery.policies.packed import MOST, Step, Vectors, arms_in, pack_arms, pack_vectors
 from nextquery.policies.ridge import Ridge
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 
 class FeedbackUCB(Policy):

@@ -14,7 +14,7 @@ from nextquery.policies.features import FEATURES, features_of
 from nextquery.policies.half_life import checked_days
 from nextquery.policies.packed import Step, pack_vectors, vectors_in
 from nextquery.policies.ridge import Ridge
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 
 class LinTS(Policy):

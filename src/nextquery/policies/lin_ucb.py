@@ -14,7 +14,7 @@ from nextquery.policies.features import FEATURES, features_of
 from nextquery.policies.half_life import checked_days
 from nextquery.policies.packed import Step, arms_in, pack_arms, pack_vectors, vectors_in
 from nextquery.policies.ridge import Ridge
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 TIE = 1e-9
 """Scores this close to the best count as equal to it."""

@@ -21,7 +21,7 @@ from nextquery.policies.feedback import FeedbackUCB
 from nextquery.policies.lin_ts import LinTS
 from nextquery.policies.lin_ucb import LinUCB
 from nextquery.policies.simple import MostSimilar, RandomPolicy
-from nextquery.select import (
+from nextquery.selection import (
     Bump,
     LambertPower,
     MaxUtility,

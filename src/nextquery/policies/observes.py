@@ -6,7 +6,7 @@ from nextquery.errors import InvalidInput
 from nextquery.policies.choice import Choice, Context
 from nextquery.policies.half_life import checked_time
 from nextquery.policies.packed import Step, unpack
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 
 class Observes:

@@ -4,7 +4,7 @@ import numpy as np
 
 from nextquery.checks import whole_number
 from nextquery.policies.base import Floats, Policy
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 
 class MostSimilar(Policy):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from nextquery.checks import number
 from nextquery.policies.choice import Choice, Context, drawn
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]

@@ -14,9 +14,9 @@ from nextquery.policies.names import (
     selector_named,
     with_alpha,
 )
-from nextquery.preference import READINGS
-from nextquery.select import MaxUtility, Schedule, Selector
-from nextquery.select.schedule import Sizes
+from nextquery.selection import MaxUtility, Schedule, Selector
+from nextquery.selection.preference import READINGS
+from nextquery.selection.schedule import Sizes
 
 _DRAWING = ("random", "sampled")  # selections that draw at random
 _ROUNDS = (1, 2, 3, 5, 7, 10, 15, 20, 25, 35, 50, 75, 100, 150, 200, 250)

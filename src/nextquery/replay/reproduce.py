@@ -5,7 +5,6 @@ from pathlib import Path
 
 from nextquery.arms.pool import ArmPool
 from nextquery.checks import whole_number
-from nextquery.preference import READINGS
 from nextquery.replay.cells import Options
 from nextquery.replay.grid import run_grid
 from nextquery.replay.reporting.report import report
@@ -14,6 +13,7 @@ from nextquery.replay.stream.clock import check_timed
 from nextquery.replay.stream.options import StreamOptions
 from nextquery.replay.stream_results import run_stream
 from nextquery.replay.work import Progress
+from nextquery.selection.preference import READINGS
 from nextquery.sessions import Sessions
 
 ALGORITHMS = ("lin-ucb-published", "lin-ucb", "lin-ts", "most-similar", "random")

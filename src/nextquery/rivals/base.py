@@ -13,7 +13,7 @@ import numpy as np
 
 from nextquery.checks import params_of, whole_number
 from nextquery.memory import SessionMemory
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 from nextquery.sessions import Floats, Ids
 
 NO_CANDIDATES = Candidates(

@@ -14,7 +14,7 @@ class SimilarityAndSupport(Rival):
     score(x) = ½·similarity(x) + ½·log(1 + support(x)) / log(1 + the largest support of a candidate)
 
     >>> from nextquery.memory import SessionMemory
-    >>> from nextquery.select import Candidates
+    >>> from nextquery.selection import Candidates
     >>> from nextquery.sessions import Sessions
     >>> alike = np.array([0.8, 0.7])
     >>> selected = Candidates(np.array([1, 2]), np.eye(2), similarities=alike, preferences=alike)

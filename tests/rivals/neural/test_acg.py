@@ -21,7 +21,7 @@ from nextquery.rivals.neural.training.words.acg import AcgTask
 from nextquery.rivals.neural.training.words.likelihood import log_likelihoods
 from nextquery.rivals.neural.training.words.network import AcgNetwork, Said, Served
 from nextquery.rivals.neural.words import END, RARE, Vocabulary
-from nextquery.select import Candidates
+from nextquery.selection import Candidates
 from nextquery.sessions import Sessions
 from nextquery.vectors import unit_rows
 from tests.rivals.neural.world import DAY

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nextquery.errors import InvalidInput
-from nextquery.select.schedule import Bump, Sizes
+from nextquery.selection.schedule import Bump, Sizes
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.visits import visit_before
 from nextquery.service.log.events import DecisionEvent

@@ -13,7 +13,7 @@ from nextquery.policies.choice import Choice, Context
 from nextquery.policies.many_armed.order import Draws
 from nextquery.policies.many_armed.statistics import ArmStatistics
 from nextquery.policies.packed import Step, arms_in, pack_arms
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 UNPLAYED = 1e4
 """The index of an arm that was not played yet: above any other."""

@@ -11,7 +11,7 @@ from nextquery.errors import InvalidInput
 from nextquery.policies.base import Floats, Policy, State
 from nextquery.policies.choice import Choice, Context, checked_reward, drawn
 from nextquery.policies.many_armed.order import Draws, Ids
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 
 class Wanted(NamedTuple):

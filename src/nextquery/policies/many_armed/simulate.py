@@ -11,7 +11,7 @@ from nextquery.policies.base import Policy
 from nextquery.policies.choice import Context
 from nextquery.policies.many_armed.index_policy import UNPLAYED, IndexPolicy
 from nextquery.policies.many_armed.sequential import Sequential
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 from nextquery.vectors import compiled
 
 Floats = NDArray[np.float64]

@@ -26,8 +26,8 @@ from nextquery.replay.anchored import kernels
 from nextquery.replay.anchored.candidates import CandidateSets
 from nextquery.replay.seeds import generator
 from nextquery.replay.sessions import Ids
-from nextquery.select import Candidates
-from nextquery.select.schedule import Schedule, Sizes
+from nextquery.selection import Candidates
+from nextquery.selection.schedule import Schedule, Sizes
 from nextquery.vectors import compiled
 
 Floats = NDArray[np.float64]

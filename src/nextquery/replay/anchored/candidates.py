@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from nextquery.arms.pool import ArmPool
 from nextquery.replay.seeds import generator
 from nextquery.replay.sessions import Anchors, Ids
-from nextquery.select import Candidates, Selector
+from nextquery.selection import Candidates, Selector
 from nextquery.sessions import Sessions
 
 _BATCH = 128  # anchors selected at once; fixed, because every batch has its own generator

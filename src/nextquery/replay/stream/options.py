@@ -16,8 +16,8 @@ from nextquery.replay.stream.contestants import (
 )
 from nextquery.rivals.names import RIVALS
 from nextquery.rivals.neural.moved_anchor import MovedAnchor, selection_named
-from nextquery.select import Schedule, Selector
 from nextquery.selecting import check_schedule
+from nextquery.selection import Schedule, Selector
 from nextquery.warm_start import WARM_SESSIONS
 
 POOLS = ("seen", "all")

@@ -17,7 +17,7 @@ from nextquery.replay.stream.steps import StepResult
 from nextquery.replay.work import Work
 from nextquery.rivals.base import Step
 from nextquery.rivals.names import rival_named
-from nextquery.select import Candidates
+from nextquery.selection import Candidates
 from nextquery.visit import Visit
 from nextquery.warm_start import warm_start
 

@@ -24,7 +24,7 @@ from nextquery.replay.work import Piece, Progress, Run, Work, label_of, run_miss
 from nextquery.rivals.base import NO_CANDIDATES
 from nextquery.rivals.names import rival_named
 from nextquery.rivals.neural.moved_anchor import MovedAnchor
-from nextquery.select import Candidates
+from nextquery.selection import Candidates
 from nextquery.sessions import Ids, Sessions
 
 

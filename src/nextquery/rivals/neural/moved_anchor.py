@@ -14,7 +14,7 @@ from nextquery.policies.names import joined, selector_named, split
 from nextquery.rivals.neural.model_folder import Model, check_unseen, same_vectors
 from nextquery.rivals.neural.next_item import NETWORK, SESSION
 from nextquery.rivals.neural.rin import ANCHOR
-from nextquery.select import MaxUtility, Selector
+from nextquery.selection import MaxUtility, Selector
 
 _METHOD, _PARAMETER = "rin", "anchor"
 

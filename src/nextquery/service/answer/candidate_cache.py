@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from nextquery.catalogue.catalogue import Place
 from nextquery.loop import Loop
-from nextquery.select import Candidates
+from nextquery.selection import Candidates
 from nextquery.service.model.served_catalogue import ServedCatalogue
 from nextquery.visit import Visit
 

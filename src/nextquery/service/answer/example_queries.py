@@ -3,7 +3,7 @@
 import numpy as np
 
 from nextquery.catalogue.catalogue import Catalogue
-from nextquery.folding import Folding, best_first
+from nextquery.selection.duplicates import Folding, best_first
 
 _KNOWN = 200  # most common arms to choose from
 _LONGEST = 60  # characters in an example

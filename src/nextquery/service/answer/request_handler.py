@@ -7,7 +7,7 @@ from typing import NamedTuple
 from nextquery import tracing
 from nextquery.catalogue.catalogue import Place
 from nextquery.errors import Conflict, NextqueryError, StoreUnavailable
-from nextquery.select import Candidates
+from nextquery.selection import Candidates
 from nextquery.service.answer.candidate_cache import PoolChanged, Served
 from nextquery.service.answer.requests.kinds import (
     FeedbackRequest,

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from nextquery.catalogue.catalogue import Catalogue, Place
 from nextquery.loop import Likely
-from nextquery.select import Candidates
+from nextquery.selection import Candidates
 from nextquery.service.log.event_parts import SlateEntry
 from nextquery.service.log.events import DecisionEvent
 from nextquery.service.model.statistics import Counts, Coverage, Row, Size

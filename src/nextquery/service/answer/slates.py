@@ -8,10 +8,10 @@ import numpy as np
 
 from nextquery.catalogue.catalogue import Place
 from nextquery.errors import StoreUnavailable
-from nextquery.folding import best_first
 from nextquery.loop import Loop, Slate
 from nextquery.memory import Moment
-from nextquery.select import Candidates
+from nextquery.selection import Candidates
+from nextquery.selection.duplicates import best_first
 from nextquery.service.answer.candidate_cache import Asked, CandidateCache, PoolChanged, Served
 from nextquery.service.answer.experiment.assignment import Assignment, OfSession
 from nextquery.service.answer.requests.kinds import ForecastRequest, RecommendRequest

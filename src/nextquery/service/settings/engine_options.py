@@ -23,10 +23,10 @@ from nextquery.policies.names import (
     split,
     with_alpha,
 )
-from nextquery.preference import READINGS
-from nextquery.select import Schedule, Selector
-from nextquery.select.max_utility import OPTIMIZERS, UTILITIES
 from nextquery.selecting import check_schedule
+from nextquery.selection import Schedule, Selector
+from nextquery.selection.max_utility import OPTIMIZERS, UTILITIES
+from nextquery.selection.preference import READINGS
 from nextquery.service.log.events import ModelSettings
 from nextquery.service.log.limits import MOST_RECOMMENDATIONS
 from nextquery.service.log.teaching.caps import Caps

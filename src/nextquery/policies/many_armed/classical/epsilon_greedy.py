@@ -7,7 +7,7 @@ import numpy as np
 from nextquery.checks import number
 from nextquery.policies.base import Floats
 from nextquery.policies.many_armed.index_policy import IndexPolicy
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 
 def index(mean: Any, variance: Any, plays: Any, t: Any, arms: Any, constants: Any) -> Any:

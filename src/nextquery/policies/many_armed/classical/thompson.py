@@ -9,7 +9,7 @@ from nextquery.errors import InvalidInput
 from nextquery.policies.base import Floats
 from nextquery.policies.choice import Choice
 from nextquery.policies.many_armed.index_policy import IndexPolicy
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 
 def index(mean: Any, variance: Any, plays: Any, t: Any, arms: Any, constants: Any) -> Any:

@@ -11,7 +11,7 @@ from nextquery.errors import InvalidInput
 from nextquery.policies.base import State
 from nextquery.policies.many_armed.order import Ids, ranks
 from nextquery.policies.many_armed.sequential import Sequential, Wanted
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 NUMBER, SUCCESSES, FAILURES, SETTLED, BEST, BEST_SUCCESSES, ROUND = range(7)
 """The counts of a rule: the number of the current trial, its successes and failures, whether its

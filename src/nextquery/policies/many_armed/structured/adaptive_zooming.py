@@ -12,7 +12,7 @@ from nextquery.policies.base import Floats, State
 from nextquery.policies.many_armed.sequential import Sequential, Wanted, uniformly
 from nextquery.policies.many_armed.statistics import ArmStatistics
 from nextquery.policies.many_armed.structured.metric import distances
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 
 class AdaptiveZooming(Sequential):

@@ -9,7 +9,7 @@ from nextquery.checks import number
 from nextquery.policies.base import Floats
 from nextquery.policies.many_armed.index_policy import IndexPolicy
 from nextquery.policies.many_armed.structured.metric import distances
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 
 def divergence(p: Floats, q: Floats, edge: float = 1e-15) -> Floats:

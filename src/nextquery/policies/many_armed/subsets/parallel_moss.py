@@ -13,7 +13,7 @@ from nextquery.policies.many_armed.sequential import Sequential, Wanted, uniform
 from nextquery.policies.many_armed.statistics import ArmStatistics
 from nextquery.policies.many_armed.subsets.ucb_f import whole
 from nextquery.policies.many_armed.subsets.virtual_arms import scores_of
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 
 class ParallelMoss(Sequential):

@@ -15,7 +15,7 @@ from nextquery.policies.many_armed.index_policy import UNPLAYED
 from nextquery.policies.many_armed.order import Ids
 from nextquery.policies.many_armed.sequential import Sequential, Wanted, uniformly
 from nextquery.policies.many_armed.statistics import ArmStatistics
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 
 def scores_of(plays: Floats, means: Floats, horizon: float, arms: int) -> Floats:

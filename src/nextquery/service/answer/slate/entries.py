@@ -11,7 +11,7 @@ from nextquery.experiments.interleave import team_draft
 from nextquery.loop import Loop, Slate
 from nextquery.memory import without
 from nextquery.policies import Choice, Context, MostSimilar
-from nextquery.select import Candidates
+from nextquery.selection import Candidates
 from nextquery.service.answer.requests.kinds import RecommendRequest
 from nextquery.service.log.event_parts import (
     MEMORY,

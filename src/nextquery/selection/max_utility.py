@@ -7,15 +7,15 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nextquery import preference
 from nextquery.arms.kernels import Ids
 from nextquery.arms.scan import Band, Found, Sums
 from nextquery.checks import one_of, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.optimize import greedi, greedy, lazy_greedy
-from nextquery.preference import Mass
-from nextquery.select.base import LEAST_POSITIVE, Request, Selector, refuse_partial
-from nextquery.utility import FacilityLocation, LogDet, LogProbability, Utility
+from nextquery.selection import preference
+from nextquery.selection.optimize import greedi, greedy, lazy_greedy
+from nextquery.selection.preference import Mass
+from nextquery.selection.selector import LEAST_POSITIVE, Request, Selector, refuse_partial
+from nextquery.selection.utility import FacilityLocation, LogDet, LogProbability, Utility
 
 UTILITIES: dict[str, type[Utility]] = {
     "log-probability": LogProbability,
@@ -68,10 +68,11 @@ class MaxUtility(Selector):
     epsilon : similarity threshold ε in [0, 1].
     utility : ``log-probability``, ``facility-location`` or ``log-det``.
     reading : ``example``, ``defined``, ``joint`` or ``one-side``.
-    optimizer : ``greedy``, ``lazy`` or ``greedi`` (see `nextquery.optimize`) runs on the shortlist
-        for any utility. With log-probability each of them returns what the one pass returns.
-        ``auto``, the default, is the one pass for log-probability, and lazy greedy otherwise. A
-        set that is kept and grows (Algorithm 2) is grown by lazy greedy under ``greedi`` too.
+    optimizer : ``greedy``, ``lazy`` or ``greedi`` (see `nextquery.selection.optimize`) runs
+        on the shortlist for any utility. With log-probability each of them returns what the one
+        pass returns. ``auto``, the default, is the one pass for log-probability, and lazy greedy
+        otherwise. A set that is kept and grows (Algorithm 2) is grown by lazy greedy under
+        ``greedi`` too.
     partitions : number of parts of GreeDi, at least 1, drawn at random with `seed`; or ``shards``,
         the shards of a pool on a cluster (a pool in this process is one). On a
         `nextquery.cluster.RayArmPool` the parts run on the cluster, with the same result.

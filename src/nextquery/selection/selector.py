@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nextquery import preference
 from nextquery.arms.kernels import Ids, Vectors
 from nextquery.arms.pool import ArmPool
 from nextquery.arms.scan import Band, Found, Sums
 from nextquery.checks import number, one_of, params_of, whole_number
 from nextquery.errors import ClusterUnavailable, InvalidInput
+from nextquery.selection import preference
 
 Floats = NDArray[np.float64]
 LEAST_POSITIVE = np.nextafter(0.0, 1.0)
@@ -40,7 +40,7 @@ class Candidates:
     `own_texts` are the texts of a person's own queries that are not arms: their ids are negative.
     `own_asked` is when this person last asked each of their own queries, in Unix time.
     `alike` has two numbers for each: a slate shows one of those with an equal number (see
-    `nextquery.folding`); None: it may show all of them.
+    `nextquery.selection.duplicates`); None: it may show all of them.
 
     >>> import nextquery as nq
     >>> pool = nq.ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [2, 1], [0, 1]])
@@ -103,8 +103,8 @@ class Selector(ABC):
     """A selection strategy. A subclass implements `_pick`, which picks arms for each anchor.
 
     `epsilon` and `reading` set how the candidates' preferences are computed (see
-    `nextquery.preference`). Random draws come from the `rng` of a call, or else from a generator
-    made from `seed`.
+    `nextquery.selection.preference`). Random draws come from the `rng` of a call, or else from a
+    generator made from `seed`.
 
     >>> import nextquery as nq
     >>> pool = nq.ArmPool.from_vectors(["a", "b", "c"], [[1, 0], [2, 1], [0, 1]])

@@ -1,13 +1,13 @@
-"""Queries that say the same in another form: one slate shows only the better ranked of them.
+"""Queries with the same meaning in another form: a slate shows only the better-ranked one.
 
 Two queries are alike if they become equal in one of two ways:
 
 - *joined*: without spaces, hyphens and other signs (``data base``, ``data-base``, ``database``);
-- *sorted*: with their words in order of the alphabet (``cheap flights``, ``flights cheap``), unless
-  one of the words tells a direction or a contrast (``paris to london``).
+- *sorted*: with their words in alphabetical order (``cheap flights``, ``flights cheap``), unless
+  one of the words gives a direction or a contrast (``paris to london``).
 
-Before that, both take words in the singular, by the rules of `nextquery.logs.cleaning`, and
-write a doubled letter once in words of eight letters or more (``basketbal``, ``basketball``).
+Before that, both take words in the singular, by the rules of `nextquery.logs.cleaning`. In words
+of eight letters or more, both write a doubled letter once (``basketbal``, ``basketball``).
 Nothing is compared in pairs: a query has two numbers, and equal numbers mean alike.
 """
 
@@ -22,7 +22,7 @@ from nextquery.arms.kernels import Ids
 from nextquery.catalogue.catalogue import Catalogue
 from nextquery.logs.cleaning import singulars
 from nextquery.segments import text_of
-from nextquery.select.base import Candidates
+from nextquery.selection.selector import Candidates
 
 Alike = NDArray[np.int64]
 """Two numbers for each candidate: those with an equal one say the same."""

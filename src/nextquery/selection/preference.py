@@ -26,6 +26,7 @@ from nextquery.errors import InvalidInput
 
 __all__ = ["READINGS", "Mass", "joint", "log_marginal", "marginal", "mass_of"]
 
+
 Floats = NDArray[np.float64]
 READINGS = ("example", "defined", "joint", "one-side")
 

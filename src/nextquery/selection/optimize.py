@@ -21,7 +21,7 @@ class SetFunction(Protocol):
     """What an optimiser needs from a utility.
 
     If it also has ``gains`` and ``bounds`` for several arms at once, as
-    `nextquery.utility.Utility` does, they are used.
+    `nextquery.selection.utility.Utility` does, they are used.
 
     >>> class Letters:  # how many different ones a set of words has
     ...     words = ("abc", "abz", "xy")
@@ -50,7 +50,7 @@ def greedy(
     Reaches 1 − 1/e of the optimum for monotone submodular utilities. With `start`, grows that set
     to size k (Algorithm 2 of the paper).
 
-    >>> from nextquery.utility import LogProbability
+    >>> from nextquery.selection.utility import LogProbability
     >>> greedy(LogProbability([0.1, 0.6, 0.3]), range(3), k=2)
     [1, 2]
     """
@@ -71,7 +71,7 @@ def lazy_greedy(
     ``utility.calls``). Gains are recomputed in batches that double; the first batch is half of what
     the last choice needed. This keeps calls few, and gains at most about twice those needed.
 
-    >>> from nextquery.utility import LogProbability
+    >>> from nextquery.selection.utility import LogProbability
     >>> utility = LogProbability([0.1, 0.6, 0.3])
     >>> lazy_greedy(utility, range(3), k=2), utility.calls
     ([1, 2], 4)
@@ -116,7 +116,7 @@ def greedi(
     `seed`), or the parts themselves. For monotone submodular utilities the value is at least
     (1 − 1/e)/min(k, m) of the optimum, and (1 − 1/e)/2 in expectation for random parts.
 
-    >>> from nextquery.utility import LogProbability
+    >>> from nextquery.selection.utility import LogProbability
     >>> greedi(LogProbability([0.1, 0.6, 0.3]), range(3), k=2, partitions=[[0, 1], [2]])
     [1, 2]
     """

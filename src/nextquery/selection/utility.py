@@ -1,9 +1,9 @@
-"""Utilities of candidate sets: set functions for the optimisers of `nextquery.optimize`.
+"""Utilities of candidate sets: set functions for the optimisers of `nextquery.selection.optimize`.
 
 A utility has ``value(set)`` and ``gain(set, arm) = value(set ∪ {arm}) − value(set)``; arms are
-positions 0 … n−1 in the arrays it was made from. Gains are incremental: the object remembers the
+positions 0 … n−1 in the arrays it was made from. Gains are incremental. The object remembers the
 last set, so the gains of a set that grew by one arm cost one step, not a recomputation. ``calls``
-counts the gains computed.
+counts the gains computed. The array loops are written for Numba.
 """
 
 import math
@@ -13,14 +13,66 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nextquery import utility_loops as loops
 from nextquery.checks import number
 from nextquery.errors import InvalidInput
 from nextquery.vectors import compiled, on_grid, unit_rows
 
 __all__ = ["FacilityLocation", "LogDet", "LogProbability", "Utility"]
 
+
 Floats = NDArray[np.float64]
+
+
+def newly_covered(
+    kernel: Floats, covered: Floats, weights: Floats, arms: NDArray[np.intp], gains: Floats
+) -> None:
+    """Compute Σ_j w_j max(0, K_ij − c_j) for some rows i, in one pass over each."""
+    for a in range(len(arms)):
+        total = 0.0
+        for j in range(kernel.shape[1]):
+            total += weights[j] * max(kernel[arms[a], j] - covered[j], 0.0)
+        gains[a] = total
+
+
+def follow(
+    kernel: Floats,
+    columns: NDArray[np.intp],
+    before: Floats,
+    after: Floats,
+    weights: Floats,
+    gains: Floats,
+) -> None:
+    """Subtract from all gains what the newly covered columns no longer add."""
+    for j in columns:
+        low, high, weight = before[j], after[j], weights[j]
+        for i in range(len(gains)):
+            gains[i] -= weight * (min(max(kernel[j, i], low), high) - low)
+
+
+def explain(
+    rows: Floats, directions: Floats, arms: NDArray[np.intp], rest: Floats, met: NDArray[np.intp]
+) -> None:
+    """Subtract from the rest of some arms what the directions not yet applied explain."""
+    for arm in arms:
+        for s in range(met[arm], len(directions)):
+            along = 0.0
+            for j in range(rows.shape[1]):
+                along += rows[arm, j] * directions[s, j]
+            # With I + PSD the rest is at least 1, except for rounding.
+            rest[arm] = max(rest[arm] - along * along, 1.0)
+        met[arm] = len(directions)
+
+
+def unexplained(directions: Floats, row: Floats, out: Floats) -> None:
+    """Compute the part of a row that no direction explains, without BLAS, whose threads change
+    the last bits."""
+    out[:] = row
+    for s in range(len(directions)):
+        along = 0.0
+        for j in range(len(row)):
+            along += row[j] * directions[s, j]
+        for j in range(len(row)):
+            out[j] -= along * directions[s, j]
 
 
 class Utility(ABC):
@@ -124,8 +176,8 @@ class LogProbability(Utility):
     """log g(C) = Σ log P_j: the paper's utility (Eq. 7), the log-probability of drawing all of C.
 
     It is modular. An arm with P < 1 lowers it, which is every arm unless the reading ``example``
-    gives one arm more than 1 (see `nextquery.preference`). So it is not monotone, and sets are
-    compared at equal size only.
+    gives one arm more than 1 (see `nextquery.selection.preference`). So it is not monotone,
+    and sets are compared at equal size only.
 
     >>> round(LogProbability([0.5, 0.25, 0.25]).gain([0], 1), 6)  # ln 0.25
     -1.386294
@@ -199,7 +251,7 @@ class FacilityLocation(Utility):
 
     def _gains(self, arms: NDArray[np.intp]) -> Floats:
         gains = np.empty(arms.size)
-        sums = compiled(loops.newly_covered, any_order=True)
+        sums = compiled(newly_covered, any_order=True)
         sums(self._kernel, self._covered, self.preferences, arms, gains)
         # Tracking all gains pays off only if most of them are needed.
         if self._whole and 2 * arms.size >= self.n:
@@ -220,7 +272,7 @@ class FacilityLocation(Utility):
             return super()._bounds(arms)
         columns = np.flatnonzero(self._covered > self._followed)
         state = (self._kernel, columns, self._followed, self._covered, self.preferences)
-        compiled(loops.follow)(*state, self._ceilings)
+        compiled(follow)(*state, self._ceilings)
         self._followed[columns] = self._covered[columns]
         self._slack += self._ulp * columns.size
         return self._ceilings[arms] + self._slack
@@ -278,7 +330,7 @@ class LogDet(Utility):
             self._directions = np.concatenate([self._directions, more])
         known, x = self._directions[:size], self._rows[arm]
         rest = self._catch_up(np.array([arm]))[0]
-        compiled(loops.unexplained, any_order=True)(known, x, self._directions[size])
+        compiled(unexplained, any_order=True)(known, x, self._directions[size])
         self._directions[size] /= np.sqrt(rest)
 
     def _gains(self, arms: NDArray[np.intp]) -> Floats:
@@ -288,7 +340,7 @@ class LogDet(Utility):
     def _catch_up(self, arms: NDArray[np.intp]) -> Floats:
         """Return the part of these arms that C does not explain."""
         known = self._directions[: len(self._members)]
-        compiled(loops.explain, any_order=True)(self._rows, known, arms, self._rest, self._met)
+        compiled(explain, any_order=True)(self._rows, known, arms, self._rest, self._met)
         rest: Floats = self._rest[arms]
         return rest
 
