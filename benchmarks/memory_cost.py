@@ -15,7 +15,7 @@ import numpy as np
 import nextquery as nq
 from benchmarks.random_pool import random_pool
 from nextquery.memory import Mentions, Moment
-from nextquery.memory.mentions import NEAR
+from nextquery.memory.past import NEAR
 from nextquery.policies.names import SERVED
 from nextquery.service.log.event_parts import (
     SELECTION,

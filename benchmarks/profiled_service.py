@@ -28,7 +28,7 @@ PARTS = {
     "encoding and look-up of the query": ("nextquery.catalogue.catalogue:Catalogue.place",),
     "last decision of the session": ("nextquery.service.log.store:Store.last_of_sessions",),
     "recall": ("nextquery.memory.memory:Memory.recall", "nextquery.memory.memory:Memory.own"),
-    "features": ("nextquery.memory.candidates:memory_features",),
+    "features": ("nextquery.memory.memory:memory_features",),
     "candidates": ("nextquery.gathering:with_memory", "nextquery.gathering:Gathering.candidates"),
     "ranking": (
         "nextquery.policies.base:Policy.rank",

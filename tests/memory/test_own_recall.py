@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextquery.memory import Key, Memory, Moment, People, own_recall
+from nextquery.memory import Key, Memory, Moment, People, own
 from nextquery.memory import memory as memory_module
-from nextquery.memory.own_recall import NOTHING, Own
+from nextquery.memory.own import NOTHING, Own
 from nextquery.sessions import Sessions
 from tests.memory.by_hand import ARMS, LOGS, Log, as_sessions, before
 from tests.memory.test_own import KEYS, VISITS, steps, tell, vector_of
@@ -131,8 +131,8 @@ def test_log_and_live_are_merged(
     tell(memory.people, person, visits)
     tell(memory.people, next(name for name in NAMES if name != person), others)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(own_recall, "FROM_OWN", most)
-        patch.setattr(own_recall, "MOST_OWN", kept)
+        patch.setattr(own, "FROM_OWN", most)
+        patch.setattr(own, "MOST_OWN", kept)
         found = memory.own(
             person,
             current,
@@ -219,7 +219,7 @@ def test_totals_count_both_memories(log: Log, visits: list[list[Key]], most: int
     live = memory.people.of("ann")
     sizes["ann"] = min(sizes["ann"] + (0 if live is None else len(live.queries)), most)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (own_recall, memory_module):
+        for module in (own, memory_module):
             patch.setattr(module, "MOST_OWN", most)
         people, queries = memory.own_totals()
     assert people == sum(size > 0 for size in sizes.values())

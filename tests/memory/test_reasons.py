@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from nextquery.memory import FEATURES, KINDS, LiveMemory, Memory, Moment, reason_of, similar
-from nextquery.memory.features import DOUBT, Evidence, memory_features
-from nextquery.memory.own_recall import NOTHING
-from nextquery.memory.reasons import day_of
+from nextquery.memory.features import DOUBT, Evidence, day_of, memory_features
+from nextquery.memory.own import NOTHING
 from nextquery.sessions import Sessions
 
 NOW = datetime(2025, 3, 10, 1, 0, tzinfo=UTC).timestamp()  # a Monday

@@ -1,15 +1,19 @@
 """Memory of sessions: which query followed which, how often, and whose it was."""
 
-from nextquery.memory.candidates import with_memory, without
-from nextquery.memory.features import FEATURES, KINDS, kind_of, memory_features
+from nextquery.memory.features import (
+    FEATURES,
+    KINDS,
+    Reason,
+    Recalled,
+    kind_of,
+    memory_features,
+    reason_of,
+    similar,
+)
 from nextquery.memory.live import LiveMemory
-from nextquery.memory.memory import NOW, Memory, Moment
-from nextquery.memory.mentions import Mentions
+from nextquery.memory.memory import NOW, Memory, Moment, with_memory, without
 from nextquery.memory.own import Key, OwnPast, People
-from nextquery.memory.past import SessionMemory
-from nextquery.memory.reasons import Reason, reason_of, similar
-from nextquery.memory.recalled import Recalled
-from nextquery.memory.seen import only_seen
+from nextquery.memory.past import Mentions, SessionMemory, only_seen
 
 __all__ = [
     "FEATURES",

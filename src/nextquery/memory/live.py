@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.memory.mentions import NEAR, NO_MENTIONS, Mentions, decayed, fading
+from nextquery.memory.past import NEAR, NO_MENTIONS, Mentions, decayed, fading
 from nextquery.sessions import Floats, Ids
 from nextquery.vectors import compiled
 

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from nextquery.checks import number, whole_number
 from nextquery.memory import SessionMemory
-from nextquery.memory.mentions import DAY
+from nextquery.memory.past import DAY
 from nextquery.rivals.base import Rival, Step, summed
 from nextquery.rivals.neighbours import NeighbourIndex, Neighbours, best_neighbours
 from nextquery.sessions import Floats, Ids

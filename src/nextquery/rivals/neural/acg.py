@@ -10,7 +10,7 @@ from nextquery.checks import whole_number
 from nextquery.encode.onnx import runner
 from nextquery.errors import InvalidInput
 from nextquery.memory import Memory, Moment
-from nextquery.memory.candidates import FROM_MEMORY
+from nextquery.memory.memory import FROM_MEMORY
 from nextquery.rivals.base import Step
 from nextquery.rivals.neural.model_folder import Model
 from nextquery.rivals.neural.next_item import NETWORK
