@@ -20,7 +20,7 @@ import nextquery as nq
 from nextquery.calibration import expected_error
 from nextquery.errors import InvalidInput
 from nextquery.past_steps import Steps, places_with_next
-from nextquery.policies.names import SERVED
+from nextquery.policies.registry import SERVED
 from nextquery.warm_start import WARM_SESSIONS, walk
 
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "calibration.png"

@@ -16,7 +16,7 @@ from benchmarks.many_armed import OUT, rows_of
 from benchmarks.many_armed_figures import ANCHORED, draw_anchored, draw_worlds, panels
 from benchmarks.many_armed_speed import OUT as SPEED
 from benchmarks.many_armed_worlds import WORLDS
-from nextquery.policies.names import MANY_ARMED, described
+from nextquery.policies.registry import MANY_ARMED, described
 from nextquery.replay.results import read_rows
 
 PAGE = Path("docs/many-armed.md")

@@ -14,14 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from nextquery.policies.many_armed.classical.epsilon_greedy import EpsilonGreedy
-from nextquery.policies.many_armed.classical.thompson import Thompson
-from nextquery.policies.many_armed.index_policy import IndexPolicy
-from nextquery.policies.many_armed.simulate import index_game
-from nextquery.policies.many_armed.structured.lipschitz import LipschitzPolicy
-from nextquery.policies.many_armed.structured.metric import distances
-from nextquery.policies.many_armed.structured.oslb import needed_plays
-from nextquery.policies.names import MANY_ARMED, policy_class
+from nextquery.policies.registry import MANY_ARMED, policy_class
+from nextquery.research.many_armed.classical import EpsilonGreedy, Thompson
+from nextquery.research.many_armed.index import IndexPolicy
+from nextquery.research.many_armed.simulate import index_game
+from nextquery.research.many_armed.structured import LipschitzPolicy, distances, needed_plays
 
 OUT = Path("docs/figures/many-armed-speed.csv")
 ARMS, ROUNDS = 100, 300_000

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 import nextquery as nq
-from nextquery.policies.many_armed.sequential import Sequential
-from nextquery.policies.names import policy_class
+from nextquery.policies.registry import policy_class
+from nextquery.research.many_armed.failures import Sequential
 
 ROUNDS = 3000
 

@@ -8,14 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.policies.many_armed.classical.epsilon_greedy import EpsilonGreedy
-from nextquery.policies.many_armed.classical.thompson import Thompson
-from nextquery.policies.many_armed.failures.games import trial_game
-from nextquery.policies.many_armed.failures.trials import Trials
-from nextquery.policies.many_armed.index_policy import IndexPolicy
-from nextquery.policies.many_armed.simulate import index_game, policy_game
-from nextquery.policies.many_armed.structured.lipschitz import LipschitzPolicy
-from nextquery.policies.names import policy_class
+from nextquery.policies.registry import policy_class
+from nextquery.research.many_armed.classical import EpsilonGreedy, Thompson
+from nextquery.research.many_armed.failures import Trials
+from nextquery.research.many_armed.index import IndexPolicy
+from nextquery.research.many_armed.simulate import index_game, policy_game, trial_game
+from nextquery.research.many_armed.structured import LipschitzPolicy
 from nextquery.selection.selector import Candidates
 
 Floats = NDArray[np.float64]

@@ -16,7 +16,7 @@ import nextquery as nq
 from benchmarks.random_pool import random_pool
 from nextquery.memory import Mentions, Moment
 from nextquery.memory.past import NEAR
-from nextquery.policies.names import SERVED
+from nextquery.policies.registry import SERVED
 from nextquery.service.log.event_parts import (
     SELECTION,
     OwnAsked,

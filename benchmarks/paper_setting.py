@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 import nextquery as nq
 from nextquery import replay
-from nextquery.policies.names import SERVED
+from nextquery.policies.registry import SERVED
 from nextquery.replay.reporting.stream_report import interval
 from nextquery.replay.results import read_run
 

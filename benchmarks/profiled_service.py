@@ -31,10 +31,10 @@ PARTS = {
     "features": ("nextquery.memory.memory:memory_features",),
     "candidates": ("nextquery.gathering:with_memory", "nextquery.gathering:Gathering.candidates"),
     "ranking": (
-        "nextquery.policies.base:Policy.rank",
-        "nextquery.policies.base:Policy.rank_many",
+        "nextquery.policies.policy:Policy.rank",
+        "nextquery.policies.policy:Policy.rank_many",
     ),
-    "what all candidates would teach": ("nextquery.policies.observes:Observes.failures",),
+    "what all candidates would teach": ("nextquery.policies.policy:Observes.failures",),
     "slate and event": (
         "nextquery.service.answer.slates:Answerer.slate",
         "nextquery.service.answer.slates:Answerer.slates",

@@ -20,7 +20,7 @@ from benchmarks.rivals_results import (
     of_stream,
     streams,
 )
-from nextquery.policies.names import SERVED
+from nextquery.policies.registry import SERVED
 from nextquery.replay.compare.verdict import verdict
 from nextquery.replay.results import read_rows
 

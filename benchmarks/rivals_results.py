@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from nextquery.policies.names import SERVED, joined, split
+from nextquery.policies.registry import SERVED, joined, split
 from nextquery.replay.compare.results import COLUMNS, FILE
 from nextquery.replay.reporting.stream_report import interval
 from nextquery.replay.results import read_rows

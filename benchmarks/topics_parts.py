@@ -13,7 +13,8 @@ import numpy as np
 
 import nextquery as nq
 from nextquery.memory import FEATURES
-from nextquery.policies.base import Context, Floats
+from nextquery.policies.packed import Context
+from nextquery.policies.policy import Floats
 from nextquery.replay.reporting.stream_report import interval
 from nextquery.replay.runners import runner
 from nextquery.replay.stream.clock import Stream

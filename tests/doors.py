@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 import nextquery as nq
 from nextquery.learnt import Learnt
 from nextquery.personal import Personal
-from nextquery.policies.names import schedule_named, selector_named
+from nextquery.policies.registry import schedule_named, selector_named
 from nextquery.service.answer.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.log.store import Store

@@ -9,7 +9,7 @@ import pytest
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import LIVE, MANY_ARMED, policy_class
+from nextquery.policies.registry import LIVE, MANY_ARMED, policy_class
 
 
 def exported(base: type, module: Any) -> list[Any]:
@@ -22,7 +22,7 @@ def exported(base: type, module: Any) -> list[Any]:
 
 
 LATE = [policy_class(name) for name in MANY_ARMED if name in LIVE]
-POLICIES = [*exported(nq.Policy, nq), *LATE]  # the others: tests/policies/many_armed
+POLICIES = [*exported(nq.Policy, nq), *LATE]  # the others: tests/research/many_armed
 SELECTORS = exported(nq.Selector, nq)
 UTILITIES = exported(nq.utility.Utility, nq.utility)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import nextquery as nq
 from nextquery.learnt import Answered, Learnt, Observed, Replaced, examples
-from nextquery.policies.base import Context
+from nextquery.policies.packed import Context
 from nextquery.visit import HISTORY, SEEN, Visit
 
 POOL = nq.ArmPool.from_vectors(

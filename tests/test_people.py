@@ -9,7 +9,7 @@ import pytest
 import nextquery as nq
 from nextquery.errors import InvalidInput
 from nextquery.memory import FEATURES, kind_of
-from nextquery.policies.base import Choice
+from nextquery.policies.packed import Choice
 
 TEXTS = [f"{animal} {thing}" for animal in ("cat", "dog", "cow") for thing in ("food", "house")]
 PRIVATE = "cat and dog"

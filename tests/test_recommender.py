@@ -11,8 +11,8 @@ import pytest
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import POLICIES as REGISTRY
-from nextquery.policies.names import PolicyEntry, name_of, policy_named
+from nextquery.policies.registry import POLICIES as REGISTRY
+from nextquery.policies.registry import PolicyEntry, name_of, policy_named
 from tests.policies.worlds import TopicWorld
 
 TEXTS = [

@@ -25,7 +25,7 @@ from benchmarks.rivals_results import (
     streams,
 )
 from nextquery import replay
-from nextquery.policies.names import SERVED
+from nextquery.policies.registry import SERVED
 from nextquery.replay.compare.results import read_compared
 from nextquery.replay.results import read_rows
 from nextquery.replay.stream.steps import ANSWERS

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nextquery as nq
 from nextquery.catalogue.catalogue import Catalogue
-from nextquery.policies.names import selector_named
+from nextquery.policies.registry import selector_named
 from nextquery.selecting import Selecting
 from nextquery.selection.schedule import Sizes
 from nextquery.visit import Visit

@@ -19,7 +19,7 @@ from nextquery.policies import (
     Policy,
     RandomPolicy,
 )
-from nextquery.policies.names import policy_named as policy
+from nextquery.policies.registry import policy_named as policy
 from nextquery.recommender import Recommender
 from nextquery.selection import (
     Bump,

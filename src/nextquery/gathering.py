@@ -11,7 +11,8 @@ from nextquery.arms.pool import among
 from nextquery.catalogue.catalogue import Catalogue, Place
 from nextquery.learnt import Learnt
 from nextquery.memory import NOW, Key, Memory, Moment, with_memory, without
-from nextquery.policies.base import Context, Policy
+from nextquery.policies.packed import Context
+from nextquery.policies.policy import Policy
 from nextquery.segments import text_of
 from nextquery.selecting import Selecting
 from nextquery.selection.schedule import Schedule

@@ -11,7 +11,8 @@ from nextquery.calibration import Fitted
 from nextquery.memory import Key, LiveMemory, People
 from nextquery.memory.own import Vector
 from nextquery.outcomes import Rewards
-from nextquery.policies.base import Choice, Context, Floats, Policy
+from nextquery.policies.packed import Choice, Context
+from nextquery.policies.policy import Floats, Policy
 from nextquery.selection.selector import Candidates
 
 

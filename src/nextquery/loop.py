@@ -15,7 +15,7 @@ from nextquery.catalogue.catalogue import Catalogue, Place
 from nextquery.gathering import Gathering
 from nextquery.learnt import Learnt
 from nextquery.memory import NOW, Memory, Moment, without
-from nextquery.policies.base import Choice, Context
+from nextquery.policies.packed import Choice, Context
 from nextquery.segments import text_of
 from nextquery.selection.duplicates import Folding, best_first
 from nextquery.selection.schedule import Schedule

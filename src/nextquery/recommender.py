@@ -18,7 +18,7 @@ from nextquery.learnt import Learnt
 from nextquery.loop import Loop
 from nextquery.memory import Memory, SessionMemory
 from nextquery.outcomes import Learning
-from nextquery.policies.base import Policy
+from nextquery.policies.policy import Policy
 from nextquery.segments import check_segment
 from nextquery.selection.schedule import Schedule
 from nextquery.selection.selector import Selector

@@ -12,8 +12,8 @@ from nextquery.encode.encoder import Encoder
 from nextquery.errors import InvalidInput
 from nextquery.memory import LiveMemory, Memory, People
 from nextquery.outcomes import Learning
-from nextquery.policies.base import Policy
-from nextquery.policies.names import POLICIES, SCHEDULES, SELECTIONS, name_of, policy_class
+from nextquery.policies.policy import Policy
+from nextquery.policies.registry import POLICIES, SCHEDULES, SELECTIONS, name_of, policy_class
 from nextquery.selection.schedule import Schedule
 from nextquery.selection.selector import Selector
 from nextquery.sessions import Sessions

@@ -12,7 +12,7 @@ from nextquery.learnt import Answered
 from nextquery.loop import Likely, Slate
 from nextquery.memory import Moment
 from nextquery.outcomes import OPEN, Outcome, Typed, after_feedback, entry_failed
-from nextquery.policies.base import Choice
+from nextquery.policies.packed import Choice
 from nextquery.selection.selector import Candidates
 from nextquery.visit import Visit
 

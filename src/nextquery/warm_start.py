@@ -15,7 +15,8 @@ from nextquery.calibration import Fitted
 from nextquery.loop import Loop
 from nextquery.memory import FEATURES, SessionMemory
 from nextquery.past_steps import STEPS_PER_SCAN, Selections, Steps
-from nextquery.policies.base import Context, Policy
+from nextquery.policies.packed import Context
+from nextquery.policies.policy import Policy
 from nextquery.selection.selector import Candidates
 
 WARM_SESSIONS, WARM_EXAMPLES = 1000, 2000

@@ -2,7 +2,7 @@
 
 import json
 
-from nextquery.policies.names import POLICIES
+from nextquery.policies.registry import POLICIES
 from tests.command_line import run_here
 
 

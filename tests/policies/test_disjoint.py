@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextquery.errors import InvalidInput
-from nextquery.policies.disjoint import DisjointRidge
+from nextquery.policies.ridge import DisjointRidge
 from nextquery.vectors import unit_rows
 
 

@@ -3,7 +3,7 @@ import pytest
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
-from nextquery.policies.features import features_of
+from nextquery.policies.lin_ucb import features_of
 
 
 def test_arm_and_interaction(pool: nq.ArmPool) -> None:

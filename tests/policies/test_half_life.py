@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
-from nextquery.policies.disjoint import DisjointRidge
-from nextquery.policies.half_life import DAY, HalfLife, latest
-from nextquery.policies.names import POLICIES, policy_named
 from nextquery.policies.packed import Arms, Vectors
-from nextquery.policies.ridge import REFRESH, Ridge
+from nextquery.policies.registry import POLICIES, policy_named
+from nextquery.policies.ridge import DAY, REFRESH, DisjointRidge, HalfLife, Ridge, latest
 
 LEARNING = [name for name in POLICIES if "half_life" in policy_named(name).get_params()]
 START = 1_750_000_000.0

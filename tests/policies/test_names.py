@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import nextquery as nq
 from nextquery import replay
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import (
+from nextquery.policies.registry import (
     POLICIES,
     SCHEDULES,
     SELECTIONS,

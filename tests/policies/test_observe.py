@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import policy_named
 from nextquery.policies.packed import MOST, Vectors
+from nextquery.policies.registry import policy_named
 from nextquery.policies.ridge import REFRESH, Ridge
 from tests.policies.worlds import LEARN_DIFFERENTLY
 

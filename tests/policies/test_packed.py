@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextquery.errors import InvalidInput
-from nextquery.policies.choice import Choice
-from nextquery.policies.packed import MOST, pack_arms, pack_vectors, unpack
+from nextquery.policies.packed import MOST, Choice, pack_arms, pack_vectors, unpack
 
 SEED = 7
 

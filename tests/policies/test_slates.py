@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import nextquery as nq
-from nextquery.policies.names import LIVE
+from nextquery.policies.registry import LIVE
 from nextquery.selection import Candidates
 
 CONTEXT = nq.Context([1.0, 0.2, 0.0], history=(), trial=1)

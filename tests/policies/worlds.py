@@ -3,7 +3,7 @@
 import numpy as np
 
 import nextquery as nq
-from nextquery.policies.names import LIVE, MANY_ARMED
+from nextquery.policies.registry import LIVE, MANY_ARMED
 
 LEARN_DIFFERENTLY = tuple(
     name for name in LIVE if name not in MANY_ARMED or name in ("ucb-air", "thompson")

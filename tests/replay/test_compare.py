@@ -10,7 +10,7 @@ import pytest
 
 from nextquery import replay
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import SERVED
+from nextquery.policies.registry import SERVED
 from nextquery.replay.compare import comparison, tuning
 from nextquery.replay.compare.costs import measured
 from nextquery.replay.compare.options import COMPARED, VARIANTS, started

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import nextquery as nq
-from nextquery.policies.names import POLICIES, policy_named
+from nextquery.policies.registry import POLICIES, policy_named
 from nextquery.replay.anchored.array_engine import Game, allowed_sizes, fresh, play, rewards_at
 from nextquery.replay.anchored.candidates import CandidateSets, select_sets
 from nextquery.replay.seeds import generator

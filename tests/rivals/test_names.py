@@ -5,7 +5,7 @@ import pytest
 import nextquery as nq
 from nextquery.errors import InvalidInput
 from nextquery.memory import SessionMemory
-from nextquery.policies.names import POLICIES, SELECTIONS, joined
+from nextquery.policies.registry import POLICIES, SELECTIONS, joined
 from nextquery.rivals.names import RIVALS, TRAINED, rival_class, rival_named
 from nextquery.rivals.neural import METHODS
 from nextquery.rivals.neural.rival import NeuralRival

@@ -8,7 +8,7 @@ from nextquery.cli.output import out, print_json, table
 
 def algorithms(as_json: AsJson = False) -> None:
     """List the policies: assumptions, parameters with their defaults, references."""
-    from nextquery.policies.names import described
+    from nextquery.policies.registry import described
 
     rows = described()
     if as_json:

@@ -3,7 +3,7 @@
 
 def policies() -> list[str]:
     """Return every policy and rival that a replay knows."""
-    from nextquery.policies.names import POLICIES
+    from nextquery.policies.registry import POLICIES
     from nextquery.rivals.names import RIVALS, TRAINED
 
     return [*POLICIES, *RIVALS, *TRAINED]
@@ -11,21 +11,21 @@ def policies() -> list[str]:
 
 def served_policies() -> list[str]:
     """Return the policies that can learn from users."""
-    from nextquery.policies.names import LIVE
+    from nextquery.policies.registry import LIVE
 
     return list(LIVE)
 
 
 def selections() -> list[str]:
     """Return the selections."""
-    from nextquery.policies.names import SELECTIONS
+    from nextquery.policies.registry import SELECTIONS
 
     return list(SELECTIONS)
 
 
 def schedules() -> list[str]:
     """Return the schedules by which a candidate set grows."""
-    from nextquery.policies.names import SCHEDULES
+    from nextquery.policies.registry import SCHEDULES
 
     return ["none", *SCHEDULES]
 

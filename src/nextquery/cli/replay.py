@@ -128,7 +128,7 @@ def replay(
     import nextquery as nq
     from nextquery import replay as experiments
     from nextquery.checks import one_of
-    from nextquery.policies.names import SERVED
+    from nextquery.policies.registry import SERVED
     from nextquery.replay.stream.options import STREAM_POLICIES
 
     one_of(protocol, "protocol", ("anchored", "stream"))

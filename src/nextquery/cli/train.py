@@ -12,7 +12,7 @@ from nextquery.cli import log_options as o
 from nextquery.cli.output import Stages, err, out, print_json, table
 from nextquery.encode.train import METHODS, TrainOptions
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import split
+from nextquery.policies.registry import split
 from nextquery.replay.stream.clock import unix_time
 from nextquery.rivals.neural.methods import METHODS as RIVAL_METHODS
 from nextquery.rivals.neural.methods import parameters_of

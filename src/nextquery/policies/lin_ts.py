@@ -8,12 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.checks import number, one_of, whole_number
-from nextquery.policies.base import Floats, Policy, State
-from nextquery.policies.choice import Choice, Context
-from nextquery.policies.features import FEATURES, features_of
-from nextquery.policies.half_life import checked_days
-from nextquery.policies.packed import Step, pack_vectors, vectors_in
-from nextquery.policies.ridge import Ridge
+from nextquery.policies.lin_ucb import FEATURES, features_of
+from nextquery.policies.packed import Choice, Context, Step, pack_vectors, vectors_in
+from nextquery.policies.policy import Floats, Policy, State
+from nextquery.policies.ridge import Ridge, checked_days
 from nextquery.selection.selector import Candidates
 
 

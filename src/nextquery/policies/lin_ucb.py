@@ -1,4 +1,7 @@
-"""LinUCB: choose the arm with the largest upper confidence bound (Li et al. 2010)."""
+"""LinUCB: choose the arm with the largest upper confidence bound (Li et al. 2010).
+
+`features_of` gives the features of a candidate for a shared linear model.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,14 +10,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.checks import number, one_of
-from nextquery.policies.base import Floats, Ids, Policy, State
-from nextquery.policies.choice import Choice, Context
-from nextquery.policies.disjoint import DisjointRidge
-from nextquery.policies.features import FEATURES, features_of
-from nextquery.policies.half_life import checked_days
-from nextquery.policies.packed import Step, arms_in, pack_arms, pack_vectors, vectors_in
-from nextquery.policies.ridge import Ridge
+from nextquery.errors import InvalidInput
+from nextquery.policies.packed import (
+    Choice,
+    Context,
+    Step,
+    arms_in,
+    pack_arms,
+    pack_vectors,
+    vectors_in,
+)
+from nextquery.policies.policy import Floats, Ids, Policy, State
+from nextquery.policies.ridge import DisjointRidge, Ridge, checked_days
 from nextquery.selection.selector import Candidates
+
+FEATURES = ("interaction", "arm", "memory")
+
+
+def features_of(kind: str, candidates: Candidates, context: Context) -> NDArray[np.float64]:
+    """Return one row of features per candidate.
+
+    ``arm``: the arm's vector, as published. ``interaction``: the elementwise product of anchor and
+    arm, so that one model can learn what follows what. ``memory``: the features of a memory of
+    sessions (`nextquery.memory.FEATURES`), which a recommender with a memory provides.
+    """
+    if kind == "memory":
+        if candidates.features is None:
+            raise InvalidInput(
+                "this policy ranks by memory features, and these candidates have none. Pass a "
+                "memory to the recommender: memory=nq.Memory.of_pool(pool)."
+            )
+        return candidates.features.astype(np.float64)
+    vectors = candidates.vectors.astype(np.float64)
+    if kind == "arm":
+        return vectors
+    anchor = np.asarray(context.anchor, dtype=np.float64)
+    if anchor.shape != vectors.shape[1:]:
+        raise InvalidInput(
+            f"the context's anchor must have {vectors.shape[1]} numbers, like the candidates' "
+            f"vectors; received shape {anchor.shape}."
+        )
+    vectors *= anchor
+    return vectors
+
 
 TIE = 1e-9
 """Scores this close to the best count as equal to it."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import (
+from nextquery.policies.registry import (
     has_size,
     policy_named,
     schedule_named,
@@ -30,7 +30,7 @@ class Options:
     ----------
     anchors : number of sessions to sample, at least 1 (100 in the paper).
     rounds : number of rounds T, at least 1 (1000 in the paper).
-    selections, policies : names (see `nextquery.policies.names`) or variants, such as
+    selections, policies : names (see `nextquery.policies.registry`) or variants, such as
         ``lin-ucb@ridge=2`` or ``max-utility@utility=log-det,optimizer=greedi,partitions=4``.
     k, epsilon, reading : options of the selection.
     alpha : α of the policies that have one; None uses each policy's default.

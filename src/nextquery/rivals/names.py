@@ -9,7 +9,7 @@ from typing import Any
 from nextquery.arms import ArmPool
 from nextquery.checks import load, one_of
 from nextquery.memory import SessionMemory
-from nextquery.policies.names import known_params, split
+from nextquery.policies.registry import known_params, split
 from nextquery.rivals.association_rules import AssociationRules
 from nextquery.rivals.base import Rival
 from nextquery.rivals.n_gram import NGram

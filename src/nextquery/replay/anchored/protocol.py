@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.policies.names import policy_named
+from nextquery.policies.registry import policy_named
 from nextquery.replay.anchored.array_engine import Game, allowed_sizes, draws, play, rewards_at
 from nextquery.replay.anchored.candidates import CandidateSets, select_sets
 from nextquery.replay.cells import Cell, Setting, recorded_rounds

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from nextquery.arms.pool import ArmPool
 from nextquery.checks import whole_number
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import SERVED, split
+from nextquery.policies.registry import SERVED, split
 from nextquery.replay.stream.clock import Stream, unix_time
 from nextquery.replay.stream.options import StreamOptions
 from nextquery.rivals.names import RIVALS

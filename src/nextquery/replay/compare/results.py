@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nextquery.policies.names import SERVED
+from nextquery.policies.registry import SERVED
 from nextquery.replay.reporting.stream_report import interval
 from nextquery.replay.results import read_rows, read_run
 from nextquery.sessions import Floats, Ids

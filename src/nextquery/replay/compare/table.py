@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nextquery.policies.names import SERVED
+from nextquery.policies.registry import SERVED
 from nextquery.replay.compare import tuning
 from nextquery.replay.compare.results import read_compared
 from nextquery.replay.compare.verdict import verdict

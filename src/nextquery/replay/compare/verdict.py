@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nextquery.policies.names import SERVED
+from nextquery.policies.registry import SERVED
 
 Row = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nextquery.checks import number, one_of
 from nextquery.policies import MostSimilar, Policy, RandomPolicy
-from nextquery.policies.names import POLICIES, joined, live_policy, split
+from nextquery.policies.registry import POLICIES, joined, live_policy, split
 from nextquery.rivals.names import RIVALS, TRAINED, rival_class, rival_named
 from nextquery.sessions import Sessions
 

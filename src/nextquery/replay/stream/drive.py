@@ -12,7 +12,7 @@ from nextquery.learnt import Answered
 from nextquery.loop import Loop, Slate
 from nextquery.memory import Moment, SessionMemory
 from nextquery.outcomes import OPEN, Learning, Typed, after_feedback
-from nextquery.policies.base import Policy
+from nextquery.policies.policy import Policy
 from nextquery.selection.selector import Candidates
 from nextquery.sessions import Ids
 from nextquery.visit import HISTORY, Visit

@@ -6,7 +6,7 @@ from typing import Any
 
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import SERVED, schedule_named
+from nextquery.policies.registry import SERVED, schedule_named
 from nextquery.replay.stream.clock import StreamSpan
 from nextquery.replay.stream.contestants import (
     LEARNING_OFF,

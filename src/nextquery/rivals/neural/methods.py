@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from nextquery.checks import load, one_of
-from nextquery.policies.names import known_params, split
+from nextquery.policies.registry import known_params, split
 from nextquery.rivals.neural.acg import AcgOptions
 from nextquery.rivals.neural.cfan import CfanOptions
 from nextquery.rivals.neural.options import Gru4RecOptions, MethodOptions, SasRecOptions

@@ -10,7 +10,7 @@ from nextquery.arms import ArmPool
 from nextquery.arms.kernels import Vectors
 from nextquery.encode.onnx import runner
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import joined, selector_named, split
+from nextquery.policies.registry import joined, selector_named, split
 from nextquery.rivals.neural.model_folder import Model, check_unseen, same_vectors
 from nextquery.rivals.neural.next_item import NETWORK, SESSION
 from nextquery.rivals.neural.rin import ANCHOR

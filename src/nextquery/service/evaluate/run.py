@@ -9,8 +9,8 @@ import numpy as np
 from nextquery.arms import ArmPool
 from nextquery.errors import InvalidInput
 from nextquery.experiments.off_policy import ENOUGH, ESTIMATORS, Estimate, Logged
-from nextquery.policies.names import live_policy
-from nextquery.policies.slates import Floats
+from nextquery.policies.policy import Floats
+from nextquery.policies.registry import live_policy
 from nextquery.service.evaluate.decisions import OTHER_POOL, Span
 from nextquery.service.evaluate.sample import Aimed, Progress, Sample, sample
 from nextquery.service.log.store import Store

@@ -9,7 +9,7 @@ import numpy as np
 from nextquery.arms import ArmPool
 from nextquery.loop import Loop, Offered, ToRank
 from nextquery.memory import Moment
-from nextquery.policies.slates import Floats
+from nextquery.policies.policy import Floats
 from nextquery.service.answer.candidate_cache import Asked, CandidateCache
 from nextquery.service.answer.experiment.assignment import Assignment
 from nextquery.service.answer.visits import visit_before

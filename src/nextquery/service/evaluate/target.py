@@ -11,7 +11,7 @@ from nextquery.loop import Loop, Offered, ToRank
 from nextquery.memory import Moment
 from nextquery.outcomes import Rewards
 from nextquery.policies import Choice, Policy
-from nextquery.policies.slates import Floats
+from nextquery.policies.policy import Floats
 from nextquery.service.evaluate.plan import Planned
 from nextquery.service.log.event_parts import PINNED, NextQuery
 from nextquery.service.log.events import Event, FeedbackEvent, OutcomeEvent

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from nextquery.policies import Policy
-from nextquery.policies.names import policy_class
+from nextquery.policies.registry import policy_class
 from nextquery.service.log.events import BesideModel, ModelEvent
 from nextquery.service.model.arrays import Arrays, from_text, unpacked, within
 

@@ -11,7 +11,7 @@ from nextquery.experiments.shares import Shares
 from nextquery.memory.memory import SESSIONS
 from nextquery.outcomes import FAILS, Learning
 from nextquery.policies import Policy
-from nextquery.policies.names import (
+from nextquery.policies.registry import (
     LIVE,
     SCHEDULES,
     SELECTIONS,

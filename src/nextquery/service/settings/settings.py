@@ -20,7 +20,7 @@ from pydantic_settings import (
 )
 
 from nextquery.errors import InvalidInput
-from nextquery.policies.names import live_policy, schedule_named, selector_named
+from nextquery.policies.registry import live_policy, schedule_named, selector_named
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.service.settings.values import (
     SHORTEST_SECRET,

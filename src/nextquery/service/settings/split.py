@@ -2,7 +2,7 @@
 
 from nextquery.errors import InvalidInput
 from nextquery.experiments.shares import Shares, parse_shares, with_control
-from nextquery.policies.names import live_policy
+from nextquery.policies.registry import live_policy
 
 CONTROL = "most-similar-first"
 """What a served model is compared with, and what answers if it is worse."""

@@ -1,1 +1,0 @@
-"""Bandits that stay with an arm until it has failed."""

@@ -1,1 +1,0 @@
-"""Bandits that know how far arms are from each other."""

@@ -1,1 +1,0 @@
-"""Bandits that play only some of many arms, drawn at random."""

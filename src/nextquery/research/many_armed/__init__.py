@@ -1,0 +1,1 @@
+"""Bandits for very many arms, all with the contract of a policy."""
