@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nextquery as nq
-from nextquery.calibration import expected_error
 from nextquery.errors import InvalidInput
-from nextquery.past_steps import Steps, places_with_next
+from nextquery.learning import expected_error
 from nextquery.policies.registry import SERVED
-from nextquery.warm_start import WARM_SESSIONS, walk
+from nextquery.warm_start import WARM_SESSIONS, Steps, places_with_next, walk
 
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "calibration.png"
 EDGES = np.array([0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 1.0000001])

@@ -14,6 +14,7 @@ import numpy as np
 
 import nextquery as nq
 from benchmarks.random_pool import random_pool
+from nextquery.loop import Visit
 from nextquery.memory import Mentions, Moment
 from nextquery.memory.past import NEAR
 from nextquery.policies.registry import SERVED
@@ -25,7 +26,6 @@ from nextquery.service.log.event_parts import (
     vector_text,
 )
 from nextquery.service.log.events import DecisionEvent, to_json
-from nextquery.visit import Visit
 
 ARMS, DIM = 1_120_461, 128  # the pool of the paper
 SESSIONS, IN_LOG, PRIVATE, LIVE = 200_000, 2_000, 500, 20_000

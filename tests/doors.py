@@ -10,7 +10,7 @@ import numpy as np
 from starlette.testclient import TestClient
 
 import nextquery as nq
-from nextquery.learnt import Learnt
+from nextquery.learning import Learnt
 from nextquery.personal import Personal
 from nextquery.policies.registry import schedule_named, selector_named
 from nextquery.service.answer.engine import Engine

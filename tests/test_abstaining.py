@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nextquery as nq
-from nextquery.calibration import fit, probability
 from nextquery.errors import InvalidInput
+from nextquery.learning import fit, probability
+from nextquery.loop import Visit
 from nextquery.memory import Moment
-from nextquery.visit import Visit
 from tests.doors import pool_with_people, same_learnt
 from tests.service.worlds import TEXTS
 

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 import nextquery as nq
 from nextquery.catalogue.catalogue import Catalogue
+from nextquery.loop import Selecting, Visit
 from nextquery.policies.registry import selector_named
-from nextquery.selecting import Selecting
 from nextquery.selection.schedule import Sizes
-from nextquery.visit import Visit
 
 ARMS = 40
 POOL = nq.ArmPool.from_vectors(

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 import nextquery as nq
 from nextquery.memory import Memory
-from nextquery.past_steps import Steps, places_with_next
-from nextquery.warm_start import PastStep, walk, warm_start
+from nextquery.warm_start import PastStep, Steps, places_with_next, walk, warm_start
 from tests.few_examples import few
 from tests.memory.by_hand import ARMS, LOGS, Log, Query, as_sessions
 

@@ -6,8 +6,8 @@ from nextquery import encode, errors
 from nextquery.arms import ArmPool
 from nextquery.checks import load as _load
 from nextquery.client import AsyncClient, Client
+from nextquery.learning import Learning
 from nextquery.memory import Memory
-from nextquery.outcomes import Learning
 from nextquery.personal import Personal
 from nextquery.policies import (
     Choice,

@@ -1,26 +1,383 @@
-"""One round of Algorithm 1: from a query to candidates, a slate or a forecast.
+"""One round of Algorithm 1: from a query to candidates, then to a slate or a forecast.
+
+Candidates are the arms that the selector selects and those that the memories recall. They are
+selected for each query, or kept during the session and grown (Algorithm 2).
 
 Library sessions, replay and the service all use this code, so the same history gives the same
 answer in each.
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from nextquery.arms.kernels import Ids
+from nextquery.arms.pool import NO_IDS, ArmPool, among
 from nextquery.catalogue.catalogue import Catalogue, Place
-from nextquery.gathering import Gathering
-from nextquery.learnt import Learnt
-from nextquery.memory import NOW, Memory, Moment, without
+from nextquery.errors import InvalidInput
+from nextquery.learning import Learnt
+from nextquery.memory import NOW, Key, Memory, Moment, with_memory, without
 from nextquery.policies.packed import Choice, Context
+from nextquery.policies.policy import Policy
 from nextquery.segments import text_of
 from nextquery.selection.duplicates import Folding, best_first
-from nextquery.selection.schedule import Schedule
+from nextquery.selection.schedule import Schedule, Sizes
 from nextquery.selection.selector import Candidates, Selector
-from nextquery.visit import Visit
+
+HISTORY, SEEN = 20, 200  # how many of its newest queries and shown arms a session remembers
+
+
+class Visit(NamedTuple):
+    """The state of a session.
+
+    `history` contains its earlier queries that are arms, `seen` the arms it was shown, `trial` the
+    number of recommendations so far. `person` is whose it is, if that person has a past of their
+    own, and `previous` the query before the current one, whether it is an arm or not. `session` is
+    its id, on which random draws depend, and `kept` the arms that stay in its candidate set.
+    """
+
+    history: tuple[int, ...] = ()
+    seen: tuple[int, ...] = ()
+    trial: int = 0
+    person: str | None = None
+    previous: Key | None = None
+    session: str = ""
+    kept: tuple[int, ...] = ()
+
+    def after(
+        self,
+        arm: int | None,
+        shown: Iterable[int],
+        key: Key | None = None,
+        kept: tuple[int, ...] = (),
+    ) -> "Visit":
+        """Return the session after a recommendation for a query (its arm, or None).
+
+        `key` is the query itself, also if it is not an arm, and `kept` is that of its candidates.
+
+        >>> Visit().after(7, [8, 9]).after(7, [])[:3]
+        ((7,), (8, 9), 2)
+        """
+        history = tuple(self.with_anchor(arm))[-HISTORY:]
+        seen = (*self.seen, *shown)[-SEEN:]
+        previous = self.previous if arm is None and key is None else key if arm is None else arm
+        return Visit(
+            history, seen, self.trial + 1, self.person, previous, self.session, tuple(kept)
+        )
+
+    def with_anchor(self, arm: int | None) -> list[int]:
+        """Return the session's arms, with the current query last if it is an arm."""
+        if arm is None or self.history[-1:] == (arm,):
+            return list(self.history)
+        return [*self.history, arm]
+
+
+_RANKING, _SELECTING, _FURTHER = range(3)  # what numbers are drawn for
+
+
+class Selecting:
+    """The part of the loop that selects candidates, for many sessions in one scan.
+
+    Parameters
+    ----------
+    catalogue, selector : the arms, and how to select some of them.
+    schedule : the size of C by trial; without one it is the selector's k from the start.
+    reselect : whether each query gets candidates of its own. If not, arms once in C stay in it, and
+        C grows with respect to the current query. None: only without a schedule, as in the paper.
+    repeat : whether a session may be shown the same arm more than once.
+    seed : seed of every random draw.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        selector: Selector,
+        *,
+        schedule: Schedule | None = None,
+        reselect: bool | None = None,
+        repeat: bool = False,
+        seed: int = 0,
+    ) -> None:
+        check_schedule(selector, schedule)
+        self.catalogue, self.selector, self.seed = catalogue, selector, seed
+        self.schedule, self.reselect, self.repeat = schedule, reselect, repeat
+        self._sizes = None if schedule is None else Sizes(schedule)
+
+    @property
+    def pool(self) -> ArmPool:
+        """The arms."""
+        return self.catalogue.pool
+
+    @property
+    def reselects(self) -> bool:
+        """Whether each query gets candidates of its own."""
+        return self.schedule is None if self.reselect is None else self.reselect
+
+    @property
+    def reusable(self) -> bool:
+        """Whether what is selected for a query depends only on the query, the arms and the size."""
+        alone = self.reselects and not self.selector.draws and not self.selector.moves
+        return alone and (self.schedule is None or self.repeat)
+
+    def size(self, visit: Visit) -> int | None:
+        """Return the size of C at the next recommendation; None if the selector has no k."""
+        return self.selector.k if self._sizes is None else self._sizes.at(visit.trial + 1)
+
+    def draws(self, session: str, trial: int, purpose: int = _RANKING) -> np.random.Generator:
+        """Return the generator of one recommendation: it depends only on seed, session and trial.
+
+        So workers, replays and restarts draw the same numbers.
+        """
+        name = int.from_bytes(hashlib.sha256(session.encode()).digest()[:8], "big")
+        return np.random.default_rng([self.seed, name, trial, *([purpose] if purpose else ())])
+
+    def select(
+        self,
+        places: Sequence[Place],
+        visits: Sequence[Visit],
+        *,
+        pool: ArmPool | None = None,
+        unknown: Sequence[Ids] | None = None,
+        normalise: bool = True,
+        vectors: bool = True,
+    ) -> list[Candidates]:
+        """Select arms for every place in one scan; none for a query without a vector.
+
+        Sets of different sizes, with a schedule, need one scan each, and so do segments. For
+        `normalise` and `vectors` see `Selector.select_many`.
+
+        Parameters
+        ----------
+        places, visits : the current queries, and their sessions.
+        pool, unknown : the arms as they were then, if the queries are of the past, and what else
+            was not known at each.
+        """
+        arms = self.pool if pool is None else pool
+        no_vectors = np.empty((0, arms.dim if vectors else 0), np.float32)
+        selected = [Candidates(NO_IDS, no_vectors, np.empty(0), np.empty(0))] * len(places)
+        groups: dict[tuple[str, int | None], list[int]] = {}
+        for number, (place, visit) in enumerate(zip(places, visits, strict=True)):
+            if place.vector.any():
+                groups.setdefault((place.segment, self.size(visit)), []).append(number)
+        for (segment, size), numbers in groups.items():
+            arms_here = self.catalogue.segmented.of(segment, arms)
+            if arms_here is None:
+                continue
+            hidden = [self._not_selected(places[number], visits[number]) for number in numbers]
+            if unknown is not None:
+                both = zip(hidden, numbers, strict=True)
+                hidden = [np.union1d(own, unknown[number]) for own, number in both]
+            vectors_now = np.stack([places[number].vector for number in numbers])
+            histories = [visits[number].history for number in numbers]
+            results = self.selector.select_many(
+                arms_here,
+                self.selector.anchors(arms_here, vectors_now, histories),
+                hidden,
+                self._draws_of([visits[number] for number in numbers]),
+                k=None if self.schedule is None else size,
+                keep=[] if self.reselects else [arms.alive(visits[n].kept) for n in numbers],
+                normalise=normalise,
+                vectors=vectors,
+            )
+            for number, candidates in zip(numbers, results, strict=True):
+                selected[number] = candidates
+                if self.selector.moves:  # a similarity is always that with the query
+                    alike = arms.score(candidates.arms, places[number].vector)
+                    selected[number] = replace(candidates, similarities=alike)
+        return selected
+
+    def select_further(
+        self, place: Place, visit: Visit, hidden: Ids, *, normalise: bool
+    ) -> Candidates:
+        """Select more arms, since everything that was selected is hidden."""
+        rng = self.draws(visit.session, visit.trial + 1, _FURTHER) if self.selector.draws else None
+        arms = self.catalogue.segmented.of(place.segment)
+        assert arms is not None  # something was selected from it
+        return self.selector.select(arms, place.vector, hidden, rng, normalise=normalise)
+
+    def kept(self, place: Place, visit: Visit, selected: Candidates) -> tuple[int, ...]:
+        """Return the arms that stay in C; none if each query gets candidates of its own."""
+        if self.reselects:
+            return ()
+        return tuple(selected.arms.tolist()) if place.vector.any() else visit.kept
+
+    def _draws_of(self, visits: Sequence[Visit]) -> list[np.random.Generator] | None:
+        if not self.selector.draws:
+            return None
+        return [self.draws(visit.session, visit.trial + 1, _SELECTING) for visit in visits]
+
+    def _not_selected(self, place: Place, visit: Visit) -> Ids:
+        """Return the arms not to select: those not to recommend, and what a set of limited size
+        has no place for."""
+        if self.repeat or (self.schedule is None and self.reselects):
+            return self._hidden(place)
+        shown = (*visit.history, *visit.seen)
+        return self._hidden(place, [arm for arm in shown if arm >= 0])  # not people's own queries
+
+    def _hidden(self, place: Place, seen: Sequence[int] = ()) -> Ids:
+        """Return the arms not to recommend, in order: excluded, the current one, and `seen`."""
+        current = [] if place.arm is None else [place.arm]
+        return np.union1d(self.catalogue.hidden_arms(), np.array([*current, *seen], np.int64))
+
+
+def check_schedule(selector: Selector, schedule: Schedule | None) -> None:
+    """Raise an error if a schedule has no size to set."""
+    if schedule is not None and selector.k is None:
+        raise InvalidInput(
+            f"a schedule sets the number of candidates, but {type(selector).__name__} has "
+            "no k to set. Use a selector with k, or no schedule."
+        )
+
+
+class _Step(NamedTuple):
+    """A step whose candidates are wanted."""
+
+    place: Place
+    visit: Visit
+    hidden: Ids
+    returns: bool
+    at: Moment
+
+
+class Gathering(Selecting):
+    """The part of the loop that gathers candidates, with what the memory knows of them.
+
+    Parameters
+    ----------
+    catalogue, selector : the arms, and how to select some of them.
+    learnt : its policy says whether the memory is needed.
+    memory : memory of sessions; it recalls arms and gives all candidates features.
+    schedule, reselect, repeat, seed : see `Selecting`.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        selector: Selector,
+        learnt: Learnt,
+        memory: Memory,
+        *,
+        schedule: Schedule | None = None,
+        reselect: bool | None = None,
+        repeat: bool = False,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            catalogue, selector, schedule=schedule, reselect=reselect, repeat=repeat, seed=seed
+        )
+        self.learnt, self.memory = learnt, memory
+        # Select more when everything selected was already shown, unless a schedule sets the size.
+        self.looks_further = schedule is None
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that ranks the candidates."""
+        return self.learnt.policy
+
+    def candidates(
+        self,
+        place: Place,
+        visit: Visit,
+        selected: Candidates,
+        *,
+        repeat: bool = True,
+        returns: bool = True,
+        at: Moment = NOW,
+    ) -> tuple[Candidates, Context]:
+        """Return what may be recommended for a query in a session, with the policy's context.
+
+        Parameters
+        ----------
+        place, visit : the current query, and its session.
+        selected : the result of `select` for it.
+        repeat : whether arms the session was shown may come again.
+        returns : whether the session's own earlier queries may.
+        at : when; at a moment of the past, only what was known then is used.
+        """
+        context = Context(place.vector, visit.history, visit.trial + 1)
+        seen = () if repeat else visit.seen
+        hidden = self._hidden(
+            place, [arm for arm in seen if arm not in visit.history or not returns]
+        )
+        step = _Step(place, visit, hidden, returns, at)
+        candidates = self._with_memory(step, self._alive(selected))
+        if not len(candidates) and len(selected) and self.looks_further and at.before is None:
+            away = hidden if returns else np.union1d(hidden, np.array(visit.history, np.int64))
+            away = away[away >= 0]  # own queries are not in the pool
+            further = self.select_further(place, visit, away, normalise=selected.normalised)
+            candidates = self._with_memory(step, further)
+        return self._in_segment(candidates, place.segment), context
+
+    def _in_segment(self, candidates: Candidates, segment: str) -> Candidates:
+        """Drop what another segment asked: nothing should be there, whatever sessions it knows."""
+        segmented = self.catalogue.segmented
+        if not (segmented or segment):
+            return candidates
+        here = segmented.inside(candidates.arms, segment)
+        return candidates if here.all() else candidates.take(here)
+
+    def own_key(self, place: Place) -> Key | None:
+        """Return the key under which a query's owner remembers it; None if it is not remembered.
+
+        A query that is not an arm is remembered under the same rules by which it could become one:
+        nothing that looks private, is blocked or was removed.
+        """
+        if place.arm is not None:
+            return place.arm
+        return place.text if place.may_become_arm else None
+
+    def _alive(self, selected: Candidates) -> Candidates:
+        """Drop the arms that were removed since they were selected."""
+        if not len(self.pool.removed):
+            return selected
+        alive = self.pool.alive(selected.arms)
+        removed = len(alive) < len(selected)
+        return selected.take(np.isin(selected.arms, alive)) if removed else selected
+
+    def _with_memory(self, step: _Step, selected: Candidates) -> Candidates:
+        place, visit, hidden = step.place, step.visit, step.hidden
+        asked = np.array(list(dict.fromkeys(visit.history)), np.int64)
+        earlier = asked[~among(asked, hidden)].tolist()
+        if not self.policy.needs_memory:
+            visible = without(selected, hidden if step.returns else _both(hidden, earlier))
+            if visible.vectors.shape[1] == self.pool.dim:
+                return visible
+            # Candidates from a cache may have no vectors.
+            return replace(visible, vectors=self.pool.rows(visible.arms))
+        key = self.own_key(place)
+        segment, segmented = place.segment, self.catalogue.segmented
+        own = self.memory.own(
+            visit.person,
+            key,
+            previous=visit.previous,
+            at=step.at,
+            own_id=lambda text: self.catalogue.own_id(text, segment),
+            inside=(lambda arms: segmented.inside(arms, segment)) if segmented or segment else None,
+            encode=lambda text: self.catalogue.encode(text_of(text)),
+        )
+        earlier += [arm for arm in own.this_session if arm not in earlier]
+        if step.returns:  # earlier queries may come again, even if they were shown
+            hidden = np.setdiff1d(hidden, np.array(own.this_session, np.int64))
+        return with_memory(
+            selected,
+            self.pool,
+            place.vector,
+            self.memory,
+            visit.with_anchor(place.arm),
+            running=place.arm is not None,
+            hidden=hidden if step.returns else _both(hidden, earlier),
+            returns=earlier if step.returns else (),
+            own=own,
+            at=step.at,
+        )
+
+
+def _both(hidden: Ids, more: Sequence[int]) -> Ids:
+    return np.append(hidden, np.array(more, np.int64))
 
 
 class Slate(NamedTuple):

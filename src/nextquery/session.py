@@ -8,13 +8,11 @@ from nextquery.arms.pool import NO_IDS
 from nextquery.catalogue.catalogue import Place
 from nextquery.checks import number, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.learnt import Answered
-from nextquery.loop import Likely, Slate
+from nextquery.learning import OPEN, Answered, Outcome, Typed, after_feedback, entry_failed
+from nextquery.loop import Likely, Slate, Visit
 from nextquery.memory import Moment
-from nextquery.outcomes import OPEN, Outcome, Typed, after_feedback, entry_failed
 from nextquery.policies.packed import Choice
 from nextquery.selection.selector import Candidates
-from nextquery.visit import Visit
 
 if TYPE_CHECKING:
     from nextquery.recommender import Recommender

@@ -1,28 +1,192 @@
 """Warm start: learn from past sessions before serving users.
 
-The newest sessions are replayed by the clock. At every step the loop builds the candidates it would
-have had then, and learns by the rule of `nextquery.outcomes`: the query that came next is known, so
-all candidates were answered.
+The newest sessions are replayed in order of time. At every step the loop builds the candidates
+that it would have had at that moment. It learns by the rule of `nextquery.learning`: the next
+query is known, so all candidates were answered.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from nextquery import calibration
-from nextquery.calibration import Fitted
-from nextquery.loop import Loop
-from nextquery.memory import FEATURES, SessionMemory
-from nextquery.past_steps import STEPS_PER_SCAN, Selections, Steps
+from nextquery import learning
+from nextquery.arms.pool import NO_IDS, ArmPool
+from nextquery.learning import Fitted
+from nextquery.loop import HISTORY, Loop, Visit
+from nextquery.memory import FEATURES, Moment, SessionMemory, only_seen
 from nextquery.policies.packed import Context
 from nextquery.policies.policy import Policy
-from nextquery.selection.selector import Candidates
+from nextquery.selection.selector import Candidates, refuse_partial
+from nextquery.sessions import Ids
+
+STEPS_PER_SCAN = 256
+_WIDE_BATCH = 8  # the same for thresholds, which may select half the pool with its vectors
+
+Selections = Iterator[Candidates]
+
+
+class Steps(NamedTuple):
+    """Queries of past sessions that have a next query, in order of time.
+
+    `places` are their places in the row of sessions, `known` the position by the clock up to which
+    everything is known at each.
+    """
+
+    past: SessionMemory
+    places: Ids
+    known: Ids
+    first_seen: Ids  # by arm: its first position by the clock
+
+    @classmethod
+    def of(cls, past: SessionMemory, places: Ids, arms: int) -> "Steps":
+        """Return the steps at these places, put in order of time."""
+        known = past.known_at(places)
+        order = np.lexsort((places, past.positions[places], known))
+        first_seen = np.full(arms, len(past))
+        np.minimum.at(first_seen, past.sessions.arms, past.positions)
+        return cls(past, places[order], known[order], first_seen)
+
+    @classmethod
+    def newest(cls, past: SessionMemory, sessions: int, arms: int, *, memory: bool) -> "Steps":
+        """Return the steps of the newest sessions with a next query.
+
+        With a memory, the first fifth of all steps only fills it.
+        """
+        rows, offsets = past.sessions, past.sessions.offsets
+        longer = np.flatnonzero(rows.lengths > 1)
+        all_places = places_with_next(past, longer)
+        filling = len(all_places) // 5 if memory else 0
+        places = all_places[filling:]
+        begin = offsets[longer[max(0, len(longer) - sessions)]] if len(longer) and sessions else 0
+        return cls.of(past, places[places >= begin] if sessions else places[:0], arms)
+
+    def take(self, which: slice) -> "Steps":
+        """Return some of the steps."""
+        return self._replace(places=self.places[which], known=self.known[which])
+
+    def batches(self) -> range:
+        """Return the batch numbers for `select`."""
+        return range(-(-len(self.places) // STEPS_PER_SCAN))
+
+    def batch(self, number: int) -> slice:
+        """Return which steps belong to a batch."""
+        return slice(number * STEPS_PER_SCAN, (number + 1) * STEPS_PER_SCAN)
+
+    def select(self, loop: Loop, batch: int, *, seen: bool) -> list[Candidates]:
+        """Select arms for one batch of steps, in one scan if the selection has a size.
+
+        With `seen`, only arms that were asked before each step: the pool as it was then.
+        """
+        places = self.places[self.batch(batch)].tolist()
+        now = [loop.catalogue.place_of(int(self.past.sessions.arms[place])) for place in places]
+        visits = [self.visit(place, ()) for place in places]
+        pool, unknown = self.arms_at(loop.pool, batch, seen=seen)
+        selected = list[Candidates]()
+        step = STEPS_PER_SCAN if loop.selector.k is not None else _WIDE_BATCH
+        for start in range(0, len(places), step):
+            part = slice(start, start + step)
+            more = loop.select(
+                now[part],
+                visits[part],
+                pool=pool,
+                unknown=unknown[part],
+                normalise=loop.policy.needs_preferences,
+                vectors=step != _WIDE_BATCH,
+            )
+            selected += more
+        # Models are never updated from partial results.
+        refuse_partial(max((candidates.missing for candidates in selected), default=0))
+        return selected
+
+    def selections(self, loop: Loop, *, seen: bool) -> "Selections":
+        """Yield the candidates of every step; one scan for many, unless sets are kept."""
+        if loop.reselects:
+            for batch in self.batches():
+                yield from self.select(loop, batch, seen=seen)
+            return
+        one_by_one, kept = OneByOne(loop, self, seen=seen), dict[str, tuple[int, ...]]()
+        for at, place in enumerate(self.places.tolist()):
+            visit = self.visit(place, ())
+            selected = one_by_one(at, visit._replace(kept=kept.get(visit.session, ())))
+            kept[visit.session] = tuple(selected.arms.tolist())
+            yield selected
+
+    def arms_at(self, pool: ArmPool, batch: int, *, seen: bool) -> tuple[ArmPool, Sequence[Ids]]:
+        """Return the arms known to a batch of steps, and those unknown to each of them."""
+        known = self.known[self.batch(batch)].tolist()
+        if not seen or not known:
+            return pool, [NO_IDS] * len(known)
+        return only_seen(pool, self.first_seen, known)
+
+    def visit(self, place: int, names: "PersonNames") -> Visit:
+        """Return the session of the query at a place, just before it."""
+        sessions = self.past.sessions
+        session = int(np.searchsorted(sessions.offsets, place, side="right")) - 1
+        begin = int(sessions.offsets[session])
+        history = tuple(sessions.arms[max(begin, place - HISTORY) : place].tolist())
+        person = int(sessions.people[session]) if len(sessions.people) else -1
+        name = names[person] if 0 <= person < len(names) else None
+        previous = history[-1] if history else None
+        return Visit(history, (), place - begin, name, previous, str(session))
+
+    def moment(self, at: int) -> Moment:
+        """Return when a step happens, by its number."""
+        asked = self.past.sessions.asked
+        time = float(asked[self.places[at]]) if self.past.timed else 0.0
+        return Moment(time, int(self.known[at]))
+
+
+class OneByOne:
+    """Selects for one step at a time, because a session keeps its candidate set.
+
+    Parameters
+    ----------
+    loop, steps : selects for these steps.
+    seen : whether only arms that were asked before a step are known at it.
+    """
+
+    def __init__(self, loop: Loop, steps: Steps, *, seen: bool) -> None:
+        self.loop, self.steps, self.seen = loop, steps, seen
+        self._batch = -1
+        self._arms: tuple[ArmPool, Sequence[Ids]] = (loop.pool, ())
+
+    def __call__(self, at: int, visit: Visit) -> Candidates:
+        """Select for the step of this number in its session."""
+        batch, within = divmod(at, STEPS_PER_SCAN)
+        if batch != self._batch:
+            arms = self.steps.arms_at(self.loop.pool, batch, seen=self.seen)
+            self._batch, self._arms = batch, arms
+        pool, unknown = self._arms
+        arm = int(self.steps.past.sessions.arms[self.steps.places[at]])
+        place, known = self.loop.catalogue.place_of(arm), unknown[within : within + 1]
+        normalise = self.loop.policy.needs_preferences
+        (selected,) = self.loop.select(
+            [place], [visit], pool=pool, unknown=known, normalise=normalise
+        )
+        refuse_partial(selected.missing)
+        return selected
+
+
+PersonNames = tuple[str, ...] | list[str]
+
+
+def places_with_next(past: SessionMemory, sessions: Ids | None = None) -> Ids:
+    """Return the places of all queries that have a next query, of these sessions or all."""
+    offsets = past.sessions.offsets
+    last = np.zeros(len(past), bool)
+    last[offsets[1:][past.sessions.lengths > 0] - 1] = True
+    if sessions is None:
+        return np.flatnonzero(~last)
+    wanted = np.zeros(past.sessions.size, bool)
+    wanted[sessions] = True
+    return np.flatnonzero(~last & np.repeat(wanted, past.sessions.lengths))
+
 
 WARM_SESSIONS, WARM_EXAMPLES = 1000, 2000
 _SIMILARITY = FEATURES.index("similarity")
 
-Progress = Callable[[int, int], None]
+StepProgress = Callable[[int, int], None]
 
 
 class PastStep(NamedTuple):
@@ -72,7 +236,7 @@ def warm_start(
     examples: int = WARM_EXAMPLES,
     selections: Selections | None = None,
     seen: bool | None = None,
-    progress: Progress | None = None,
+    progress: StepProgress | None = None,
 ) -> WarmStart:
     """Train a loop's policy on past sessions, and calibrate its forecasts.
 
@@ -139,4 +303,4 @@ def calibrated(loop: Loop, steps: Iterator[PastStep]) -> tuple[Fitted, float | N
         came.append(step.candidates.arms == step.following)
     missed = [not hits.any() for hits in came[1:]]
     floor = float(np.mean(missed)) if missed else None
-    return calibration.fit(np.concatenate(scores), np.concatenate(came)), floor
+    return learning.fit(np.concatenate(scores), np.concatenate(came)), floor

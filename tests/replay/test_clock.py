@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from nextquery.errors import InvalidInput
 from nextquery.memory import SessionMemory
-from nextquery.past_steps import places_with_next
 from nextquery.replay.stream.clock import Stream, StreamSpan
 from nextquery.replay.stream.steps import ANSWERS, answers_by_kind
 from nextquery.sessions import Sessions
+from nextquery.warm_start import places_with_next
 from tests.few_examples import few
 from tests.replay.worlds import HOUR, Log, logs
 

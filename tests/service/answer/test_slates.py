@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nextquery.loop import Visit
 from nextquery.memory import FEATURES
 from nextquery.service.answer.requests.kinds import RecommendRequest
 from nextquery.service.answer.results import Decision
 from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.store import Store
-from nextquery.visit import Visit
 from tests.service.conftest import Start
 from tests.service.worlds import DAY, TEXTS, ManualClock, caught_up
 

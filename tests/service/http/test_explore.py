@@ -11,6 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import nextquery as nq
+from nextquery.loop import Visit
 from nextquery.memory import KINDS
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.expensive import play
@@ -23,7 +24,6 @@ from nextquery.service.http.routes.page import page_files
 from nextquery.service.log.store import Store
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.service.settings.settings import Settings
-from nextquery.visit import Visit
 from tests.service.http.conftest import LOCAL
 
 REQUEST = {"session_id": "s", "query": "cat food"}

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from nextquery.errors import Conflict, InvalidInput, NotInSlate, UnknownDecision
+from nextquery.learning import Rewards
 from nextquery.memory import FEATURES
-from nextquery.outcomes import Rewards
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.results import Decision
 from nextquery.service.log.store import Store

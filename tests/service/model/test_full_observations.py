@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import nextquery as nq
+from nextquery.loop import Visit
 from nextquery.memory import FEATURES, Moment
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.results import Decision
@@ -22,7 +23,6 @@ from nextquery.service.log.teaching.leave_out import LeaveOut
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.rebuild import AGREE, difference, rebuild
 from nextquery.service.model.state import State
-from nextquery.visit import Visit
 from tests.service.conftest import Start
 from tests.service.worlds import (
     TEXTS,

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nextquery.memory import Moment, SessionMemory
-from nextquery.past_steps import OneByOne, Selections, Steps
 from nextquery.policies import RandomPolicy
 from nextquery.recommender import Recommender
 from nextquery.replay.stream.clock import Stream
@@ -23,6 +22,7 @@ from nextquery.replay.stream.protocol import selections
 from nextquery.replay.work import Piece, Work, label_of
 from nextquery.rivals.base import NO_CANDIDATES, Step
 from nextquery.rivals.names import rival_named
+from nextquery.warm_start import OneByOne, Selections, Steps
 
 Serve = Callable[[int], Any]
 """Makes the recommendations of the step of a number."""

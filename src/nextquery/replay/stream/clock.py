@@ -8,8 +8,8 @@ import numpy as np
 from nextquery.errors import InvalidInput
 from nextquery.memory import SessionMemory
 from nextquery.memory.memory import SESSIONS
-from nextquery.past_steps import Steps, places_with_next
 from nextquery.sessions import Ids, Sessions
+from nextquery.warm_start import Steps, places_with_next
 
 
 class StreamSpan(NamedTuple):

@@ -8,14 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from nextquery.catalogue.catalogue import Place
-from nextquery.learnt import Answered
-from nextquery.loop import Loop, Slate
+from nextquery.learning import OPEN, Answered, Learning, Typed, after_feedback
+from nextquery.loop import HISTORY, Loop, Slate, Visit
 from nextquery.memory import Moment, SessionMemory
-from nextquery.outcomes import OPEN, Learning, Typed, after_feedback
 from nextquery.policies.policy import Policy
 from nextquery.selection.selector import Candidates
 from nextquery.sessions import Ids
-from nextquery.visit import HISTORY, Visit
 
 
 class Played(NamedTuple):
@@ -37,7 +35,7 @@ class Driver:
     """Plays past sessions to a loop as live users would, in order of time.
 
     An answer that is in the slate counts as a click, any other as typed. The loop learns from it by
-    the rule of `nextquery.outcomes`, exactly as in a library session or the service: before the
+    the rule of `nextquery.learning`, exactly as in a library session or the service: before the
     next slate of the session. Sessions that ask at the same time do not know of each other: each
     knows only its own answer, until all have been ranked.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
+from nextquery.loop import check_schedule
 from nextquery.policies.registry import SERVED, schedule_named
 from nextquery.replay.stream.clock import StreamSpan
 from nextquery.replay.stream.contestants import (
@@ -16,7 +17,6 @@ from nextquery.replay.stream.contestants import (
 )
 from nextquery.rivals.names import RIVALS
 from nextquery.rivals.neural.moved_anchor import MovedAnchor, selection_named
-from nextquery.selecting import check_schedule
 from nextquery.selection import Schedule, Selector
 from nextquery.warm_start import WARM_SESSIONS
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from nextquery.arms import ArmPool
+from nextquery.learning import Learning
+from nextquery.loop import Visit
 from nextquery.memory import KINDS, Memory, kind_of
-from nextquery.outcomes import Learning
-from nextquery.past_steps import OneByOne, Steps
 from nextquery.recommender import Recommender
 from nextquery.replay.stream.clock import Stream
 from nextquery.replay.stream.contestants import Contestant
@@ -18,8 +18,7 @@ from nextquery.replay.work import Work
 from nextquery.rivals.base import Step
 from nextquery.rivals.names import rival_named
 from nextquery.selection import Candidates
-from nextquery.visit import Visit
-from nextquery.warm_start import warm_start
+from nextquery.warm_start import OneByOne, Steps, warm_start
 
 Selections = Iterator[Candidates]
 

@@ -6,10 +6,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from nextquery.catalogue.catalogue import Place
-from nextquery.loop import Loop
+from nextquery.loop import Loop, Visit
 from nextquery.selection import Candidates
 from nextquery.service.model.served_catalogue import ServedCatalogue
-from nextquery.visit import Visit
 
 Key = tuple[str | int, int | None]
 """The query (its arm, or its text) and the size of its set."""

@@ -29,7 +29,7 @@ from nextquery.service.model.new_pool.reader import open_again, reader_of
 from nextquery.service.model.prepare import Ask, loop_of, never, prepare
 from nextquery.service.model.state import State
 from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.warm_start import Progress
+from nextquery.warm_start import StepProgress
 
 _log = logging.getLogger("nextquery.service")
 
@@ -90,7 +90,7 @@ class Engine(Asking, Operations, Rights, Reports):
         store: Store,
         options: EngineOptions | None = None,
         *,
-        progress: Progress | None = None,
+        progress: StepProgress | None = None,
         clock: Clock | None = None,
         forget: Ask = never,
         open_pool: Callable[[], ArmPool] | None = None,

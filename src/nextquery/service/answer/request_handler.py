@@ -7,6 +7,7 @@ from typing import NamedTuple
 from nextquery import tracing
 from nextquery.catalogue.catalogue import Place
 from nextquery.errors import Conflict, NextqueryError, StoreUnavailable
+from nextquery.loop import Visit
 from nextquery.selection import Candidates
 from nextquery.service.answer.candidate_cache import PoolChanged, Served
 from nextquery.service.answer.requests.kinds import (
@@ -29,7 +30,6 @@ from nextquery.service.log.new_decision import NewDecision, Written
 from nextquery.service.log.store import Store, StoredDecision
 from nextquery.service.log.writer import Writer
 from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.visit import Visit
 
 _TOGETHER = 16  # slates that are made and written together
 _TRIES = 20  # how often a slate is made again because a block came in between

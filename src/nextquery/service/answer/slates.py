@@ -8,7 +8,7 @@ import numpy as np
 
 from nextquery.catalogue.catalogue import Place
 from nextquery.errors import StoreUnavailable
-from nextquery.loop import Loop, Slate
+from nextquery.loop import Loop, Slate, Visit
 from nextquery.memory import Moment
 from nextquery.selection import Candidates
 from nextquery.selection.duplicates import best_first
@@ -25,7 +25,6 @@ from nextquery.service.log.store import StoredDecision
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.served_catalogue import ServedCatalogue
 from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.visit import Visit
 
 _OFFERED = 1024  # slates kept in memory, for the features of a query that is typed instead
 _POOL_S = 10.0  # how long a request waits for a pool that comes

@@ -1,7 +1,7 @@
 """The state of a session, from its newest decision in the log."""
 
+from nextquery.loop import Visit
 from nextquery.service.log.store import StoredDecision
-from nextquery.visit import Visit
 
 
 def visit_of(session_id: str, last: StoredDecision | None, person: str | None = None) -> Visit:

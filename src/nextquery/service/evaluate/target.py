@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nextquery.learnt import Answered, Example, Learnt, Replaced, examples
+from nextquery.learning import Answered, Example, Learnt, Replaced, Rewards, examples
 from nextquery.loop import Loop, Offered, ToRank
 from nextquery.memory import Moment
-from nextquery.outcomes import Rewards
 from nextquery.policies import Choice, Policy
 from nextquery.policies.policy import Floats
 from nextquery.service.evaluate.plan import Planned
@@ -24,7 +23,7 @@ from nextquery.service.model.past import Decided
 from nextquery.service.model.prepare import first_model
 from nextquery.service.model.state import State
 from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.warm_start import Progress
+from nextquery.warm_start import StepProgress
 
 
 class Lesson(NamedTuple):
@@ -50,7 +49,7 @@ class Target:
     """
 
     def __init__(
-        self, name: str, loop: Loop, options: EngineOptions, progress: Progress | None = None
+        self, name: str, loop: Loop, options: EngineOptions, progress: StepProgress | None = None
     ) -> None:
         self.name = name
         own = replace(options, policy=name, alpha=None)

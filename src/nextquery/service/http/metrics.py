@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from nextquery.outcomes import Status
+from nextquery.learning import Status
 from nextquery.service.http.percentiles import summary
 
 if TYPE_CHECKING:

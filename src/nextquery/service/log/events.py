@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from nextquery.errors import Damaged
-from nextquery.outcomes import Rewards
+from nextquery.learning import Rewards
 from nextquery.service.log.erasure.tombstones import Erased, Forgotten
 from nextquery.service.log.event_parts import NextQuery, OwnAsked, SlateEntry
 from nextquery.service.log.operators.changes import (

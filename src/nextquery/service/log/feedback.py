@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from nextquery.errors import UnknownDecision
-from nextquery.outcomes import Learning, Outcome, Status, Typed, after_feedback
+from nextquery.learning import Learning, Outcome, Status, Typed, after_feedback
 from nextquery.service.log.event_parts import NextQuery, bytes_text
 from nextquery.service.log.events import FeedbackEvent
 from nextquery.service.log.new_arms.sightings import NewArmRules, Sighting, record_sighting

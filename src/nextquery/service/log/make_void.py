@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from nextquery.errors import Damaged
-from nextquery.outcomes import OPEN, Outcome
+from nextquery.learning import OPEN, Outcome
 from nextquery.service.log.clock import is_time
 from nextquery.service.log.erasure.tombstones import Erased, Forgotten
 from nextquery.service.log.events import (

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from nextquery.outcomes import OPEN, UNDELIVERED, Learning, timed_out
+from nextquery.learning import OPEN, UNDELIVERED, Learning, timed_out
 from nextquery.service.log.clock import AHEAD_S
 from nextquery.service.log.events import TimeoutEvent, UndeliveredEvent
 from nextquery.service.log.schema import decisions

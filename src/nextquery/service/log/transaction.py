@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from nextquery.outcomes import OPEN, Outcome
+from nextquery.learning import OPEN, Outcome
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.event_parts import NextQuery
 from nextquery.service.log.events import (

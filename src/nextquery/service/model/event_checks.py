@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nextquery.errors import Damaged, InvalidInput, NextqueryError, StoreUnavailable
-from nextquery.learnt import Example, Observed, Replaced
+from nextquery.learning import Example, Observed, Replaced
 from nextquery.policies import Policy
 from nextquery.policies.packed import unpack
 from nextquery.service.log.clock import is_time

@@ -11,7 +11,7 @@ from nextquery.arms import ArmPool
 from nextquery.arms.pool import continued, fingerprint
 from nextquery.catalogue.catalogue import Catalogue
 from nextquery.errors import Damaged, InvalidInput
-from nextquery.learnt import Learnt
+from nextquery.learning import Learnt
 from nextquery.loop import Loop
 from nextquery.memory import Memory
 from nextquery.personal import why_unrecognised
@@ -31,7 +31,7 @@ from nextquery.service.model.new_pool.change import POOL_LEASE, Change, not_its_
 from nextquery.service.model.snapshots import newest_state
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.service.settings.split import CONTROL
-from nextquery.warm_start import Progress, WarmStart, calibrate, warm_start
+from nextquery.warm_start import StepProgress, WarmStart, calibrate, warm_start
 
 _log = logging.getLogger("nextquery.service")
 _LEASED_S = 0.5  # between two looks whether another process has finished
@@ -49,7 +49,7 @@ def prepare(
     store: Store,
     options: EngineOptions,
     *,
-    progress: Progress | None = None,
+    progress: StepProgress | None = None,
     clock: Clock | None = None,
     forget: Ask = never,
     owners: Collection[str] | None = None,
@@ -93,7 +93,7 @@ def _change(
     change: Change,
     store: Store,
     options: EngineOptions,
-    progress: Progress | None,
+    progress: StepProgress | None,
     clock: Clock | None,
     forget: Ask,
 ) -> bool:
@@ -153,7 +153,7 @@ def live_policy(store: Store) -> Policy:
 
 
 def first_model(
-    pool: ArmPool, options: EngineOptions, progress: Progress | None = None, *, digest: str = ""
+    pool: ArmPool, options: EngineOptions, progress: StepProgress | None = None, *, digest: str = ""
 ) -> ModelEvent:
     """Warm-start each policy and its calibration, and return them as a model event."""
     policies, shares = options.new_policies(), options.split
@@ -194,7 +194,7 @@ def first_model(
     )
 
 
-def _warm(loop: Loop, options: EngineOptions, progress: Progress | None) -> WarmStart:
+def _warm(loop: Loop, options: EngineOptions, progress: StepProgress | None) -> WarmStart:
     return warm_start(
         loop,
         loop.memory.past,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
-from nextquery.learnt import Example, Learnt
+from nextquery.learning import Example, Learnt
 from nextquery.policies import Policy
 from nextquery.service.log.erasure.tombstones import Erased, Forgotten
 from nextquery.service.log.events import (

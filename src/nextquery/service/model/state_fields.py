@@ -6,7 +6,7 @@ from typing import Self
 
 from nextquery.catalogue.rules import Pins
 from nextquery.checks import as_text_array, from_text_array
-from nextquery.learnt import Learnt
+from nextquery.learning import Learnt
 from nextquery.memory import LiveMemory, People
 from nextquery.policies import RandomPolicy
 from nextquery.service.log.events import ArmAdded, ArmHeld, ModelEvent

@@ -36,7 +36,7 @@ from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.state import State
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.signing import keyed
-from nextquery.warm_start import Progress
+from nextquery.warm_start import StepProgress
 
 _SAMPLED = 32  # texts on which two encoders are compared
 
@@ -117,7 +117,7 @@ def take_over(
     *,
     old_pool: ArmPool,
     old_store: Store,
-    progress: Progress | None = None,
+    progress: StepProgress | None = None,
 ) -> TakenOver:
     """Write the first events of a new log, for a new pool, from an old log and its pool.
 

@@ -8,8 +8,9 @@ from nextquery.catalogue.rules import MIN_HITS
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
 from nextquery.experiments.shares import Shares
+from nextquery.learning import FAILS, Learning
+from nextquery.loop import check_schedule
 from nextquery.memory.memory import SESSIONS
-from nextquery.outcomes import FAILS, Learning
 from nextquery.policies import Policy
 from nextquery.policies.registry import (
     LIVE,
@@ -23,7 +24,6 @@ from nextquery.policies.registry import (
     split,
     with_alpha,
 )
-from nextquery.selecting import check_schedule
 from nextquery.selection import Schedule, Selector
 from nextquery.selection.max_utility import OPTIMIZERS, UTILITIES
 from nextquery.selection.preference import READINGS

@@ -8,7 +8,7 @@ import numpy as np
 
 from nextquery.catalogue.catalogue import Place
 from nextquery.experiments.interleave import team_draft
-from nextquery.loop import Loop, Slate
+from nextquery.loop import Loop, Slate, Visit
 from nextquery.memory import without
 from nextquery.policies import Choice, Context, MostSimilar
 from nextquery.selection import Candidates
@@ -21,7 +21,6 @@ from nextquery.service.log.event_parts import (
     SlateEntry,
     vector_text,
 )
-from nextquery.visit import Visit
 
 
 class ToAnswer(NamedTuple):

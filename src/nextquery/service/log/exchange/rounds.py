@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from nextquery.outcomes import Rewards
+from nextquery.learning import Rewards
 from nextquery.service.log.event_parts import PINNED, SlateEntry
 from nextquery.service.log.events import FeedbackEvent, from_json
 from nextquery.service.log.export import pages

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from nextquery.calibration import Fitted
+from nextquery.learning import Fitted
 from nextquery.policies import Policy
 from nextquery.service.log.events import BesideModel, Event, ModelEvent
 from nextquery.service.model.arrays import Arrays, from_text, unpacked, within

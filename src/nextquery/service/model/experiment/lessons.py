@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from nextquery.learnt import Answered, Example, examples
-from nextquery.outcomes import Rewards
+from nextquery.learning import Answered, Example, Rewards, examples
 from nextquery.policies import Choice, Policy
 from nextquery.service.log.event_parts import NextQuery
 from nextquery.service.log.events import FeedbackEvent, OutcomeEvent

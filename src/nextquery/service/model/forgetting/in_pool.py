@@ -27,7 +27,7 @@ from nextquery.arms.texts import Texts, nameless
 from nextquery.encode_anew import UNPLACED
 from nextquery.folders import work_on
 from nextquery.grown import GONE
-from nextquery.learnt import Learnt
+from nextquery.learning import Learnt
 from nextquery.loop import Loop
 from nextquery.segments import key_of, segment_of
 from nextquery.service.model.forgetting.known_in_pool import InPool, ledger_of, whose

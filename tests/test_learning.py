@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nextquery as nq
-from nextquery.learnt import Answered, Learnt, Observed, Replaced, examples
+from nextquery.learning import Answered, Learnt, Observed, Replaced, examples
+from nextquery.loop import HISTORY, SEEN, Visit
 from nextquery.policies.packed import Context
-from nextquery.visit import HISTORY, SEEN, Visit
 
 POOL = nq.ArmPool.from_vectors(
     [f"q{arm}" for arm in range(8)], np.random.default_rng(0).normal(size=(8, 4))
