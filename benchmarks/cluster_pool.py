@@ -24,7 +24,7 @@ from benchmarks.random_pool import random_pool
 from benchmarks.timing import best_of
 from nextquery.arms.kernels import Vectors
 from nextquery.cluster import RayArmPool, connect
-from nextquery.cluster.calls import Sent
+from nextquery.cluster.shards import Sent
 from tests.cluster.nodes import kill, second_node
 
 # isort: split

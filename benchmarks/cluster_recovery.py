@@ -19,7 +19,7 @@ import numpy as np
 from nextquery import replay
 from nextquery.arms import ArmPool
 from nextquery.cluster import connect
-from nextquery.cluster.reach import check_reach
+from nextquery.cluster.connection import check_reach
 from nextquery.cluster.tasks import TasksOnRay
 from nextquery.sessions import Sessions
 from tests.cluster import nodes

@@ -87,7 +87,7 @@ def ingest(
     secret : the service's `user_hash_secret`. With it, the pool keeps a ledger of its log, in
         which every name is a keyed hash, so that `nextquery.update` can add later days.
     progress : called with the stage and the fraction done (None: just started).
-    encode_blocks : function that encodes, such as `nextquery.cluster.encoding.on_ray`; the result
+    encode_blocks : function that encodes, such as `nextquery.cluster.tasks.on_ray`; the result
         does not depend on it.
     block : texts encoded at once, at least 1; with some encoders the last bits depend on it.
     """

@@ -16,7 +16,7 @@ import pytest
 
 from nextquery.cli import app
 from nextquery.cli.cluster import join
-from nextquery.cluster.encoding import on_ray
+from nextquery.cluster.tasks import on_ray
 from nextquery.encode.tokens import pretrained
 from nextquery.encode.transformers import TrainedEncoder
 from nextquery.encoding import Plan, in_this_process
@@ -109,7 +109,7 @@ def test_on_the_command_line(
 DRIVER = """
 import os, signal, sys
 from nextquery.cluster import connect
-from nextquery.cluster.encoding import on_ray
+from nextquery.cluster.tasks import on_ray
 from nextquery.ingest import ingest
 connect(sys.argv[3])
 def progress(stage, done):

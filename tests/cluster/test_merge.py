@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from nextquery.arms.coded import GROUP, Codes
 from nextquery.arms.scan import Band, RowRange, Rows, scan_rows
-from nextquery.cluster import questions
-from nextquery.cluster.merge import Hidden, merged
+from nextquery.cluster import shards
+from nextquery.cluster.shards import Hidden, merged
 from nextquery.vectors import unit_rows
 
 N = 40
@@ -35,7 +35,7 @@ def test_any_cut_gives_the_same(seed: int, cuts: list[int], k: int | None, low: 
     for number, (first, last) in enumerate(pairwise(bounds.tolist())):
         removed_here = removed[(removed >= first) & (removed < last)] - first
         part = RowRange(Rows(rows[first:last]), first, removed_here)
-        answers.append((first, questions.scan(part, anchors, bands, hidden[number], 0.5)))
+        answers.append((first, shards.scan(part, anchors, bands, hidden[number], 0.5)))
     for place in range(2):
         found = merged([(first, flat[place]) for first, (flat, _) in answers], k)
         for result, row in zip(found, expected, strict=True):

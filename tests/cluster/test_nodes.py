@@ -5,8 +5,8 @@ import threading
 import numpy as np
 import pytest
 
-from nextquery.cluster import layout
-from nextquery.cluster.layout import ROOM, nodes_with_room
+from nextquery.cluster import shards
+from nextquery.cluster.shards import ROOM, nodes_with_room
 from nextquery.errors import ClusterUnavailable
 from tests.cluster.nodes import kill, second_node
 from tests.cluster.worlds import DIM, pair, same
@@ -40,9 +40,9 @@ def test_only_nodes_with_memory_to_offer_count(
     (whole,) = nodes_with_room()
     small = {**whole, "Resources": {**whole["Resources"], "memory": ROOM - 1}}
     none = {**whole, "Resources": {"CPU": 2.0}}
-    monkeypatch.setattr(layout, "alive_nodes", lambda: [small, whole, none])
+    monkeypatch.setattr(shards, "alive_nodes", lambda: [small, whole, none])
     assert nodes_with_room() == [whole]
-    monkeypatch.setattr(layout, "alive_nodes", lambda: [small, none])
+    monkeypatch.setattr(shards, "alive_nodes", lambda: [small, none])
     with pytest.raises(ClusterUnavailable, match="no node of the cluster offers"):
         nodes_with_room()
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 import nextquery as nq
 from nextquery import folders
 from nextquery.arms.pool import KIND, NO_IDS, VERSION
-from nextquery.cluster.problem import Problem
-from nextquery.cluster.shard import Share
+from nextquery.cluster.greedi import Problem
+from nextquery.cluster.shards import Share
 from nextquery.selection import optimize, preference
 from nextquery.selection.max_utility import UTILITIES
 from nextquery.selection.utility import LogDet

@@ -12,7 +12,7 @@ import nextquery as nq
 from nextquery import folders
 from nextquery.arms.pool import KIND, VERSION
 from nextquery.arms.scan import RowRange
-from nextquery.cluster.shard import Shard, Share, View
+from nextquery.cluster.shards import Shard, Share, View
 from nextquery.errors import StorageError
 
 

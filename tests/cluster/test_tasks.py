@@ -14,8 +14,8 @@ import ray
 import nextquery as nq
 from nextquery import replay
 from nextquery.cli import app
-from nextquery.cluster import reach
-from nextquery.cluster.reach import check_reach
+from nextquery.cluster import connection
+from nextquery.cluster.connection import check_reach
 from nextquery.cluster.tasks import TasksOnRay
 from nextquery.errors import ClusterUnavailable, InvalidInput
 from nextquery.ingest import ingest
@@ -166,7 +166,7 @@ def test_an_error_of_a_call_is_the_error_here(cluster: str, tmp_path: Path) -> N
 def test_a_worker_that_dies_while_it_looks_says_nothing_about_the_folder(
     cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deaths: int
 ) -> None:
-    check = reach._check
+    check = connection._check
 
     def dying(probe: Path, reply: Path, *more: Any) -> Any:
         deaths_so_far = len(list(reply.parent.glob("died-*")))
@@ -175,8 +175,8 @@ def test_a_worker_that_dies_while_it_looks_says_nothing_about_the_folder(
             os._exit(1)
         return check(probe, reply, *more)
 
-    monkeypatch.setattr(reach, "_check", dying)
-    monkeypatch.setattr(reach, "_RETRIES", 1)
+    monkeypatch.setattr(connection, "_check", dying)
+    monkeypatch.setattr(connection, "_RETRIES", 1)
     if deaths == 1:
         check_reach(tmp_path)
         return

@@ -51,7 +51,7 @@ def encoding_on(cluster: str | None) -> dict[str, Any]:
     if cluster is None:
         return {}
     join(cluster)
-    from nextquery.cluster.encoding import on_ray
+    from nextquery.cluster.tasks import on_ray
 
     return {"encode_blocks": on_ray}
 

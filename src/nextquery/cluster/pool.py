@@ -1,24 +1,240 @@
-"""A pool of arms on a Ray cluster: the same answers, from shards on many machines."""
+"""A pool of arms on a Ray cluster: the same answers, from shards on many machines.
+
+Searches, and the vectors and scores of single arms, are queries to the shards.
+"""
 
 import os
 import shutil
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self, Unpack
 
+import numpy as np
+import ray
 from numpy.typing import ArrayLike
 
 from nextquery import folders
+from nextquery.arms import gpu
+from nextquery.arms.kernels import Floats, Ids, Vectors
 from nextquery.arms.origin import Origin
-from nextquery.arms.pool import KIND, VERSION, ArmPool
+from nextquery.arms.pool import KIND, NO_IDS, VERSION, ArmPool
+from nextquery.arms.scan import Band, Found, RowRange, Rows, Sums
+from nextquery.cluster import shards
 from nextquery.cluster.connection import connect
-from nextquery.cluster.layout import Layout, Plan, scratch_folder
-from nextquery.cluster.sharded import ShardedPool
-from nextquery.cluster.shards import Shards
+from nextquery.cluster.shards import (
+    Call,
+    Hidden,
+    Layout,
+    Plan,
+    Sent,
+    Shards,
+    Whereabouts,
+    merged,
+    scratch_folder,
+)
 from nextquery.encode.encoder import Encoder
 from nextquery.errors import InvalidInput
+
+_TOGETHER = 1024  # anchors in one request
+_ANSWER = 1 << 20  # arms in one answer of a shard: about 12 MB
+_ROWS = 1 << 16  # vectors in one answer
+_FEW = 8  # up to this many rows, reading the files is faster than asking a shard
+_LARGE = 1 << 16  # bytes from which anchors are sent through the object store
+
+
+class ShardedPool(ArmPool):
+    """An `ArmPool` whose shards do all work on vectors; it searches added arms itself."""
+
+    _resident: Shards
+    _left: "weakref.finalize[..., Any]"  # alive until this pool is closed
+    _token: int
+    _on_missing: str
+
+    @property
+    def _shards(self) -> Shards:
+        self._check_open()
+        self._resident.check()
+        return self._resident
+
+    def _check_open(self) -> None:
+        if not self._left.alive:
+            raise InvalidInput("this RayArmPool is closed. Open it again with RayArmPool.open.")
+
+    @property
+    def rows_in_all(self) -> int:
+        """Number of ids ever assigned, including removed ones."""
+        self._check_open()  # not the cluster: added arms can be saved without one
+        return len(self._rows)
+
+    def whereabouts(self) -> list[Whereabouts]:
+        """Return, for every shard with arms, its range, node and process."""
+        return self._shards.whereabouts()
+
+    def answering(self) -> list[bool]:
+        """Return whether each shard responds now."""
+        return self._shards.answering()
+
+    def rows(self, ids: Iterable[int]) -> Vectors:
+        """Return the vectors of a few arms, in the order of `ids`."""
+        checked = self._ids(ids, "ids", keep_order=True)
+        out = np.empty((len(checked), self.dim), np.float32)
+        for start in range(0, len(checked), _ROWS):
+            part = slice(start, start + _ROWS)
+            self._by_id(checked[part], shards.rows, out[part])
+        return out
+
+    def rows_of(self, sets: Sequence[Ids]) -> list[Vectors]:
+        """Return the vectors of several sets of arms, in one request."""
+        if not sets:
+            return []
+        together = np.concatenate([ids if len(ids) else NO_IDS for ids in sets])
+        return np.split(self.rows(together), np.cumsum([len(s) for s in sets])[:-1])
+
+    def score(self, ids: Iterable[int], vector: ArrayLike) -> Floats:
+        """Return the exact similarities of a few arms to one anchor."""
+        checked = self._ids(ids, "ids", keep_order=True)
+        anchor = self.anchors(np.asarray(vector)[None])[0]
+        out = np.empty(len(checked))
+        self._by_id(checked, shards.score, out, anchor)
+        return out
+
+    def scan(
+        self,
+        anchors: Vectors,
+        bands: Sequence[Band],
+        *,
+        exclude: Sequence[Any] = (),
+        epsilon: float | None = None,
+    ) -> tuple[list[list[Found]], Sums | None]:
+        """Scan all shards at once; `nearest` and every selection use this."""
+        hidden = self.excluded(exclude, len(anchors))
+        ends = [band.bounds(len(anchors)) for band in bands]
+        most = sum(band.k for band in bands if band.k is not None)
+        step = max(1, min(_TOGETHER, _ANSWER // max(1, most)))
+        found: list[list[Found]] = []
+        sums = Sums(np.zeros(len(anchors)), np.zeros(len(anchors)))
+        for start in range(0, len(anchors), step):
+            part = slice(start, min(start + step, len(anchors)))
+            now = [
+                Band(band.k, low[part], high[part])
+                for band, (low, high) in zip(bands, ends, strict=True)
+            ]
+            rows, totals, missing = self._scan(anchors[part], now, hidden[part], epsilon)
+            found += rows
+            if totals is not None:
+                sums.total[part], sums.similar[part] = totals
+            sums = sums._replace(missing=max(sums.missing, missing))
+        return found, None if epsilon is None else sums
+
+    def on_parts(self, task: Callable[..., Any], *args: Any) -> tuple[list[Any], int]:
+        """Run a task on every `Part` of the rows; return its answers and the count of missing arms.
+
+        The task must be importable on every node. Arms added since are one more part, run here.
+        """
+        removed = self._removed  # read once: another thread may remove more meanwhile
+        sent = self._send(task, args, removed)
+        here = task(self._added_part(removed), *args)  # while the shards work
+        answers, unavailable = self._shards.gather(sent)
+        missing = self._missing(unavailable, removed)
+        return [*(answers[i] for i in sorted(answers)), here], missing
+
+    def on_every_shard(self, task: Callable[..., Any], *args: Any) -> list[Any]:
+        """Like `on_parts`, but only for shards; raises an error if one is unavailable."""
+        removed = self._removed  # read once: another thread may remove more meanwhile
+        answers, unavailable = self._shards.gather(self._send(task, args, removed))
+        if unavailable:
+            raise self._shards.error(unavailable)
+        return [answers[i] for i in sorted(answers)]
+
+    def _scan(
+        self, anchors: Vectors, bands: list[Band], exclude: list[Ids], epsilon: float | None
+    ) -> tuple[list[list[Found]], Floats | None, int]:
+        """Send one request; return each band's results, the sums, and how many arms are missing."""
+        stored = len(self._rows.stored)
+        removed = self._removed  # read once: another thread may remove more meanwhile
+        bounds = np.append(self._shards.bounds, self.rows_in_all)
+        hidden = Hidden.of(exclude, bounds)
+        sent_anchors = ray.put(anchors) if anchors.nbytes >= _LARGE else anchors
+        calls = {
+            i: self._call(i, shards.scan, (sent_anchors, bands, hidden[i], epsilon), removed)
+            for i in self._shards.actors
+        }
+        sent = self._shards.send(calls)
+        added = self._added_part(removed)
+        here = shards.scan(added, anchors, bands, hidden[-1], epsilon)  # while the shards work
+        answers, unavailable = self._shards.gather(sent)
+        missing = self._missing(unavailable, removed)
+        parts = [*((int(bounds[i]), answers[i]) for i in sorted(answers)), (stored, here)]
+        per_band = [
+            merged([(first, flat[place]) for first, (flat, _) in parts], band.k, missing)
+            for place, band in enumerate(bands)
+        ]
+        found = [list(row) for row in zip(*per_band, strict=True)] or [[] for _ in anchors]
+        totals = None if epsilon is None else sum(sums for _, (_, sums) in parts)
+        return found, totals, missing
+
+    def _missing(self, unavailable: Sequence[int], removed: Ids) -> int:
+        """Count the missing arms; raise an error unless partial answers are allowed."""
+        if unavailable and self._on_missing == "refuse":
+            raise self._shards.error(unavailable)
+        ends = self._shards.bounds
+        return sum(
+            int(ends[i + 1] - ends[i]) - len(self._removed_in(i, removed)) for i in unavailable
+        )
+
+    def _send(self, task: Callable[..., Any], args: tuple[Any, ...], removed: Ids) -> Sent:
+        actors = self._shards.actors
+        return self._shards.send({i: self._call(i, task, args, removed) for i in actors})
+
+    def _added_part(self, removed: Ids) -> RowRange:
+        """The added arms, which are in no shard."""
+        first = len(self._rows.stored)
+        return RowRange(
+            Rows(self._added()), first, removed[np.searchsorted(removed, first) :] - first
+        )
+
+    def _call(
+        self, shard: int, task: Callable[..., Any], args: tuple[Any, ...], removed: Ids
+    ) -> Call:
+        return Call(task, args, self._token, self._removed_in(shard, removed))
+
+    def _removed_in(self, shard: int, removed: Ids) -> Ids:
+        low, high = np.searchsorted(removed, self._shards.bounds[shard : shard + 2])
+        return removed[low:high]
+
+    def _added(self) -> Vectors:
+        return self._rows.segments()[1]
+
+    def _by_id(self, ids: Ids, task: Callable[..., Any], out: Any, *args: Any) -> None:
+        """Fill `out` with a task's answers for a few arms, each from its shard."""
+        bounds = self._shards.bounds
+        if len(ids) <= _FEW:
+            out[:] = self._from_files(ids, task, *args)
+            return
+        of = np.searchsorted(bounds, ids, side="right") - 1
+        places = {int(i): np.flatnonzero(of == i) for i in np.unique(of)}
+        here = places.pop(len(bounds) - 1, None)
+        calls = {i: Call(task, (ids[own] - bounds[i], *args)) for i, own in places.items()}
+        sent = self._shards.send(calls)
+        if here is not None:
+            added = RowRange(Rows(self._added()), int(bounds[-1]), ids[:0])
+            out[here] = task(added, ids[here] - bounds[-1], *args)
+        answers, unavailable = self._shards.gather(sent)
+        for i in unavailable:
+            out[places[i]] = self._from_files(ids[places[i]], task, *args)
+        for i, answer in answers.items():
+            out[places[i]] = answer
+
+    def _from_files(self, ids: Ids, task: Callable[..., Any], *args: Any) -> Any:
+        """Compute what shards would answer from the files, which are open here too."""
+        return task(RowRange(self._rows, 0, ids[:0]), ids, *args)
+
+    def _on_gpu(self, device: str, anchors: int) -> bool:
+        if gpu.wanted(device, 0, 0):
+            raise InvalidInput(f"shards search on the CPU; received device={device!r}. Use 'cpu'.")
+        return False
 
 
 class RayArmPool(ShardedPool):
