@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from nextquery import folders, replay
 from nextquery.arms import ArmPool
 from nextquery.arms.pool import KIND
+from nextquery.build.ingest import ingest
 from nextquery.encode import Encoder, TrainedEncoder
 from nextquery.encode.tokens import Tokens
 from nextquery.encode.train.export import single_tokens, table_of
-from nextquery.ingest import ingest
 from nextquery.replay.metrics import difference, interval
 from nextquery.replay.reporting import drawing
 from nextquery.replay.reporting.curves import read_curves

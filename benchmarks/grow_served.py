@@ -24,8 +24,8 @@ from benchmarks.update_topics import SECRET, cut
 from nextquery import datasets
 from nextquery.arms import ArmPool
 from nextquery.arms.pool import fingerprint
+from nextquery.build.ingest import ingest
 from nextquery.datasets import unpacked
-from nextquery.ingest import ingest
 from nextquery.logs import LogOptions
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
@@ -34,7 +34,7 @@ from nextquery.service.settings.engine_options import EngineOptions
 PEOPLE, BEFORE, AFTER, ASKED = 4, 400, 400, 300
 UPDATE = """
 from benchmarks.update_topics import SECRET
-from nextquery.update import update
+from nextquery.build.update import update
 import sys
 update(sys.argv[1], sys.argv[2], secret=SECRET)
 """

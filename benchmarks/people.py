@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from nextquery.build.ingest import Personal, ingest
 from nextquery.datasets.simulated import Person, Population, Wish, shares, write
-from nextquery.ingest import ingest
 from nextquery.logs import LogOptions
-from nextquery.personal import Personal
 from nextquery.replay.metrics import interval
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.clock import Clock

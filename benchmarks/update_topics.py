@@ -18,10 +18,10 @@ import numpy as np
 
 from nextquery import datasets
 from nextquery.arms import ArmPool
+from nextquery.build.ingest import ingest
+from nextquery.build.update import update
 from nextquery.datasets import unpacked
-from nextquery.ingest import ingest
 from nextquery.logs import LogOptions
-from nextquery.update import update
 
 SECRET = "the secret of this benchmark"
 SHARE = 0.9

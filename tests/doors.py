@@ -10,8 +10,8 @@ import numpy as np
 from starlette.testclient import TestClient
 
 import nextquery as nq
+from nextquery.build.ingest import Personal
 from nextquery.learning import Learnt
-from nextquery.personal import Personal
 from nextquery.policies.registry import schedule_named, selector_named
 from nextquery.service.answer.engine import Engine
 from nextquery.service.http.app import create_app

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from nextquery.ingest import ingest
+from nextquery.build.ingest import ingest
 from tests.logs_for_tests import pets
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

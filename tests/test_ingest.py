@@ -13,9 +13,9 @@ import pytest
 
 import nextquery as nq
 from nextquery.arms.origin import Origin
+from nextquery.build.ingest import held_out_of, ingest, not_held_out
 from nextquery.encode import LsaEncoder, TunedEncoder
 from nextquery.errors import InvalidInput, NotAFolder
-from nextquery.ingest import held_out_of, ingest, not_held_out
 from nextquery.logs import LogOptions
 from nextquery.sessions import NOBODY, Sessions
 from tests.logs_for_tests import pets
@@ -111,7 +111,7 @@ def test_planted_secrets_are_nowhere(
 # One Python that imports once, and forks for every ingest that is to be killed.
 KILLER = """
 import os, signal, sys
-from nextquery.ingest import ingest
+from nextquery.build.ingest import ingest
 for line in sys.stdin:
     log, target, last = line.rstrip("\\n").split("\\t")
     def progress(stage, done):

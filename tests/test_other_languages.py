@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 import nextquery as nq
+from nextquery.build.ingest import ingest
 from nextquery.cli import app
 from nextquery.encode import LsaEncoder, StaticEncoder
 from nextquery.errors import InvalidInput
-from nextquery.ingest import ingest
 from nextquery.logs import LogOptions
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store

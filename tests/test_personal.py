@@ -10,11 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 import nextquery as nq
+from nextquery.build.ingest import ingest, why_unrecognised
 from nextquery.cli import app
 from nextquery.errors import InvalidInput
-from nextquery.ingest import ingest
 from nextquery.logs import LogOptions
-from nextquery.personal import why_unrecognised
 from tests.logs_for_tests import ANIMALS, WISHES
 
 SECRET = "a-long-secret-of-the-service-0123456789"

@@ -10,17 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nextquery as nq
+from nextquery.build.ingest import Personal, ingest
+from nextquery.build.update import update
 from nextquery.catalogue.segments import Segmented
 from nextquery.errors import InvalidInput
-from nextquery.ingest import ingest
 from nextquery.logs import LogOptions, prepare
-from nextquery.personal import Personal
 from nextquery.segments import check_segment, key_of, segment_of, text_of
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.example_queries import example_queries
 from nextquery.service.answer.expensive.session_map import draw
 from nextquery.service.log.store import Store
-from nextquery.update import update
 from tests.few_examples import few
 from tests.service.worlds import caught_up, options
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from nextquery import ArmPool
+from nextquery.build.ingest import ingest
 from nextquery.errors import InvalidInput, StorageError
 from nextquery.folders import work_beside, work_on
-from nextquery.ingest import ingest
 from tests.logs_for_tests import pets
 
 

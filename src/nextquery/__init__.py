@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 from nextquery import encode, errors
 from nextquery.arms import ArmPool
+from nextquery.build.ingest import Personal
 from nextquery.checks import load as _load
 from nextquery.client import AsyncClient, Client
 from nextquery.learning import Learning
 from nextquery.memory import Memory
-from nextquery.personal import Personal
 from nextquery.policies import (
     Choice,
     Context,

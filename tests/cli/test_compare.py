@@ -7,8 +7,8 @@ import numpy as np
 
 import nextquery as nq
 from nextquery import replay
+from nextquery.build.ingest import ingest
 from nextquery.cli.compare import saw_answers
-from nextquery.ingest import ingest
 from nextquery.logs import LogOptions
 from tests.command_line import run_here
 from tests.logs_for_tests import pets

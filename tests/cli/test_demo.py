@@ -51,7 +51,7 @@ class Missing:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Missing())
 import nextquery as nq
-from nextquery.ingest import ingest
+from nextquery.build.ingest import ingest
 from nextquery.datasets import path
 pool = ingest(str(path("topics")), sys.argv[1]).pool
 rec = nq.Recommender(pool, nq.MaxUtility(k=50), nq.policy("lin-ucb-memory"),

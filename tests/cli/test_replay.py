@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 import nextquery as nq
 from nextquery import cli, replay
+from nextquery.build.ingest import ingest
 from nextquery.cli.cluster import encoding_on
 from nextquery.cli.output import Stages
 from nextquery.cli.reproduce import pool_of, saw_anchors
 from nextquery.errors import InvalidInput
-from nextquery.ingest import ingest
 from tests.command_line import run_here
 from tests.logs_for_tests import pets
 from tests.service.worlds import until

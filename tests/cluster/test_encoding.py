@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nextquery.build.ingest import ingest
+from nextquery.build.stages import Plan, in_this_process
 from nextquery.cli import app
 from nextquery.cli.cluster import join
 from nextquery.cluster.tasks import on_ray
 from nextquery.encode.tokens import pretrained
 from nextquery.encode.transformers import TrainedEncoder
-from nextquery.encoding import Plan, in_this_process
 from nextquery.errors import InvalidInput, StorageError
 from nextquery.folders import Folder
-from nextquery.ingest import ingest
 from tests.cluster.workers import kill, raylet, workers_of
 from tests.logs_for_tests import pets
 from tests.test_ingest import contents
@@ -110,7 +110,7 @@ DRIVER = """
 import os, signal, sys
 from nextquery.cluster import connect
 from nextquery.cluster.tasks import on_ray
-from nextquery.ingest import ingest
+from nextquery.build.ingest import ingest
 connect(sys.argv[3])
 def progress(stage, done):
     if stage == "encode" and done is not None:

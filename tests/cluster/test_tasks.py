@@ -13,12 +13,12 @@ import ray
 
 import nextquery as nq
 from nextquery import replay
+from nextquery.build.ingest import ingest
 from nextquery.cli import app
 from nextquery.cluster import connection
 from nextquery.cluster.connection import check_reach
 from nextquery.cluster.tasks import TasksOnRay
 from nextquery.errors import ClusterUnavailable, InvalidInput
-from nextquery.ingest import ingest
 from nextquery.sessions import Sessions
 from tests.cluster import nodes
 from tests.logs_for_tests import pets

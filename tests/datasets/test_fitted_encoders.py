@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from nextquery import datasets, folders
+from nextquery.build.ingest import ingest
 from nextquery.datasets import unpacked
 from nextquery.encode import Encoder
-from nextquery.ingest import ingest
 
 
 @pytest.mark.soak

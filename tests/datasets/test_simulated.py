@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import people as benchmark
+from nextquery.build.ingest import ingest
 from nextquery.datasets import simulated
 from nextquery.datasets.simulated import (
     KINDS,
@@ -25,7 +26,6 @@ from nextquery.datasets.simulated import (
     shares,
 )
 from nextquery.errors import InvalidInput
-from nextquery.ingest import ingest
 from nextquery.logs import LogOptions
 from tests.few_examples import few
 

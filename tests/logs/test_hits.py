@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import nextquery as nq
+from nextquery.build.ingest import ingest
 from nextquery.errors import InvalidInput
-from nextquery.ingest import ingest
 from nextquery.logs import LogOptions
 from nextquery.logs.prepare import prepare
 

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 import nextquery as nq
-from nextquery.ingest import ingest
+from nextquery.build.ingest import ingest
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
 from tests.logs_for_tests import pets

@@ -22,9 +22,9 @@ from typer.testing import CliRunner
 
 import nextquery as nq
 from nextquery import cli
+from nextquery.build.ingest import ingest
 from nextquery.client import sign_user
 from nextquery.errors import InvalidInput, StorageError
-from nextquery.ingest import ingest
 from nextquery.service.answer.engine import Engine
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store

@@ -17,7 +17,7 @@ import pytest
 
 import nextquery as nq
 from nextquery.arms.origin import Origin
-from nextquery.personal import Personal
+from nextquery.build.ingest import Personal
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.events import FeedbackEvent

@@ -9,11 +9,11 @@ from typer.testing import CliRunner
 
 import nextquery as nq
 from nextquery.arms.pool import continued, encoder_digest, fingerprint
+from nextquery.build.reencode import UNPLACED, encode_anew
+from nextquery.build.update import update
 from nextquery.cli import app
 from nextquery.encode import LsaEncoder
-from nextquery.encode_anew import UNPLACED, encode_anew
 from nextquery.errors import InvalidInput
-from nextquery.update import update
 from tests.updating.logs import SECRET, WORDS, pool_arms, pool_sessions, write
 from tests.updating.test_update import ROWS, made
 

@@ -11,11 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import nextquery as nq
+from nextquery.build.ingest import Ingested, ingest
+from nextquery.build.update import GONE, Updated, update
 from nextquery.cli import app
 from nextquery.errors import InvalidInput, StorageError
-from nextquery.grown import GONE
-from nextquery.ingest import Ingested, ingest
-from nextquery.update import Updated, update
 from tests.full_disk import room_for
 from tests.test_ingest import contents
 from tests.updating.logs import (
@@ -192,7 +191,7 @@ def test_without_a_ledger_the_new_days_stand_alone(tmp_path: Path) -> None:
 
 KILLER = """
 import os, signal, sys
-from nextquery.update import update
+from nextquery.build.update import update
 def progress(stage, done):
     if stage == sys.argv[3]:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -26,7 +26,7 @@ def encode(
 
     The old pool is kept until the new one is complete. Running services take it over.
     """
-    from nextquery.encode_anew import encode_anew
+    from nextquery.build.reencode import encode_anew
 
     err().print(f"plan: fit the encoder ({encoder}), encode, write {pool}", markup=False)
     with Stages() as stages, stdout_to_stderr():

@@ -13,7 +13,7 @@ from nextquery.cli.cluster import Cluster, encoding_on, stdout_to_stderr
 from nextquery.cli.output import Stages, err, print_json, print_report, size
 
 if TYPE_CHECKING:
-    from nextquery.personal import Personal
+    from nextquery.build.ingest import Personal
 
 _MANY = 0.05  # share of rows in another language above which a user should know it
 
@@ -85,10 +85,10 @@ def ingest(
     the same command again. With NEXTQUERY_USER_HASH_SECRET set, the pool remembers what its rules
     held back, as keyed hashes, so that --update gives what all days at once would.
     """
+    from nextquery.build.ingest import Personal
+    from nextquery.build.ingest import ingest as run
     from nextquery.errors import InvalidInput
-    from nextquery.ingest import ingest as run
     from nextquery.logs import LogOptions
-    from nextquery.personal import Personal
 
     if owner and not personal:
         raise InvalidInput(
@@ -155,8 +155,8 @@ def _update(
     **encoding: Any,
 ) -> None:
     """Add new days to the pool; only options that were given count."""
+    from nextquery.build.update import update
     from nextquery.errors import InvalidInput
-    from nextquery.update import update
 
     for name in ("encoder", "hold_out"):
         if _given(context, name):

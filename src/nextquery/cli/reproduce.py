@@ -18,7 +18,7 @@ from nextquery.cli.replay import (
 )
 
 if TYPE_CHECKING:
-    from nextquery.personal import Personal
+    from nextquery.build.ingest import Personal
 
 
 def reproduce(
@@ -126,9 +126,9 @@ def pool_of(
     import json
     import shutil
 
+    from nextquery.build.ingest import ingest
+    from nextquery.build.stages import fingerprint
     from nextquery.errors import InvalidInput
-    from nextquery.ingest import ingest
-    from nextquery.log_files import fingerprint
     from nextquery.logs import LogOptions
     from nextquery.replay.results import write_atomically
 
@@ -167,7 +167,7 @@ def saw_anchors(encoder: str, last: int) -> str:
     """Return a note if a trained encoder has seen sessions that anchors are drawn from."""
     import json
 
-    from nextquery.train import REPORT
+    from nextquery.build.train import REPORT
 
     report = Path(encoder) / REPORT
     if not report.is_file():
@@ -189,7 +189,7 @@ def _people(file: Path) -> "Personal":
     """
     import secrets
 
-    from nextquery.personal import Personal
+    from nextquery.build.ingest import Personal
 
     if not file.exists():
         file.touch(mode=0o600)

@@ -66,7 +66,7 @@ def built_in_pool(name: str, folder: Path, stages: Stages) -> Path:
     """Return the pool of a built-in log, which is made once, in `folder`."""
     pool = folder / name
     if not (pool / "manifest.json").exists():
-        from nextquery.ingest import ingest
+        from nextquery.build.ingest import ingest
 
         ingest([str(datasets.path(name))], pool, progress=stages)
     return pool

@@ -203,7 +203,7 @@ def _log_options(given: dict[str, Any], files: Any) -> "LogOptions":
 
 
 def _train_encoder(given: dict[str, Any]) -> None:
-    from nextquery.train import train as run
+    from nextquery.build.train import train as run
 
     options = TrainOptions(**{name: given[name] for name in TrainOptions.__dataclass_fields__})
     files = o.source(given["log"])

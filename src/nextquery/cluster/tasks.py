@@ -18,9 +18,9 @@ import numpy as np
 import ray
 from numpy.typing import NDArray
 
+from nextquery.build.stages import Hand, Plan
 from nextquery.checks import installed
 from nextquery.cluster.connection import check_reach, connect, warn_if_no_cpus
-from nextquery.encoding import Hand, Plan
 from nextquery.errors import ClusterUnavailable, NextqueryError
 from nextquery.folders import MANIFEST
 
@@ -32,8 +32,8 @@ _hands: dict[Path, Hand] = {}  # in a worker: the loaded encoder, by output fold
 def on_ray(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
     """Encode the blocks of a plan on all CPUs of the cluster; yields each number when done.
 
-    Pass it as `encode_blocks` to `nextquery.ingest.ingest`. If a worker or a machine dies, its
-    block is encoded again elsewhere.
+    Pass it as `encode_blocks` to `nextquery.build.ingest.ingest`. If a worker or a machine dies,
+    its block is encoded again elsewhere.
     """
     installed("cluster", "pandas", "pyarrow")
     connect()

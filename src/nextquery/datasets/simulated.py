@@ -504,7 +504,7 @@ class SimulatedQuery(NamedTuple):
 
 
 def write(rows: Iterable[SimulatedQuery], path: str | os.PathLike[str]) -> None:
-    """Write a log as a TSV file, which `nextquery.ingest` reads as it is."""
+    """Write a log as a TSV file, which `nextquery.build.ingest` reads as it is."""
     with open(path, "w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
         writer.writerow(SimulatedQuery._fields)

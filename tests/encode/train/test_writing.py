@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from nextquery import folders
+from nextquery.build.train import _write, train
 from nextquery.encode import Encoder
 from nextquery.encode.train.objectives import MaskedLM
 from nextquery.errors import InvalidInput, NotAFolder, StorageError
 from nextquery.folders import work_on
-from nextquery.train import _write, train
 from tests.encode.train.world import SMALL, Whole, log_file
 
 TINY = replace(SMALL, epochs=1, checks=1)

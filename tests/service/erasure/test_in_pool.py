@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 import nextquery as nq
 from nextquery import cli
 from nextquery.arms.pool import fingerprint
+from nextquery.build.ingest import ingest
+from nextquery.build.update import update
 from nextquery.errors import InvalidInput
 from nextquery.folders import work_beside
-from nextquery.ingest import ingest
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.people.rights import Person, erase
 from nextquery.service.log.schema import arm_texts
@@ -21,7 +22,6 @@ from nextquery.service.log.store import Store
 from nextquery.service.model.forgetting.in_pool import forget_in_pool
 from nextquery.service.model.forgetting.known_in_pool import InPool, can_search, user_in
 from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.update import update
 from tests.logs_for_tests import ANIMALS, WISHES
 from tests.service.erasure.test_interrupted import Killed, writes_until
 

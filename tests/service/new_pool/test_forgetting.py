@@ -4,7 +4,7 @@ from pathlib import Path
 
 import nextquery as nq
 from nextquery import folders
-from nextquery.ingest import ingest
+from nextquery.build.ingest import ingest
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.people.rights import Person
 from nextquery.service.log.store import Store

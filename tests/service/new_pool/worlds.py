@@ -5,14 +5,14 @@ from typing import Any
 
 import nextquery as nq
 from nextquery.arms.pool import fingerprint
+from nextquery.build.ingest import ingest
+from nextquery.build.reencode import encode_anew
+from nextquery.build.update import update
 from nextquery.encode import LsaEncoder
-from nextquery.encode_anew import encode_anew
-from nextquery.ingest import ingest
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.model.model_events import policies_of
 from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.update import update
 from tests.service.worlds import options, until
 from tests.updating.logs import OPTIONS, SECRET, WORDS, Row, random_rows, saved_encoder, write
 

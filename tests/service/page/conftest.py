@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 from playwright.sync_api import ConsoleMessage, Dialog, Error, Page, expect
 
-from nextquery.ingest import ingest
+from nextquery.build.ingest import ingest
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from nextquery import folders
 from nextquery.arms import ArmPool
+from nextquery.build.ingest import ingest
+from nextquery.build.stages import fingerprint
+from nextquery.build.train import CARD, REPORT
 from nextquery.checks import installed, whole_number
 from nextquery.errors import InvalidInput, StorageError
 from nextquery.folders import work_on
-from nextquery.ingest import ingest
-from nextquery.log_files import fingerprint
 from nextquery.logs import LogOptions
 from nextquery.rivals.neural.methods import METHODS, method_named
 from nextquery.rivals.neural.model_folder import KIND, VERSION
 from nextquery.rivals.neural.options import Running
-from nextquery.train import CARD, REPORT
 
 if TYPE_CHECKING:
     from nextquery.encode.train.loop import Note, Say
@@ -51,7 +51,7 @@ def train(
     Parameters
     ----------
     source : the folder of a pool, whose sessions and vectors are used; or any log that
-        `nextquery.ingest` reads, of which a pool is then made for the time of the training.
+        `nextquery.build.ingest` reads, of which a pool is then made for the time of the training.
     out : the model's folder.
     method : a name of `METHODS`; a variant sets its parameters: ``gru4rec@hidden=64,items=text``.
     running : how the training runs: checks, seed, device.
@@ -63,7 +63,7 @@ def train(
     clicks : an export of the service's log (``nextquery export --format parquet``), which a method
         that learns from accepted recommendations learns from, instead of the pool's sessions.
         `until` and `hold_out` are then about its sessions.
-    progress, say, note : as in `nextquery.train.train`.
+    progress, say, note : as in `nextquery.build.train.train`.
 
     Returns the content of ``training.json``.
     """

@@ -9,12 +9,12 @@ from uuid import uuid4
 
 from nextquery.arms import ArmPool
 from nextquery.arms.pool import continued, fingerprint
+from nextquery.build.ingest import why_unrecognised
 from nextquery.catalogue.catalogue import Catalogue
 from nextquery.errors import Damaged, InvalidInput
 from nextquery.learning import Learnt
 from nextquery.loop import Loop
 from nextquery.memory import Memory
-from nextquery.personal import why_unrecognised
 from nextquery.policies import Policy
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.controls import NewModel

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.arms import ArmPool
+from nextquery.build.ingest import held_out_of, not_held_out
 from nextquery.encode.train.model import Split
 from nextquery.encode.train.objectives import data_hash
 from nextquery.errors import InvalidInput
-from nextquery.ingest import held_out_of, not_held_out
 from nextquery.segments import text_of
 from nextquery.sessions import Ids, Sessions
 

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TypedDict
 
 from nextquery.arms import ArmPool
+from nextquery.build.ingest import Personal, ingest
 from nextquery.datasets.simulated import Person, Population, Wish, write
-from nextquery.ingest import ingest
 from nextquery.logs import LogOptions
-from nextquery.personal import Personal
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.store import Store

@@ -24,9 +24,9 @@ from nextquery.arms.coded import FILES, Codes
 from nextquery.arms.origin import Origin
 from nextquery.arms.pool import KIND, VERSION, fingerprint
 from nextquery.arms.texts import Texts, nameless
-from nextquery.encode_anew import UNPLACED
+from nextquery.build.reencode import UNPLACED
+from nextquery.build.update import GONE
 from nextquery.folders import work_on
-from nextquery.grown import GONE
 from nextquery.learning import Learnt
 from nextquery.loop import Loop
 from nextquery.segments import key_of, segment_of

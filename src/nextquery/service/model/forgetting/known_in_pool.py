@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from nextquery.arms import ArmPool
 from nextquery.arms.origin import Origin
+from nextquery.build.ingest import why_unrecognised
 from nextquery.errors import InvalidInput
 from nextquery.logs.cleaning import person_hash
 from nextquery.logs.ledger import Keys, Ledger
-from nextquery.personal import why_unrecognised
 
 
 class InPool(NamedTuple):

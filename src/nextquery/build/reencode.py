@@ -1,7 +1,7 @@
-"""Encode the arms of a pool anew: other vectors under the same ids, with the same log.
+"""Encode the arms of a pool again: other vectors under the same ids, with the same log.
 
-The old pool stays whole until the new one is complete. A query that the new encoder cannot place is
-no arm until an encoder can; its id stays.
+The old pool stays complete until the new one is. A query that the new encoder cannot represent is
+not an arm until an encoder can represent it; its id stays.
 """
 
 import os
@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from nextquery import folders
 from nextquery.arms.pool import ArmPool, continuing, fingerprint
 from nextquery.arms.texts import TextColumn
+from nextquery.build.ingest import PREPARED, Progress, encode, not_held_out
+from nextquery.build.stages import BLOCK, EncodeBlocks, fitted_on, in_this_process, planned
 from nextquery.checks import one_of
 from nextquery.encode import ENCODERS, Encoder
 from nextquery.encode.auto import AUTO
-from nextquery.encoding import BLOCK, EncodeBlocks, in_this_process, planned
 from nextquery.errors import InvalidInput
-from nextquery.fitting import fitted_on
 from nextquery.folders import work_on
-from nextquery.ingest import PREPARED, Progress, encode, not_held_out
 from nextquery.segments import text_of
 
 UNPLACED = "unplaced_by_encoder"
@@ -52,10 +51,10 @@ def encode_anew(
 
     Parameters
     ----------
-    pool : a folder that `nextquery.ingest` made.
+    pool : a folder that `nextquery.build.ingest` made.
     encoder : ``auto``, the name of an encoder, which is fitted on the log that the pool has now, or
         the folder of a saved one.
-    progress, encode_blocks, block : as of `nextquery.ingest`.
+    progress, encode_blocks, block : as of `nextquery.build.ingest`.
     """
     target = Path(pool)
     if not (Path(encoder) / folders.MANIFEST).exists():

@@ -1,0 +1,1 @@
+"""Build pools and encoders from raw logs."""
