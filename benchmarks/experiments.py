@@ -12,11 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery.experiments.difference import Difference, bounds
-from nextquery.experiments.interleave import team_draft
+from nextquery.experiments.assignment import team_draft
 from nextquery.experiments.off_policy import ESTIMATORS, Logged
-from nextquery.experiments.sequential import ALPHA, log_evidence
-from nextquery.experiments.watch import Watch
+from nextquery.experiments.sequential import ALPHA, Difference, Watch, bounds, log_evidence
 
 Floats = NDArray[np.float64]
 Rates = Callable[[int], tuple[float, float]]

@@ -32,9 +32,9 @@ from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier
 
 from nextquery.explore import Exploration, Table
-from nextquery.explore.boxes import inside
-from nextquery.explore.phases.next_rows import Explorer
-from nextquery.explore.reading import HERE
+from nextquery.explore.sampling import Explorer
+from nextquery.explore.table import HERE
+from nextquery.explore.tree import inside
 
 NUMBERS = ("price", "area", "built", "distance", "rooms", "rating")
 CATEGORIES = ("city", "kind", "heating")

@@ -4,10 +4,15 @@ import numpy as np
 import pytest
 
 from benchmarks.experiments import interleaved, split_test, watched
-from nextquery.experiments.difference import Difference, bounds, guesses
-from nextquery.experiments.interleave import Credits, team_draft
-from nextquery.experiments.sequential import interval, log_evidence
-from nextquery.experiments.watch import Watch
+from nextquery.experiments.assignment import Credits, team_draft
+from nextquery.experiments.sequential import (
+    Difference,
+    Watch,
+    bounds,
+    guesses,
+    interval,
+    log_evidence,
+)
 
 HALF, SAFE = (0.5, 0.5), (0.95, 0.05)
 

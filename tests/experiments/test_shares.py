@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from nextquery.errors import InvalidInput
-from nextquery.experiments.shares import parse_shares, policy_of, with_control
+from nextquery.experiments.assignment import parse_shares, policy_of, with_control
 
 
 def test_the_shares_of_sessions_are_those_asked_for() -> None:

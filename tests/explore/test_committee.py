@@ -3,13 +3,16 @@
 import numpy as np
 import pytest
 
-from nextquery.explore.boxes import inside
-from nextquery.explore.columns import Column
-from nextquery.explore.phases.committee import BOUNDARY, MISCLASSIFIED, questions
-from nextquery.explore.phases.doubt import Doubt
-from nextquery.explore.phases.next_rows import Explorer
-from nextquery.explore.phases.random_rules import RandomRules
-from nextquery.explore.space import Flags, Rows, Space
+from nextquery.explore.sampling import (
+    BOUNDARY,
+    MISCLASSIFIED,
+    Doubt,
+    Explorer,
+    RandomRules,
+    questions,
+)
+from nextquery.explore.table import Column, Flags, Rows, Space
+from nextquery.explore.tree import inside
 from tests.explore.worlds import line, one_region
 
 NOTHING = np.arange(0)

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from nextquery.errors import InvalidInput, NotAFolder
-from nextquery.explore import Exploration, Table
-from nextquery.explore.phases import next_rows
+from nextquery.explore import Exploration, Table, sampling
 from tests.explore.worlds import cheap_in_gent, homes, labelled
 
 
@@ -136,7 +135,7 @@ def test_every_row_can_be_labelled(tmp_path: Path) -> None:
 def test_labels_of_rows_of_a_long_table_that_were_not_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(next_rows, "MOST_ROWS", 100)
+    monkeypatch.setattr(sampling, "MOST_ROWS", 100)
     table = homes(tmp_path)
     exploration = Exploration(table, seed=1)
     labels = {row: cheap_in_gent(table.shown([row])[0]) for row in range(0, 3000, 7)}

@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from nextquery.explore.columns import Column
-from nextquery.explore.phases.discovery import discover
-from nextquery.explore.phases.next_rows import Explorer
-from nextquery.explore.space import Hull
+from nextquery.explore.sampling import Explorer, discover
+from nextquery.explore.table import Column, Hull
 from tests.explore.worlds import line
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nextquery.explore.regions import regions
+from nextquery.explore.tree import regions
 from tests.explore.worlds import one_region
 
 NUMBERS = np.array([False, False])

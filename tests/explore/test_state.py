@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nextquery.errors import InvalidInput, StorageError
-from nextquery.explore.state import read_state, rounds_of, write_state
+from nextquery.explore.exploration import read_state, rounds_of, write_state
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

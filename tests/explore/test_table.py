@@ -8,7 +8,7 @@ import pytest
 
 from nextquery.errors import InvalidInput, StorageError
 from nextquery.explore import Exploration, Table
-from nextquery.explore.reading import HERE
+from nextquery.explore.table import HERE
 
 ROWS = "SELECT i AS price, 'city ' || (i % 3) AS city, i % 2 = 0 AS garden FROM range(10) t(i)"
 

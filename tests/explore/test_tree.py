@@ -7,10 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier
 
-from nextquery.explore.boxes import inside
-from nextquery.explore.columns import Column
-from nextquery.explore.rules import rules
-from nextquery.explore.tree import relevant_boxes
+from nextquery.explore.table import Column
+from nextquery.explore.tree import inside, relevant_boxes, rules
 
 
 def numbers(values: NDArray[np.float64]) -> list[Column]:

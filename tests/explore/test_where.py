@@ -9,12 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nextquery.explore.boxes import Box, Range, inside, merged
-from nextquery.explore.learner import learn
-from nextquery.explore.reading import HERE, text
-from nextquery.explore.regions import regions
-from nextquery.explore.space import points
-from nextquery.explore.table import Table
+from nextquery.explore.table import HERE, Table, points, text
+from nextquery.explore.tree import Box, Range, inside, learn, merged, regions
 from nextquery.explore.where import where
 from tests.few_examples import few
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from nextquery.explore import Exploration, Table
-from nextquery.explore.columns import Column
-from nextquery.explore.space import Flags, Space
+from nextquery.explore.table import Column, Flags, Space
 
 Wish = Callable[[dict[str, Any]], bool]
 

@@ -4,9 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from nextquery.explore.boxes import Box, Limit, Range
-from nextquery.explore.columns import Column
-from nextquery.explore.reading import quoted, text
+from nextquery.explore.table import Column, quoted, text
+from nextquery.explore.tree import Box, Limit, Range
 
 _EXACT = 2**53  # whole numbers above are not all float64
 _DAY = 86_400_000_000

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import nextquery as nq
 from nextquery import cli
-from nextquery.experiments.difference import Difference
+from nextquery.experiments.sequential import Difference
 from nextquery.service.answer.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.log.operators.changes import By

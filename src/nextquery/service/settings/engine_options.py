@@ -7,7 +7,7 @@ from typing import Any
 from nextquery.catalogue.rules import MIN_HITS
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.experiments.shares import Shares
+from nextquery.experiments.assignment import Shares
 from nextquery.learning import FAILS, Learning
 from nextquery.loop import check_schedule
 from nextquery.memory.memory import SESSIONS

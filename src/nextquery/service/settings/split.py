@@ -1,7 +1,7 @@
 """Which policies share the sessions: those of an experiment, and the control that is watched."""
 
 from nextquery.errors import InvalidInput
-from nextquery.experiments.shares import Shares, parse_shares, with_control
+from nextquery.experiments.assignment import Shares, parse_shares, with_control
 from nextquery.policies.registry import live_policy
 
 CONTROL = "most-similar-first"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nextquery.errors import InvalidInput
-from nextquery.experiments.shares import policy_of
+from nextquery.experiments.assignment import policy_of
 from nextquery.policies import Policy
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.events import DecisionEvent

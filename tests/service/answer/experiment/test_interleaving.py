@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nextquery.errors import InvalidInput
-from nextquery.experiments.interleave import Credits
+from nextquery.experiments.assignment import Credits
 from nextquery.policies import Choice
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.events import DecisionEvent

@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from nextquery.experiments.difference import Difference
-from nextquery.experiments.watch import Watch
+from nextquery.experiments.sequential import Difference, Watch
 from nextquery.service.log.events import OutcomeEvent
 from nextquery.service.model.experiment.comparison import Comparison, Seen
 from nextquery.service.model.past import Decided

@@ -11,7 +11,7 @@ from typing import Any
 
 from nextquery.errors import Conflict, InvalidInput, NextqueryError
 from nextquery.explore import Exploration, Table
-from nextquery.explore.reading import text
+from nextquery.explore.table import text
 from nextquery.service.settings.settings import Settings
 
 MOST_LABELS = 2000

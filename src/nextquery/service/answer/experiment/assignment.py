@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from nextquery.experiments.shares import policy_of
+from nextquery.experiments.assignment import policy_of
 from nextquery.loop import Loop
 from nextquery.policies import MostSimilar
 from nextquery.service.model.learner import Learner

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nextquery.catalogue.catalogue import Place
-from nextquery.experiments.interleave import team_draft
+from nextquery.experiments.assignment import team_draft
 from nextquery.loop import Loop, Slate, Visit
 from nextquery.memory import without
 from nextquery.policies import Choice, Context, MostSimilar

@@ -15,10 +15,8 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple
 
-from nextquery.experiments.difference import Difference
-from nextquery.experiments.sequential import ALPHA
-from nextquery.experiments.shares import Shares
-from nextquery.experiments.watch import Watch
+from nextquery.experiments.assignment import Shares
+from nextquery.experiments.sequential import ALPHA, Difference, Watch
 from nextquery.service.log.events import FeedbackEvent, ModelEvent, OutcomeEvent
 from nextquery.service.model.experiment.branches import Branch
 from nextquery.service.model.past import Decided

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from nextquery.experiments.interleave import Credits
+from nextquery.experiments.assignment import Credits
 from nextquery.service.log.events import FeedbackEvent, ModelEvent, OutcomeEvent
 from nextquery.service.model.past import Decided
 

@@ -1,1 +1,0 @@
-"""The three phases of sampling, and who gets the rows of a round."""
