@@ -27,9 +27,9 @@ import numpy as np
 import torch
 
 from nextquery.arms import ArmPool
-from nextquery.rivals.neural.options import Gru4RecOptions
-from nextquery.rivals.neural.training.data import TrainingData
-from nextquery.rivals.neural.training.gru4rec import Gru4RecTask
+from nextquery.research.neural.data import TrainingData
+from nextquery.research.neural.gru4rec import Gru4RecTask
+from nextquery.research.neural.options import Gru4RecOptions
 from nextquery.sessions import Sessions
 
 CPU = torch.device("cpu")

@@ -37,7 +37,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!nextquery\.).*"),
     (r"py:class", r"nextquery\.(arms\.\w+|folders|catalogue\.\w+|loop|selection\.schedule)\.\w+"),
     (r"py:class", r"nextquery\.memory\.\w+\.\w+"),
-    (r"py:class", r"nextquery\.rivals\.base\.Ranking"),
+    (r"py:class", r"nextquery\.research\.rivals\.rival\.Ranking"),
 ]
 
 

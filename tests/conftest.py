@@ -34,7 +34,7 @@ _TOGETHER = (
     "tests/cluster",
     "tests/service/page",
     "tests/encode/train",
-    "tests/rivals/neural",
+    "tests/research/neural",
 )
 # Tests that take tens of seconds, longest first: started last, one would delay the whole run.
 _LONGEST = (

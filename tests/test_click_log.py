@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.click_log import TOGETHER, batches, play
-from nextquery.rivals.neural.training.clicks.export import visits_of
+from nextquery.research.neural.cfan import visits_of
 from tests.replay.worlds import returning_world
 
 

@@ -64,14 +64,14 @@ def test_importing_starts_no_threads_and_loads_nothing_heavy() -> None:
 def test_importing_loads_nothing_of_experiments_services_and_clusters() -> None:
     code = (
         "import sys, nextquery;"
-        "later = 'rivals', 'replay', 'service', 'cluster', 'explore', 'cli', 'research.many_armed';"
+        "later = 'research.rivals', 'replay', 'service', 'cluster', 'explore', 'cli', 'research.many_armed';"
         "loaded = lambda: [name for name in later if f'nextquery.{name}' in sys.modules];"
         "print(loaded()); nextquery.policy('moss'); print(loaded());"
         "nextquery.rival, nextquery.Step; print(loaded())"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     many = "research.many_armed"
-    expected = [str(names) for names in ([], [many], ["rivals", many])]
+    expected = [str(names) for names in ([], [many], ["research.rivals", many])]
     assert result.stdout.splitlines() == expected, result.stderr
 
 

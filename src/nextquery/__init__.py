@@ -40,8 +40,8 @@ from nextquery.session import Session
 from nextquery.sessions import Sessions
 
 if TYPE_CHECKING:
-    from nextquery.rivals import Rival, Step
-    from nextquery.rivals.names import rival_named as rival
+    from nextquery.research.rivals import Rival, Step
+    from nextquery.research.rivals.registry import rival_named as rival
 
 __all__ = [
     "ArmPool",
@@ -83,9 +83,9 @@ __all__ = [
 ]
 
 _LATER = {
-    "Rival": "nextquery.rivals:Rival",
-    "Step": "nextquery.rivals:Step",
-    "rival": "nextquery.rivals.names:rival_named",
+    "Rival": "nextquery.research.rivals:Rival",
+    "Step": "nextquery.research.rivals:Step",
+    "rival": "nextquery.research.rivals.registry:rival_named",
 }
 
 if not TYPE_CHECKING:  # or no wrong name would be an error

@@ -25,7 +25,7 @@ from nextquery.policies.registry import (
     split,
 )
 from nextquery.replay.results import read_rows
-from nextquery.rivals.names import RIVALS, TRAINED
+from nextquery.research.rivals.registry import RIVALS, TRAINED
 from nextquery.selection import Schedule
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store

@@ -21,7 +21,7 @@ from nextquery.replay.compare.verdict import verdict
 from nextquery.replay.results import read_rows
 from nextquery.replay.runners import runner
 from nextquery.replay.work import begin
-from nextquery.rivals.names import RIVALS
+from nextquery.research.rivals.registry import RIVALS
 from tests.replay.worlds import returning_world
 
 WORLD = returning_world(80)

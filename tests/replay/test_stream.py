@@ -20,7 +20,7 @@ from nextquery.replay.stream.protocol import selections
 from nextquery.replay.stream.steps import ANSWERS, StepResult, StepResults
 from nextquery.replay.stream_results import COLUMNS, rows_of
 from nextquery.replay.work import begin
-from nextquery.rivals.names import RIVALS
+from nextquery.research.rivals.registry import RIVALS
 from nextquery.sessions import Ids, Sessions
 from tests.replay.worlds import returning_world, small_world
 

@@ -4,7 +4,7 @@
 def policies() -> list[str]:
     """Return every policy and rival that a replay knows."""
     from nextquery.policies.registry import POLICIES
-    from nextquery.rivals.names import RIVALS, TRAINED
+    from nextquery.research.rivals.registry import RIVALS, TRAINED
 
     return [*POLICIES, *RIVALS, *TRAINED]
 

@@ -14,9 +14,9 @@ from nextquery.encode.train import METHODS, TrainOptions
 from nextquery.errors import InvalidInput
 from nextquery.policies.registry import split
 from nextquery.replay.stream.clock import unix_time
-from nextquery.rivals.neural.methods import METHODS as RIVAL_METHODS
-from nextquery.rivals.neural.methods import parameters_of
-from nextquery.rivals.neural.options import Running
+from nextquery.research.neural.options import Running
+from nextquery.research.neural.serve import METHODS as RIVAL_METHODS
+from nextquery.research.neural.serve import parameters_of
 
 if TYPE_CHECKING:
     from nextquery.encode.train.loop import Check
@@ -218,8 +218,8 @@ def _train_encoder(given: dict[str, Any]) -> None:
 
 
 def _train_rival(context: typer.Context, given: dict[str, Any]) -> None:
-    from nextquery.rivals.neural.train import is_pool
-    from nextquery.rivals.neural.train import train as run
+    from nextquery.research.neural.train import is_pool
+    from nextquery.research.neural.train import train as run
 
     running = Running(**{name: given[name] for name in _RUNNING})
     until = None if given["until"] is None else unix_time(given["until"], "until")

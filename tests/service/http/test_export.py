@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from nextquery import cli
 from nextquery.errors import InvalidInput, StorageError
-from nextquery.rivals.neural.training.clicks.export import visits_of
+from nextquery.research.neural.cfan import visits_of
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.export import write_ubi
 from nextquery.service.log.export_parquet import write_parquet

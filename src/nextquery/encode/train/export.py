@@ -141,7 +141,7 @@ def exported(
     """Return a module on the CPU as an ONNX file, the same bytes for the same weights.
 
     It cannot have recurrent layers over a length that varies: torch unrolls them (one step is
-    fine, and `rivals/neural/training/gru_onnx.py` makes whole GRUs).
+    fine, and `research/neural/gru4rec.py` makes whole GRUs).
 
     Parameters
     ----------

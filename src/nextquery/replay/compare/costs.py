@@ -20,8 +20,8 @@ from nextquery.replay.stream.options import StreamOptions
 from nextquery.replay.stream.players import driver_of, ranked_steps
 from nextquery.replay.stream.protocol import selections
 from nextquery.replay.work import Piece, Work, label_of
-from nextquery.rivals.base import NO_CANDIDATES, Step
-from nextquery.rivals.names import rival_named
+from nextquery.research.rivals.registry import rival_named
+from nextquery.research.rivals.rival import NO_CANDIDATES, Step
 from nextquery.warm_start import OneByOne, Selections, Steps
 
 Serve = Callable[[int], Any]

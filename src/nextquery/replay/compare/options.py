@@ -11,8 +11,8 @@ from nextquery.errors import InvalidInput
 from nextquery.policies.registry import SERVED, split
 from nextquery.replay.stream.clock import Stream, unix_time
 from nextquery.replay.stream.options import StreamOptions
-from nextquery.rivals.names import RIVALS
-from nextquery.rivals.neural.model_folder import opened
+from nextquery.research.neural.serve import opened
+from nextquery.research.rivals.registry import RIVALS
 from nextquery.sessions import Sessions
 from nextquery.warm_start import WARM_SESSIONS
 

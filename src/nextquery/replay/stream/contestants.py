@@ -11,7 +11,7 @@ from typing import NamedTuple
 from nextquery.checks import number, one_of
 from nextquery.policies import MostSimilar, Policy, RandomPolicy
 from nextquery.policies.registry import POLICIES, joined, live_policy, split
-from nextquery.rivals.names import RIVALS, TRAINED, rival_class, rival_named
+from nextquery.research.rivals.registry import RIVALS, TRAINED, rival_class, rival_named
 from nextquery.sessions import Sessions
 
 LEARNING_OFF, WEIGHTS_OFF, PERSONAL_OFF = "learning=off", "weights=off", "personal=off"

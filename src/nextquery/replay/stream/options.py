@@ -15,8 +15,8 @@ from nextquery.replay.stream.contestants import (
     WEIGHTS_OFF,
     contestant,
 )
-from nextquery.rivals.names import RIVALS
-from nextquery.rivals.neural.moved_anchor import MovedAnchor, selection_named
+from nextquery.research.neural.serve import MovedAnchor, selection_named
+from nextquery.research.rivals.registry import RIVALS
 from nextquery.selection import Schedule, Selector
 from nextquery.warm_start import WARM_SESSIONS
 

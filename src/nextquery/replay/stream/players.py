@@ -15,8 +15,8 @@ from nextquery.replay.stream.drive import Driver
 from nextquery.replay.stream.options import LONGEST, StreamOptions
 from nextquery.replay.stream.steps import StepResult
 from nextquery.replay.work import Work
-from nextquery.rivals.base import Step
-from nextquery.rivals.names import rival_named
+from nextquery.research.rivals.registry import rival_named
+from nextquery.research.rivals.rival import Step
 from nextquery.selection import Candidates
 from nextquery.warm_start import OneByOne, Steps, warm_start
 

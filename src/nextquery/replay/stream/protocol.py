@@ -21,9 +21,9 @@ from nextquery.replay.stream.options import StreamOptions
 from nextquery.replay.stream.players import play_recommender, play_rival, ranked_steps
 from nextquery.replay.stream.steps import StepResults
 from nextquery.replay.work import Piece, Progress, Run, Work, label_of, run_missing
-from nextquery.rivals.base import NO_CANDIDATES
-from nextquery.rivals.names import rival_named
-from nextquery.rivals.neural.moved_anchor import MovedAnchor
+from nextquery.research.neural.serve import MovedAnchor
+from nextquery.research.rivals.registry import rival_named
+from nextquery.research.rivals.rival import NO_CANDIDATES
 from nextquery.selection import Candidates
 from nextquery.sessions import Ids, Sessions
 

@@ -1,1 +1,0 @@
-"""Methods that read the words of queries."""
