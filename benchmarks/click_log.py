@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from nextquery import ArmPool, replay
-from nextquery.replay.stream.clock import unix_time
+from nextquery import ArmPool
+from nextquery.research import replay
+from nextquery.research.replay.players import unix_time
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.export_parquet import write_parquet

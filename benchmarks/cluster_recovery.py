@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from nextquery import replay
 from nextquery.arms import ArmPool
 from nextquery.cluster import connect
 from nextquery.cluster.connection import check_reach
 from nextquery.cluster.tasks import TasksOnRay
+from nextquery.research import replay
 from nextquery.sessions import Sessions
 from tests.cluster import nodes
 

@@ -21,16 +21,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nextquery import folders, replay
+from nextquery import folders
 from nextquery.arms import ArmPool
 from nextquery.arms.pool import KIND
 from nextquery.build.ingest import ingest
 from nextquery.encode import Encoder, TrainedEncoder
 from nextquery.encode.tokens import Tokens
 from nextquery.encode.train.export import single_tokens, table_of
-from nextquery.replay.metrics import difference, interval
-from nextquery.replay.reporting import drawing
-from nextquery.replay.reporting.curves import read_curves
+from nextquery.research import replay
+from nextquery.research.replay.metrics import difference, interval
+from nextquery.research.report import figures
+from nextquery.research.report.figures import read_curves
 
 ROUNDS = (10, 100, 1000)
 PUBLISHED, OURS = "lin-ucb-published", "lin-ucb"
@@ -158,20 +159,20 @@ def table(labels: list[str], out: Path) -> None:
 
 def figure(labels: list[str], out: Path) -> None:
     """Draw one panel per policy, one line per encoder, and floors as marks at the right edge."""
-    picture, panels = drawing.new_figure(2, width=9.4, height=3.8)
+    picture, panels = figures.new_figure(2, width=9.4, height=3.8)
     for axes, policy in zip(panels, (PUBLISHED, OURS), strict=True):
-        drawing.regret_axes(axes, max(ROUNDS), title=POLICIES[policy])
+        figures.regret_axes(axes, max(ROUNDS), title=POLICIES[policy])
         ends = []
         for at, label in enumerate(labels):
             curve = next(c for c in read_curves(out / label) if c.policy == policy)
-            colour, line = drawing.CYCLE[at], drawing.STYLES[at]
+            colour, line = figures.CYCLE[at], figures.STYLES[at]
             axes.plot(curve.rounds, curve.regret, color=colour, linestyle=line)
             axes.fill_between(curve.rounds, curve.low, curve.high, color=colour, alpha=0.12, lw=0)
             axes.plot([max(ROUNDS)], [curve.floor], marker="<", color=colour, clip_on=False, ms=5)
             ends.append((curve.last, f"{label}  {curve.last:.3f}", colour))
-        drawing.label_ends(axes, ends, gap=0.05)
+        figures.label_ends(axes, ends, gap=0.05)
     panels[0].set_ylabel("per-round regret R(t)/t")
-    drawing.save(picture, out, "figure-2-encoders")
+    figures.save(picture, out, "figure-2-encoders")
 
 
 def main() -> None:

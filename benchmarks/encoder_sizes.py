@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.encoder_data import Data
 from benchmarks.encoder_floors import fit, floors, pool_of, ranks, some_arms, split
-from nextquery.replay.metrics import difference
+from nextquery.research.replay.metrics import difference
 
 ENCODERS = ("static", "projected", "tuned")
 BY_CHARACTERS = "lsa-char"

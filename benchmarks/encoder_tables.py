@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.encoder_floors import KS
-from nextquery.replay.metrics import difference
+from nextquery.research.replay.metrics import difference
 
 COMPARED = ("contrastive-residual", "tuned")  # the best, and the best without a GPU
 Row = dict[str, Any]

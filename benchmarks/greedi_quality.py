@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import nextquery as nq
 from benchmarks.greedi_traps import facility_location_trap, log_det_trap
-from nextquery.replay.reporting import drawing
+from nextquery.research.report import figures
 from nextquery.selection.max_utility import UTILITIES
 from nextquery.selection.optimize import greedi, lazy_greedy
 from nextquery.selection.utility import Utility
@@ -28,10 +28,10 @@ PARTS = (1, 2, 4, 8, 16, 32, 64)
 TRAPS = {"facility-location": facility_location_trap, "log-det": log_det_trap}
 SHARES = (0.06, 0.09, 0.125, 0.18, 0.25, 0.35, 0.5)
 LINES = {
-    ("log", "random"): (drawing.BLUE, "-", "log, random parts"),
-    ("log", "adversarial"): (drawing.RED, "--", "log, worst found"),
-    ("trap", "random"): (drawing.GREEN, ":", "trap, random parts"),
-    ("trap", "adversarial"): (drawing.PINK, "-.", "trap, its own parts"),
+    ("log", "random"): (figures.BLUE, "-", "log, random parts"),
+    ("log", "adversarial"): (figures.RED, "--", "log, worst found"),
+    ("trap", "random"): (figures.GREEN, ":", "trap, random parts"),
+    ("trap", "adversarial"): (figures.PINK, "-.", "trap, its own parts"),
 }
 REACH = 1 - 1 / math.e
 
@@ -192,7 +192,7 @@ def report(rows: list[dict[str, str]], k: int) -> None:
 
 
 def draw(rows: list[dict[str, str]], k: int) -> None:
-    figure, panels = drawing.new_figure(2, width=5.4, height=6.8, rows=2)
+    figure, panels = figures.new_figure(2, width=5.4, height=6.8, rows=2)
     for axes, kind in zip(panels, TRAPS, strict=True):
         labels = []
         for line, (colour, style, label) in LINES.items():
@@ -204,8 +204,8 @@ def draw(rows: list[dict[str, str]], k: int) -> None:
             ([REACH / min(k, m) for m in PARTS], "bound for any parts"),
             ([REACH / 2] * len(PARTS), "bound for random parts"),
         ):
-            axes.plot(PARTS, bound, color=drawing.GREY, linewidth=1)
-            labels.append((bound[-1], label, drawing.GREY))
+            axes.plot(PARTS, bound, color=figures.GREY, linewidth=1)
+            labels.append((bound[-1], label, figures.GREY))
         axes.set_xscale("log", base=2)
         axes.set_xticks(PARTS, [str(m) for m in PARTS])
         axes.minorticks_off()
@@ -215,7 +215,7 @@ def draw(rows: list[dict[str, str]], k: int) -> None:
         axes.grid(axis="y", color="#e5e5e5", linewidth=0.6)
         name = kind.replace("facility-", "facility ")
         axes.set_title(f"GreeDi, {name}", loc="left", fontsize=9, fontweight="bold")
-        drawing.label_ends(axes, labels, gap=0.05)
+        figures.label_ends(axes, labels, gap=0.05)
     figure.savefig(FIGURES / "greedi-quality.png", dpi=200, metadata={"Software": None})
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.many_armed_worlds import WORLDS
-from nextquery.replay.results import read_rows
+from nextquery.research.replay.results import read_rows
 
 ANCHORED = Path("docs/figures/many-armed-anchored.csv")
 SHOWN = ("berry", "zhu", "bayati-bernoulli-3000", "bayati-gaussian-3000", "hill",

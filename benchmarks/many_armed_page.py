@@ -17,7 +17,7 @@ from benchmarks.many_armed_figures import ANCHORED, draw_anchored, draw_worlds, 
 from benchmarks.many_armed_speed import OUT as SPEED
 from benchmarks.many_armed_worlds import WORLDS
 from nextquery.policies.registry import MANY_ARMED, described
-from nextquery.replay.results import read_rows
+from nextquery.research.replay.results import read_rows
 
 PAGE = Path("docs/many-armed.md")
 TEXT = Path(__file__).with_suffix(".md")

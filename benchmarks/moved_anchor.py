@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from nextquery import ArmPool, replay
-from nextquery.replay.reporting.stream_report import interval
+from nextquery import ArmPool
+from nextquery.research import replay
+from nextquery.research.report.tables import interval
 
 POLICIES = ("most-similar-first", "lin-ucb-memory")
 _FIRST = 10

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import nextquery as nq
-from nextquery import replay
 from nextquery.policies.registry import SERVED
-from nextquery.replay.reporting.stream_report import interval
-from nextquery.replay.results import read_run
+from nextquery.research import replay
+from nextquery.research.replay.results import read_run
+from nextquery.research.report.tables import interval
 
 PAPER = "lin-ucb-published"
 ALGORITHM_2 = {"schedule": "bump"}

@@ -21,10 +21,8 @@ import numpy as np
 import pyarrow.parquet as pq
 from scipy.stats import t as student
 
-from nextquery.replay.reporting.curves import Curve, read_curves
-from nextquery.replay.reporting.page import Heading, Table, markdown
-from nextquery.replay.reporting.paired import claims, policies
-from nextquery.replay.reporting.stream_report import interval
+from nextquery.research.report.figures import Curve, Heading, Table, markdown, read_curves
+from nextquery.research.report.tables import claims, interval, policies
 
 STREAM = ("lin-ucb-memory", "lin-ucb-memory@personal=off")
 

@@ -21,7 +21,7 @@ import numpy as np
 from nextquery.build.ingest import Personal, ingest
 from nextquery.datasets.simulated import Person, Population, Wish, shares, write
 from nextquery.logs import LogOptions
-from nextquery.replay.metrics import interval
+from nextquery.research.replay.metrics import interval
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.clock import Clock
 from nextquery.service.log.store import Store

@@ -25,8 +25,7 @@ from threadpoolctl import threadpool_limits
 import nextquery as nq
 from benchmarks.timing import best_of
 from nextquery.policies.lin_ucb import TIE
-from nextquery.replay.anchored.array_engine import Game, play
-from nextquery.replay.anchored.candidates import CandidateSets
+from nextquery.research.replay.anchored import CandidateSets, Game, play
 
 Floats = NDArray[np.float64]
 ALPHA = 0.3

@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from nextquery.policies.registry import SERVED, joined, split
-from nextquery.replay.compare.results import COLUMNS, FILE
-from nextquery.replay.reporting.stream_report import interval
-from nextquery.replay.results import read_rows
-from nextquery.replay.stream.steps import ANSWERS
+from nextquery.research.replay.compare import COLUMNS, FILE
+from nextquery.research.replay.players import ANSWERS
+from nextquery.research.replay.results import read_rows
+from nextquery.research.report.tables import interval
 
 FIGURES = Path("docs/figures")
 TABLE, CLAIMED, BY_KIND = "rivals.csv", "rivals-claims.csv", "rivals-kinds.csv"

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 import nextquery as nq
 from nextquery.datasets.simulated import Population
 from nextquery.memory import SessionMemory
-from nextquery.replay.metrics import interval
+from nextquery.research.replay.metrics import interval
 from nextquery.sessions import Sessions
 
 TOP = 20

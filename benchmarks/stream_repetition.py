@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import nextquery as nq
-from nextquery import replay
+from nextquery.research import replay
 from nextquery.sessions import Sessions
 
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "stream-repetition.png"

@@ -15,13 +15,10 @@ import nextquery as nq
 from nextquery.memory import FEATURES
 from nextquery.policies.packed import Context
 from nextquery.policies.policy import Floats
-from nextquery.replay.reporting.stream_report import interval
-from nextquery.replay.runners import runner
-from nextquery.replay.stream.clock import Stream
-from nextquery.replay.stream.contestants import Contestant
-from nextquery.replay.stream.options import StreamOptions
-from nextquery.replay.stream.protocol import played, select_all
-from nextquery.replay.work import Work, begin
+from nextquery.research.replay.players import Contestant, Stream, StreamOptions
+from nextquery.research.replay.stream import played, select_all
+from nextquery.research.replay.work import Work, begin, runner
+from nextquery.research.report.tables import interval
 from nextquery.selection import Candidates
 
 MATCHED = tuple(name for name in FEATURES if name.startswith("matching"))

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.click_log import TOGETHER, batches, play
 from nextquery.research.neural.cfan import visits_of
-from tests.replay.worlds import returning_world
+from tests.research.replay.worlds import returning_world
 
 
 def test_a_batch_has_no_session_twice_and_keeps_the_order_of_each() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.paper_vectors import over_people_and_seeds
-from nextquery.replay.reporting.stream_report import interval
+from nextquery.research.report.tables import interval
 
 
 def test_one_seed_has_the_interval_over_people(rng: np.random.Generator) -> None:

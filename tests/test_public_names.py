@@ -64,7 +64,8 @@ def test_importing_starts_no_threads_and_loads_nothing_heavy() -> None:
 def test_importing_loads_nothing_of_experiments_services_and_clusters() -> None:
     code = (
         "import sys, nextquery;"
-        "later = 'research.rivals', 'replay', 'service', 'cluster', 'explore', 'cli', 'research.many_armed';"
+        "later = 'research.rivals', 'research.replay', 'service', 'cluster', 'explore', 'cli';"
+        "later = *later, 'research.many_armed';"
         "loaded = lambda: [name for name in later if f'nextquery.{name}' in sys.modules];"
         "print(loaded()); nextquery.policy('moss'); print(loaded());"
         "nextquery.rival, nextquery.Step; print(loaded())"

@@ -24,12 +24,12 @@ from benchmarks.rivals_results import (
     steps_of,
     streams,
 )
-from nextquery import replay
 from nextquery.policies.registry import SERVED
-from nextquery.replay.compare.results import read_compared
-from nextquery.replay.results import read_rows
-from nextquery.replay.stream.steps import ANSWERS
-from tests.replay.worlds import returning_world
+from nextquery.research import replay
+from nextquery.research.replay.compare import read_compared
+from nextquery.research.replay.players import ANSWERS
+from nextquery.research.replay.results import read_rows
+from tests.research.replay.worlds import returning_world
 
 
 @pytest.fixture(scope="module")

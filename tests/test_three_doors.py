@@ -22,12 +22,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import nextquery as nq
-from nextquery import replay
-from nextquery.replay.runners import runner
-from nextquery.replay.stream.contestants import contestant
-from nextquery.replay.stream.players import driver_of
-from nextquery.replay.stream.protocol import select_all, selections
-from nextquery.replay.work import begin
+from nextquery.research import replay
+from nextquery.research.replay.players import contestant, driver_of
+from nextquery.research.replay.stream import select_all, selections
+from nextquery.research.replay.work import begin, runner
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.model.rebuild import rebuild

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 
 import nextquery as nq
-from nextquery import replay
 from nextquery.build.ingest import ingest
 from nextquery.cli.compare import saw_answers
 from nextquery.logs import LogOptions
+from nextquery.research import replay
 from tests.command_line import run_here
 from tests.logs_for_tests import pets
 

@@ -12,12 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 import nextquery as nq
-from nextquery import cli, replay
+from nextquery import cli
 from nextquery.build.ingest import ingest
 from nextquery.cli.cluster import encoding_on
 from nextquery.cli.output import Stages
 from nextquery.cli.reproduce import pool_of, saw_anchors
 from nextquery.errors import InvalidInput
+from nextquery.research import replay
 from tests.command_line import run_here
 from tests.logs_for_tests import pets
 from tests.service.worlds import until
@@ -60,7 +61,7 @@ def test_a_grid_and_its_report(pool: Path, tmp_path: Path) -> None:
 KILLED = """
 import os, signal
 from nextquery.cli import main
-from nextquery.replay.work import Work
+from nextquery.research.replay.work import Work
 
 def keep_one(self, piece, arrays, keep=Work.keep, kept=[]):
     if piece.section == "cells" and kept:

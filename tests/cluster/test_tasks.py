@@ -12,17 +12,17 @@ import pytest
 import ray
 
 import nextquery as nq
-from nextquery import replay
 from nextquery.build.ingest import ingest
 from nextquery.cli import app
 from nextquery.cluster import connection
 from nextquery.cluster.connection import check_reach
 from nextquery.cluster.tasks import TasksOnRay
 from nextquery.errors import ClusterUnavailable, InvalidInput
+from nextquery.research import replay
 from nextquery.sessions import Sessions
 from tests.cluster import nodes
 from tests.logs_for_tests import pets
-from tests.replay.worlds import small_world
+from tests.research.replay.worlds import small_world
 from tests.service.worlds import until
 
 World = tuple[nq.ArmPool, Sessions]

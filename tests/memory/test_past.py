@@ -9,7 +9,7 @@ import pytest
 from nextquery.memory import LiveMemory, Memory, Moment, Recalled, SessionMemory
 from nextquery.sessions import Sessions
 from tests.memory.by_hand import Query, as_dicts, recalled
-from tests.replay.worlds import small_world
+from tests.research.replay.worlds import small_world
 
 ALL: dict[str, Any] = {"most": 10_000, "earlier": 10_000}
 

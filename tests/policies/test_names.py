@@ -11,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 import nextquery as nq
-from nextquery import replay
 from nextquery.errors import InvalidInput
 from nextquery.policies.registry import (
     POLICIES,
@@ -24,14 +23,15 @@ from nextquery.policies.registry import (
     selector_named,
     split,
 )
-from nextquery.replay.results import read_rows
+from nextquery.research import replay
+from nextquery.research.replay.results import read_rows
 from nextquery.research.rivals.registry import RIVALS, TRAINED
 from nextquery.selection import Schedule
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.settings.settings import Settings
-from tests.replay.worlds import small_world
+from tests.research.replay.worlds import small_world
 from tests.service.worlds import TEXTS, caught_up, options, small_pool
 
 

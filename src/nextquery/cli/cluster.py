@@ -12,7 +12,7 @@ from nextquery.cli.output import err
 from nextquery.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from nextquery.replay.runners import Each
+    from nextquery.research.replay.work import Each
 
 Cluster = Annotated[
     str | None,

@@ -17,7 +17,7 @@ HITS, COSTS = range(1, 6), range(6, 10)
 
 if TYPE_CHECKING:
     from nextquery.arms import ArmPool
-    from nextquery.replay import CompareOptions
+    from nextquery.research.replay import CompareOptions
     from nextquery.sessions import Sessions
 
 
@@ -89,15 +89,20 @@ def compare(
     At each step only what is dated before its query is known. The results go to compare.csv and
     compare.md in --out. To resume an interrupted run, run the same command again.
     """
-    from nextquery import replay
     from nextquery.arms import ArmPool
-    from nextquery.replay.compare.options import COMPARED, MOST, window_for
-    from nextquery.replay.compare.results import read_compared
-    from nextquery.replay.compare.table import compare_table, tuned_note
-    from nextquery.replay.compare.tuning import FILE
-    from nextquery.replay.compare.verdict import verdict
-    from nextquery.replay.reporting.stream_report import stream_note
-    from nextquery.replay.results import read_rows
+    from nextquery.research import replay
+    from nextquery.research.replay.compare import (
+        COMPARED,
+        MOST,
+        TUNING_FILE,
+        compare_table,
+        read_compared,
+        tuned_note,
+        verdict,
+        window_for,
+    )
+    from nextquery.research.replay.results import read_rows
+    from nextquery.research.report.tables import stream_note
 
     options = replay.CompareOptions(
         sessions=MOST if sessions is None else sessions,
@@ -123,7 +128,7 @@ def compare(
         page = replay.run_comparison(
             pool, past, to, options, progress_of(stages), processes=processes
         )
-    rows, tuned = read_compared(to), read_rows(to / FILE)
+    rows, tuned = read_compared(to), read_rows(to / TUNING_FILE)
     if as_json:
         print_json({"use": verdict(rows), "rows": rows, "tuning": tuned, "page": str(page)})
         return
@@ -141,7 +146,7 @@ def saw_answers(pool: "ArmPool", past: "Sessions", options: "CompareOptions") ->
     """Return a note if the pool's encoder was fitted on sessions that began in the window."""
     import numpy as np
 
-    from nextquery.replay.compare.options import started, window_for
+    from nextquery.research.replay.compare import started, window_for
 
     if pool.encoder is None:
         return ""

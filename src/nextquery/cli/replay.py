@@ -11,7 +11,7 @@ from nextquery.cli.output import Stages, err, out
 
 if TYPE_CHECKING:
     from nextquery.arms import ArmPool
-    from nextquery.replay.work import Progress
+    from nextquery.research.replay.work import Progress
     from nextquery.sessions import Sessions
 
 Run = Annotated[
@@ -126,10 +126,10 @@ def replay(
     same command again.
     """
     import nextquery as nq
-    from nextquery import replay as experiments
     from nextquery.checks import one_of
     from nextquery.policies.registry import SERVED
-    from nextquery.replay.stream.options import STREAM_POLICIES
+    from nextquery.research import replay as experiments
+    from nextquery.research.replay.players import STREAM_POLICIES
 
     one_of(protocol, "protocol", ("anchored", "stream"))
     check_used(context, protocol)
@@ -184,7 +184,7 @@ def replay(
 
 def note_fewer_anchors(sessions: "Sessions", wanted: int, last: int) -> None:
     """Say so if the log has fewer sessions to draw anchors from than were asked for."""
-    from nextquery.replay.sessions import draw_anchors
+    from nextquery.research.replay.cells import draw_anchors
 
     count = len(draw_anchors(sessions, wanted, 0, last).sessions)
     if count < wanted:

@@ -14,7 +14,7 @@ def report(
     ],
 ) -> None:
     """Make the report of a run: Markdown, one HTML page, and figures as PNG and SVG."""
-    from nextquery import replay
+    from nextquery.research import replay
 
     page = replay.report(run)
     out().print(f"{page}\n{page.with_suffix('.md')}", soft_wrap=True, markup=False)

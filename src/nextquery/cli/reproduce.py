@@ -77,8 +77,8 @@ def reproduce(
 
     To resume an interrupted run, run the same command again.
     """
-    from nextquery import replay
     from nextquery.arms import ArmPool
+    from nextquery.research import replay
 
     check_not_both(cluster, processes)
     with Stages() as stages, stdout_to_stderr():
@@ -130,7 +130,7 @@ def pool_of(
     from nextquery.build.stages import fingerprint
     from nextquery.errors import InvalidInput
     from nextquery.logs import LogOptions
-    from nextquery.replay.results import write_atomically
+    from nextquery.research.replay.results import write_atomically
 
     if (Path(log) / "manifest.json").exists():
         return Path(log)

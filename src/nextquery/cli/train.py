@@ -13,10 +13,10 @@ from nextquery.cli.output import Stages, err, out, print_json, table
 from nextquery.encode.train import METHODS, TrainOptions
 from nextquery.errors import InvalidInput
 from nextquery.policies.registry import split
-from nextquery.replay.stream.clock import unix_time
 from nextquery.research.neural.options import Running
 from nextquery.research.neural.serve import METHODS as RIVAL_METHODS
 from nextquery.research.neural.serve import parameters_of
+from nextquery.research.replay.players import unix_time
 
 if TYPE_CHECKING:
     from nextquery.encode.train.loop import Check

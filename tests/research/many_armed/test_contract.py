@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import nextquery as nq
-from nextquery import replay
 from nextquery.errors import InvalidInput
 from nextquery.policies.registry import LIVE, MANY_ARMED, POLICIES, policy_named
-from nextquery.replay.results import read_rows
+from nextquery.research import replay
+from nextquery.research.replay.results import read_rows
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.settings.settings import Settings
-from tests.replay.worlds import small_world
 from tests.research.many_armed.worlds import ANCHOR, half_circle, play
+from tests.research.replay.worlds import small_world
 from tests.service.worlds import TEXTS, caught_up, options, small_pool
 
 ORDERED = [name for name, entry in MANY_ARMED.items() if not entry.live]

@@ -13,14 +13,11 @@ import nextquery as nq
 from nextquery import ArmPool
 from nextquery.errors import InvalidInput
 from nextquery.memory import SessionMemory
-from nextquery.replay.stream.clock import Stream
-from nextquery.replay.stream.contestants import contestant
-from nextquery.replay.stream.options import StreamOptions
-from nextquery.replay.stream.players import play_rival
 from nextquery.research.neural import train
 from nextquery.research.neural.cfan import CfanTask, click_batch, clicked, visits_of
 from nextquery.research.neural.options import Running
 from nextquery.research.neural.serve import CfanOptions
+from nextquery.research.replay.players import Stream, StreamOptions, contestant, play_rival
 from nextquery.research.rivals.rival import NO_CANDIDATES
 from nextquery.sessions import Sessions
 from nextquery.vectors import unit_rows

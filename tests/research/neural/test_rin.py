@@ -7,11 +7,12 @@ import pytest
 import torch
 
 import nextquery as nq
-from nextquery import ArmPool, replay
+from nextquery import ArmPool
 from nextquery.arms.origin import Origin
 from nextquery.arms.texts import Texts
 from nextquery.encode.onnx import runner
 from nextquery.errors import InvalidInput
+from nextquery.research import replay
 from nextquery.research.neural import train
 from nextquery.research.neural.data import TrainingData
 from nextquery.research.neural.gru4rec import Recurrent

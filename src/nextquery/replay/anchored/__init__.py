@@ -1,1 +1,0 @@
-"""The paper's protocol `anchored`: fixed anchors, fixed candidate sets, a new policy for each."""

@@ -1,1 +1,0 @@
-"""Comparison: every recommender on one stream, its costs, and which to use."""

@@ -1,1 +1,0 @@
-"""Figures, tables and the report, made from result files alone."""

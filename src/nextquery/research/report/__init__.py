@@ -1,0 +1,1 @@
+"""Figures, tables and reports, made from result files alone."""
