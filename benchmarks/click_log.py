@@ -21,9 +21,8 @@ from nextquery import ArmPool
 from nextquery.research import replay
 from nextquery.research.replay.players import unix_time
 from nextquery.service.answer.engine import Engine
-from nextquery.service.log.clock import Clock
 from nextquery.service.log.export_parquet import write_parquet
-from nextquery.service.log.store import Store
+from nextquery.service.log.store import Clock, Store
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.sessions import Sessions
 

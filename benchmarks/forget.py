@@ -22,9 +22,7 @@ import sqlalchemy as sa
 
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.people.rights import Person, erase
-from nextquery.service.log.clock import Clock
 from nextquery.service.log.erasure.clean import clean
-from nextquery.service.log.hashes import Hashes, session_key
 from nextquery.service.log.schema import (
     arm_texts,
     counter,
@@ -33,7 +31,7 @@ from nextquery.service.log.schema import (
     identities,
     sightings,
 )
-from nextquery.service.log.store import Store
+from nextquery.service.log.store import Clock, Hashes, Store, session_key
 from nextquery.service.log.writer import Writer
 from nextquery.signing import keyed
 from tests.service.worlds import TEXTS, options, small_pool

@@ -18,14 +18,15 @@ from nextquery.loop import Visit
 from nextquery.memory import Mentions, Moment
 from nextquery.memory.past import NEAR
 from nextquery.policies.registry import SERVED
-from nextquery.service.log.event_parts import (
+from nextquery.service.log.events import (
     SELECTION,
+    DecisionEvent,
     OwnAsked,
     SlateEntry,
     bytes_text,
+    to_json,
     vector_text,
 )
-from nextquery.service.log.events import DecisionEvent, to_json
 
 ARMS, DIM = 1_120_461, 128  # the pool of the paper
 SESSIONS, IN_LOG, PRIVATE, LIVE = 200_000, 2_000, 500, 20_000

@@ -23,8 +23,7 @@ from nextquery.datasets.simulated import Person, Population, Wish, shares, write
 from nextquery.logs import LogOptions
 from nextquery.research.replay.metrics import interval
 from nextquery.service.answer.engine import Engine
-from nextquery.service.log.clock import Clock
-from nextquery.service.log.store import Store
+from nextquery.service.log.store import Clock, Store
 from nextquery.service.settings.engine_options import EngineOptions
 
 _SECRET = "a secret for simulated people, and for nobody else"

@@ -39,7 +39,7 @@ PARTS = {
         "nextquery.service.answer.slates:Answerer.slate",
         "nextquery.service.answer.slates:Answerer.slates",
     ),
-    "the event's body": ("nextquery.service.log.transaction:to_json",),
+    "the event's body": ("nextquery.service.log.writer:to_json",),
     "commit": ("nextquery.service.log.writer:Writer._commit",),
     "learning": ("nextquery.service.model.learner:Learner.catch_up",),
     "JSON of the answer": ("starlette.responses:JSONResponse.render",),

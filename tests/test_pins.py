@@ -11,11 +11,11 @@ from nextquery.errors import Conflict, InvalidInput
 from nextquery.segments import key_of
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.operators.curation import listed_pins
+from nextquery.service.log.events import By
 from nextquery.service.log.exchange.rounds import rounds
 from nextquery.service.log.export import pages, ubi_records
 from nextquery.service.log.export_parquet import entry_rows
-from nextquery.service.log.operators.audit import as_json, changes
-from nextquery.service.log.operators.changes import By
+from nextquery.service.log.operators import as_json, changes
 from nextquery.service.log.store import Store
 from nextquery.service.model.served_catalogue import followed
 from tests.service.worlds import TEXTS, caught_up, options, small_pool

@@ -19,10 +19,9 @@ import nextquery as nq
 from nextquery.arms.origin import Origin
 from nextquery.build.ingest import Personal
 from nextquery.service.answer.engine import Engine
-from nextquery.service.log.clock import Clock
+from nextquery.service.log.decisions import CloseOpen
 from nextquery.service.log.events import FeedbackEvent
-from nextquery.service.log.store import Store
-from nextquery.service.log.timeouts import CloseOpen
+from nextquery.service.log.store import Clock, Store
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.sessions import Sessions
 

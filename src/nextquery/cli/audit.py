@@ -24,7 +24,7 @@ def audit(
     Who made a change of keys is not known.
     """
     settings = s.load_settings({"store": store}, config=config).settings
-    from nextquery.service.log.operators import audit as log
+    from nextquery.service.log import operators as log
     from nextquery.service.log.store import Store
 
     opened = Store.open(settings.store, create=False)

@@ -11,7 +11,7 @@ from nextquery.cli.output import out, print_json
 
 if TYPE_CHECKING:
     from nextquery.arms import ArmPool
-    from nextquery.service.log.controls import Control
+    from nextquery.service.log.operators import Control
 
 
 def block(
@@ -95,13 +95,8 @@ def _changes(
     """Return the changes to write, all of them checked."""
     from nextquery.catalogue.catalogue import Catalogue
     from nextquery.service.answer.inputs import check_query
-    from nextquery.service.log.controls import Control
-    from nextquery.service.log.operators.changes import (
-        Blocked,
-        PatternAllowed,
-        PatternBlocked,
-        Unblocked,
-    )
+    from nextquery.service.log.events import Blocked, PatternAllowed, PatternBlocked, Unblocked
+    from nextquery.service.log.operators import Control
 
     catalogue, by = Catalogue(pool), this_user()
     texts = [catalogue.key(check_query(query)) for query in queries]

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from nextquery.service.log.operators.changes import By
+    from nextquery.service.log.events import By
     from nextquery.service.log.store import Store
-    from nextquery.service.log.transaction import Write
+    from nextquery.service.log.writer import Write
 
 Result = TypeVar("Result")
 
 
 def this_user() -> "By":
     """Return who runs the command, as the operating system names them."""
-    from nextquery.service.log.operators.changes import By
+    from nextquery.service.log.events import By
 
     try:
         name = getpass.getuser()
@@ -26,7 +26,7 @@ def this_user() -> "By":
 
 def write_all(store: "Store", changes: Sequence["Write[Result]"]) -> list[Result]:
     """Write changes in order, and return what each returns; an error ends it."""
-    from nextquery.service.log.clock import Clock
+    from nextquery.service.log.store import Clock
     from nextquery.service.log.writer import Writer
 
     writer = Writer(store, Clock(), written=lambda: None)

@@ -51,8 +51,7 @@ def curate(
     from nextquery.arms import ArmPool
     from nextquery.errors import InvalidInput
     from nextquery.service.answer.operators.curation import listed_pins, to_curate, to_pin, to_unpin
-    from nextquery.service.log.hashes import Hashes
-    from nextquery.service.log.store import Store
+    from nextquery.service.log.store import Hashes, Store
     from nextquery.service.model.prepare import check_pool
     from nextquery.service.model.served_catalogue import followed
 

@@ -68,11 +68,10 @@ def forget(
     from nextquery.arms import ArmPool
     from nextquery.errors import InvalidInput
     from nextquery.service.answer.people.rights import NO_ERASURE, Person, erase, known
-    from nextquery.service.log.clock import Clock
     from nextquery.service.log.erasure.clean import NOT_NECESSARY, clean, needs_cleaning
     from nextquery.service.log.erasure.forget import finish
     from nextquery.service.log.erasure.known import anything
-    from nextquery.service.log.store import Store
+    from nextquery.service.log.store import Clock, Store
     from nextquery.service.log.writer import Writer
     from nextquery.service.model.prepare import check_pool
 

@@ -47,9 +47,8 @@ def leave_out(
     """
     settings = s.load_settings({"store": store}, config=config).settings
     from nextquery.errors import InvalidInput
-    from nextquery.service.log.hashes import Hashes
-    from nextquery.service.log.store import Store
-    from nextquery.service.log.teaching.leave_out import LeaveOut, TakeBackIn
+    from nextquery.service.log.store import Hashes, Store
+    from nextquery.service.log.teaching import LeaveOut, TakeBackIn
 
     since_s, until_s = moment(since, "--from"), moment(until, "--until")
     opened, user_hash = Store.open(settings.store, create=False), None
@@ -80,7 +79,7 @@ def leave_out(
 
 
 def _row(event: "Event") -> dict[str, object]:
-    from nextquery.service.log.operators.changes import LeftOut
+    from nextquery.service.log.events import LeftOut
 
     body = event.body
     assert isinstance(body, LeftOut)

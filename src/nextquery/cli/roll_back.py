@@ -10,7 +10,7 @@ from nextquery.cli.changes import this_user, write_all
 from nextquery.cli.output import out, print_json
 
 if TYPE_CHECKING:
-    from nextquery.service.log.transaction import Write
+    from nextquery.service.log.writer import Write
 
 
 def roll_back(
@@ -30,7 +30,7 @@ def roll_back(
     the model again in the background. Nothing leaves the log or the statistics.
     """
     from nextquery.errors import InvalidInput
-    from nextquery.service.log.teaching.roll_back import Forward, RollBack
+    from nextquery.service.log.teaching import Forward, RollBack
 
     if (to is None) != forward:
         raise InvalidInput("pass --to POSITION or --forward, and only one of them.")
@@ -53,7 +53,7 @@ def end_fallback(
     Find out first why they were worse, and roll the model back if it was fooled. The watch begins
     anew: if they are still worse, the service falls back again.
     """
-    from nextquery.service.log.teaching.fall_back import EndFallback
+    from nextquery.service.log.teaching import EndFallback
 
     chosen = EndFallback(this_user(), policy)
     _write(

@@ -11,7 +11,7 @@ from nextquery.service.answer.expensive import lane as lane_module
 from nextquery.service.answer.expensive.lane import Lane
 from nextquery.service.answer.expensive.trail import place_trail
 from nextquery.service.answer.requests.kinds import MapRequest
-from nextquery.service.log.limits import LONGEST_TRAIL, MOST_TRAIL
+from nextquery.service.log.schema import LONGEST_TRAIL, MOST_TRAIL
 from nextquery.service.log.store import Store
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, until

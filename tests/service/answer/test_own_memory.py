@@ -15,7 +15,7 @@ from nextquery.memory import own
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.results import Decision
 from nextquery.service.log.store import Store
-from nextquery.service.log.teaching.leave_out import LeaveOut
+from nextquery.service.log.teaching import LeaveOut
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.rebuild import difference, rebuild
 from tests.service.conftest import Start

@@ -8,9 +8,8 @@ import sys
 from typing import Any
 
 from nextquery.service.answer.people.rights import Person, erase
-from nextquery.service.log.clock import Clock
 from nextquery.service.log.erasure import forget as erasing
-from nextquery.service.log.store import Store
+from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import Writer
 
 if __name__ == "__main__":

@@ -17,12 +17,11 @@ from nextquery.service.answer.results import Decision
 from nextquery.service.log.erasure import exports
 from nextquery.service.log.erasure.clean import clean
 from nextquery.service.log.erasure.exports import export_to
-from nextquery.service.log.events import ArmAdded, Body, DecisionEvent, Event
-from nextquery.service.log.operators.changes import By
+from nextquery.service.log.events import ArmAdded, Body, By, DecisionEvent, Event
 from nextquery.service.log.schema import events
 from nextquery.service.log.schema import exports as export_rows
 from nextquery.service.log.store import Store
-from nextquery.service.log.teaching.leave_out import LeaveOut
+from nextquery.service.log.teaching import LeaveOut
 from nextquery.service.model.learner import Learner, rebuilt
 from nextquery.service.model.rebuild import difference
 from nextquery.service.model.repair import repair

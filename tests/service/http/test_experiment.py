@@ -13,10 +13,9 @@ from nextquery import cli
 from nextquery.experiments.sequential import Difference
 from nextquery.service.answer.engine import Engine
 from nextquery.service.http.app import create_app
-from nextquery.service.log.operators.changes import By
-from nextquery.service.log.operators.safety import FellBack
+from nextquery.service.log.events import By, FellBack
 from nextquery.service.log.store import Store
-from nextquery.service.log.teaching.fall_back import FallBack
+from nextquery.service.log.teaching import FallBack
 from nextquery.service.settings.engine_options import EngineOptions
 from nextquery.service.settings.settings import Settings
 from nextquery.service.settings.split import CONTROL

@@ -6,7 +6,7 @@ import pytest
 
 from nextquery.errors import Conflict, InvalidInput
 from nextquery.service.answer.engine import Engine
-from nextquery.service.log.new_arms.review import ApproveArm, ArmText
+from nextquery.service.log.operators import ApproveArm, ArmText
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.rebuild import rebuild

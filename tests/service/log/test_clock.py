@@ -2,8 +2,7 @@
 
 import pytest
 
-from nextquery.service.log.clock import AHEAD_S, Clock
-from nextquery.service.log.store import Store
+from nextquery.service.log.store import AHEAD_S, Clock, Store
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.rebuild import difference
 from tests.service.conftest import Start

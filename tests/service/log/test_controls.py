@@ -10,9 +10,8 @@ from nextquery.errors import InvalidInput
 from nextquery.service.answer.candidate_cache import Served
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.slate.entries import ToAnswer
-from nextquery.service.log.controls import Control
-from nextquery.service.log.events import DecisionEvent
-from nextquery.service.log.operators.changes import Blocked, By, PatternBlocked
+from nextquery.service.log.events import Blocked, By, DecisionEvent, PatternBlocked
+from nextquery.service.log.operators import Control
 from nextquery.service.log.store import Store
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up, until

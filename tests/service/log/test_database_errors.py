@@ -13,11 +13,10 @@ import sqlalchemy as sa
 import nextquery as nq
 from nextquery.errors import StoreUnavailable
 from nextquery.service.answer.engine import Engine
-from nextquery.service.log.database.connect import file_of
-from nextquery.service.log.database.upgrade import _CREATING
-from nextquery.service.log.operators.changes import Switched
+from nextquery.service.log.database import _CREATING, file_of
+from nextquery.service.log.events import Switched
 from nextquery.service.log.store import Store
-from nextquery.service.log.transaction import NOTHING, Needs, Transaction
+from nextquery.service.log.writer import NOTHING, Needs, Transaction
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.rebuild import difference
 from tests.service.conftest import Start

@@ -9,33 +9,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextquery.errors import Damaged
-from nextquery.service.log.erasure.tombstones import Erased, Forgotten
 from nextquery.service.log.events import (
     ArmAdded,
     ArmHeld,
+    ArmRejected,
+    ArmRemoved,
+    Blocked,
     Body,
     DecisionEvent,
+    Erased,
+    FallbackEnded,
     FeedbackEvent,
+    FellBack,
+    Forgotten,
+    LeftOut,
     ModelEvent,
+    PatternAllowed,
+    PatternBlocked,
+    Pinned,
+    PoolAnnounced,
+    RolledBack,
+    Switched,
     TimeoutEvent,
+    Unblocked,
     UndeliveredEvent,
+    Unpinned,
     Void,
     from_json,
     to_json,
 )
-from nextquery.service.log.operators.changes import (
-    ArmRejected,
-    ArmRemoved,
-    Blocked,
-    LeftOut,
-    PatternAllowed,
-    PatternBlocked,
-    Switched,
-    Unblocked,
-)
-from nextquery.service.log.operators.curation import Pinned, Unpinned
-from nextquery.service.log.operators.new_pool import PoolAnnounced
-from nextquery.service.log.operators.safety import FallbackEnded, FellBack, RolledBack
 
 KINDS: dict[str, type[Any]] = {
     "model": ModelEvent,

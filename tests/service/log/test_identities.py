@@ -8,13 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nextquery.service.log.clock import Clock
-from nextquery.service.log.events import ArmAdded, DecisionEvent
-from nextquery.service.log.new_arms.identities import Identities
-from nextquery.service.log.new_arms.parts import parts
-from nextquery.service.log.new_arms.sightings import NewArmRules, Sighting
-from nextquery.service.log.new_decision import NewDecision
-from nextquery.service.log.store import Store
+from nextquery.service.log.decisions import NewDecision
+from nextquery.service.log.events import ArmAdded, DecisionEvent, parts
+from nextquery.service.log.new_arms import Identities, NewArmRules, Sighting
+from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import Writer
 from tests.service.worlds import TwoUserRule
 

@@ -1,6 +1,6 @@
 """A lease has one holder at a time, and ends with it or after its time."""
 
-from nextquery.service.log.operators.leases import EndLease, TakeLease
+from nextquery.service.log.operators import EndLease, TakeLease
 from nextquery.service.log.store import Store
 from nextquery.service.log.writer import Writer
 from tests.service.worlds import ManualClock

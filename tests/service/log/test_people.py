@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 from nextquery.cli import app
 from nextquery.errors import Conflict, InvalidInput, UnknownDecision
 from nextquery.logs.cleaning import person_hash
-from nextquery.service.log.hashes import Hashes, request_hash
-from nextquery.service.log.store import Store
+from nextquery.service.log.store import Hashes, Store, request_hash
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS
 

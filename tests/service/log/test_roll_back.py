@@ -6,11 +6,9 @@ import pytest
 import nextquery as nq
 from nextquery.errors import InvalidInput
 from nextquery.service.answer.engine import Engine
-from nextquery.service.log.clock import Clock
-from nextquery.service.log.operators.changes import By
-from nextquery.service.log.operators.safety import RolledBack
-from nextquery.service.log.store import Store
-from nextquery.service.log.teaching.roll_back import RollBack, RollBacks
+from nextquery.service.log.events import By, RolledBack
+from nextquery.service.log.store import Clock, Store
+from nextquery.service.log.teaching import RollBack, RollBacks
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.rebuild import difference, rebuild

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from nextquery.errors import InvalidInput, StorageError
-from nextquery.service.log.database.connect import connect
+from nextquery.service.log.database import connect
 from nextquery.service.log.schema import VERSION, metadata, store_version
 from nextquery.service.log.store import Store
 

@@ -13,12 +13,11 @@ import nextquery as nq
 from nextquery import cli
 from nextquery.errors import InvalidInput
 from nextquery.service.answer.engine import Engine
-from nextquery.service.log.clock import Clock
 from nextquery.service.log.events import DecisionEvent, to_json
+from nextquery.service.log.new_arms import Caps
 from nextquery.service.log.schema import counter, decisions, events, teaching
-from nextquery.service.log.store import Store
-from nextquery.service.log.teaching.caps import Caps
-from nextquery.service.log.teaching.leave_out import LeaveOut, TakeBackIn
+from nextquery.service.log.store import Clock, Store
+from nextquery.service.log.teaching import LeaveOut, TakeBackIn
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.rebuild import difference, rebuild

@@ -7,7 +7,7 @@ import pytest
 
 from nextquery.errors import InvalidInput, StoreUnavailable
 from nextquery.service.log.store import Store
-from nextquery.service.log.transaction import NOTHING, Needs
+from nextquery.service.log.writer import NOTHING, Needs
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, kinds, stalled, until
 

@@ -5,8 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from nextquery.service.log.event_parts import vector_text
-from nextquery.service.log.events import ArmAdded
+from nextquery.service.log.events import ArmAdded, vector_text
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.rebuild import difference

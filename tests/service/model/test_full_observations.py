@@ -17,9 +17,9 @@ from nextquery.loop import Visit
 from nextquery.memory import FEATURES, Moment
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.results import Decision
-from nextquery.service.log.event_parts import NextQuery
+from nextquery.service.log.events import NextQuery
 from nextquery.service.log.store import Store
-from nextquery.service.log.teaching.leave_out import LeaveOut
+from nextquery.service.log.teaching import LeaveOut
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.rebuild import AGREE, difference, rebuild
 from nextquery.service.model.state import State

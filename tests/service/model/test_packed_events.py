@@ -14,8 +14,7 @@ from nextquery.errors import Damaged
 from nextquery.memory import FEATURES
 from nextquery.policies.packed import pack_vectors
 from nextquery.service.answer.engine import Engine
-from nextquery.service.log.event_parts import NextQuery
-from nextquery.service.log.events import DecisionEvent, from_json, to_json
+from nextquery.service.log.events import DecisionEvent, NextQuery, from_json, to_json
 from nextquery.service.log.schema import events
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt

@@ -17,9 +17,18 @@ from nextquery.errors import Damaged, InvalidInput, UnknownDecision
 from nextquery.memory import FEATURES
 from nextquery.policies.packed import pack_vectors
 from nextquery.service.answer.engine import Engine
-from nextquery.service.log.event_parts import OwnAsked, SlateEntry, bytes_text, vector_text
-from nextquery.service.log.events import ArmAdded, DecisionEvent, FeedbackEvent, Void, to_json
-from nextquery.service.log.operators.changes import ArmRemoved
+from nextquery.service.log.events import (
+    ArmAdded,
+    ArmRemoved,
+    DecisionEvent,
+    FeedbackEvent,
+    OwnAsked,
+    SlateEntry,
+    Void,
+    bytes_text,
+    to_json,
+    vector_text,
+)
 from nextquery.service.log.schema import counter, decisions, events, snapshots
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import Learner, rebuilt

@@ -12,9 +12,8 @@ import nextquery as nq
 from nextquery.errors import InvalidInput
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.expensive.session_map import draw
-from nextquery.service.log.events import DecisionEvent, ModelEvent
+from nextquery.service.log.events import AnnouncePool, DecisionEvent, ModelEvent
 from nextquery.service.log.exchange.arms import added, pool_by_id
-from nextquery.service.log.operators.new_pool import AnnouncePool
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.new_pool.change import Change

@@ -8,10 +8,9 @@ import pytest
 from playwright.sync_api import expect
 
 from nextquery.cli.changes import write_all
-from nextquery.service.log.operators.changes import By
-from nextquery.service.log.operators.safety import FellBack
+from nextquery.service.log.events import By, FellBack
 from nextquery.service.log.store import Store
-from nextquery.service.log.teaching.fall_back import FallBack
+from nextquery.service.log.teaching import FallBack
 from nextquery.service.process import ServiceProcess
 from tests.service.page.conftest import Open
 from tests.service.page.test_views import serious

@@ -18,9 +18,7 @@ from nextquery.service.answer.requests.asking import Asking, closing
 from nextquery.service.answer.requests.kinds import Request
 from nextquery.service.answer.shards import leave
 from nextquery.service.answer.slates import Answerer
-from nextquery.service.log.clock import Clock
-from nextquery.service.log.hashes import Hashes
-from nextquery.service.log.store import Store
+from nextquery.service.log.store import Clock, Hashes, Store
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.background import Background
 from nextquery.service.model.forgetting.in_pool import use_anew

@@ -6,7 +6,7 @@ from typing import Any
 
 from nextquery.checks import number, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.service.log.limits import LONGEST_ID, LONGEST_QUERY, LONGEST_TRAIL, MOST_TRAIL
+from nextquery.service.log.schema import LONGEST_ID, LONGEST_QUERY, LONGEST_TRAIL, MOST_TRAIL
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _NEW_LINE = re.compile(r"[\t\n\r\u2028\u2029]")

@@ -9,17 +9,8 @@ from nextquery.errors import InvalidInput
 from nextquery.segments import check_segment, key_of
 from nextquery.service.answer.inputs import check_query
 from nextquery.service.answer.operators.curation import listed_pins, to_curate, to_pin, to_unpin
-from nextquery.service.log.controls import Control
-from nextquery.service.log.events import ArmHeld
-from nextquery.service.log.hashes import Hashes
-from nextquery.service.log.new_arms.review import (
-    ApproveArm,
-    ArmText,
-    RejectArm,
-    RemoveArm,
-    listed_arm_texts,
-)
-from nextquery.service.log.operators.changes import (
+from nextquery.service.log.events import (
+    ArmHeld,
     Blocked,
     By,
     PatternAllowed,
@@ -27,11 +18,17 @@ from nextquery.service.log.operators.changes import (
     Switched,
     Unblocked,
 )
-from nextquery.service.log.store import Store
-from nextquery.service.log.teaching.fall_back import EndFallback
-from nextquery.service.log.teaching.roll_back import Forward, RollBack
-from nextquery.service.log.transaction import Write
-from nextquery.service.log.writer import Writer
+from nextquery.service.log.operators import (
+    ApproveArm,
+    ArmText,
+    Control,
+    RejectArm,
+    RemoveArm,
+    listed_arm_texts,
+)
+from nextquery.service.log.store import Hashes, Store
+from nextquery.service.log.teaching import EndFallback, Forward, RollBack
+from nextquery.service.log.writer import Write, Writer
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.served_catalogue import ServedCatalogue
 

@@ -24,10 +24,9 @@ from nextquery.service.answer.results import Decision, MapData
 from nextquery.service.answer.slate.entries import ToAnswer
 from nextquery.service.answer.slates import Answerer
 from nextquery.service.answer.visits import visit_of
+from nextquery.service.log.decisions import NewDecision, Written
 from nextquery.service.log.events import DecisionEvent
-from nextquery.service.log.hashes import Hashes
-from nextquery.service.log.new_decision import NewDecision, Written
-from nextquery.service.log.store import Store, StoredDecision
+from nextquery.service.log.store import Hashes, Store, StoredDecision
 from nextquery.service.log.writer import Writer
 from nextquery.service.settings.engine_options import EngineOptions
 

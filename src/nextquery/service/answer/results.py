@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from nextquery.catalogue.catalogue import Catalogue, Place
 from nextquery.loop import Likely
 from nextquery.selection import Candidates
-from nextquery.service.log.event_parts import SlateEntry
-from nextquery.service.log.events import DecisionEvent
+from nextquery.service.log.events import DecisionEvent, SlateEntry
 from nextquery.service.model.statistics import Counts, Coverage, Row, Size
 
 

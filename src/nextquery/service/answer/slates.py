@@ -19,9 +19,8 @@ from nextquery.service.answer.results import Considered, Forecast
 from nextquery.service.answer.slate.entries import ToAnswer
 from nextquery.service.answer.slate.maker import SlateMaker
 from nextquery.service.answer.visits import visit_before
-from nextquery.service.log.clock import Clock
 from nextquery.service.log.events import DecisionEvent
-from nextquery.service.log.store import StoredDecision
+from nextquery.service.log.store import Clock, StoredDecision
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.served_catalogue import ServedCatalogue
 from nextquery.service.settings.engine_options import EngineOptions

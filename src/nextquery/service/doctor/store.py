@@ -14,13 +14,17 @@ import sqlalchemy as sa
 from nextquery.arms import ArmPool
 from nextquery.service.doctor.findings import Finding, ok, problem, warning
 from nextquery.service.http.keys import KeyRing
-from nextquery.service.log.clock import AHEAD_S
-from nextquery.service.log.database.connect import connect, file_of, without_password
-from nextquery.service.log.database.errors import database_errors
-from nextquery.service.log.database.marker import Marker, store_id
-from nextquery.service.log.database.upgrade import has_tables
+from nextquery.service.log.database import (
+    Marker,
+    connect,
+    database_errors,
+    file_of,
+    has_tables,
+    store_id,
+    without_password,
+)
 from nextquery.service.log.schema import events, snapshots
-from nextquery.service.log.store import Store
+from nextquery.service.log.store import AHEAD_S, Store
 from nextquery.service.model.prepare import check_pool
 from nextquery.service.model.snapshots import snapshot_is_whole
 from nextquery.service.server import keys_needed

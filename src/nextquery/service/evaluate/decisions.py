@@ -5,7 +5,7 @@ from typing import NamedTuple
 from nextquery.loop import Offered
 from nextquery.segments import text_of
 from nextquery.service.evaluate.plan import Planned
-from nextquery.service.log.event_parts import PINNED, SlateEntry
+from nextquery.service.log.events import PINNED, SlateEntry
 from nextquery.service.log.store import StoredDecision
 from nextquery.service.model.state import State
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from nextquery.service.log.erasure.tombstones import Forgotten
 from nextquery.service.log.events import (
     DecisionEvent,
     FeedbackEvent,
+    Forgotten,
     TimeoutEvent,
     UndeliveredEvent,
     from_json,

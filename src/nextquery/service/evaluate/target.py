@@ -12,10 +12,9 @@ from nextquery.memory import Moment
 from nextquery.policies import Choice, Policy
 from nextquery.policies.policy import Floats
 from nextquery.service.evaluate.plan import Planned
-from nextquery.service.log.event_parts import PINNED, NextQuery
-from nextquery.service.log.events import Event, FeedbackEvent, OutcomeEvent
+from nextquery.service.log.events import PINNED, Event, FeedbackEvent, NextQuery, OutcomeEvent
 from nextquery.service.log.store import StoredDecision
-from nextquery.service.log.teaching.roll_back import RollBacks
+from nextquery.service.log.teaching import RollBacks
 from nextquery.service.model.arrays import from_text, unpacked, within
 from nextquery.service.model.experiment.lessons import examples_of, parts_of
 from nextquery.service.model.model_events import policy_of

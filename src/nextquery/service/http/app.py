@@ -66,7 +66,7 @@ from nextquery.service.http.routes.operators import (
 from nextquery.service.http.scopes import NEEDED
 from nextquery.service.http.served import Served, served
 from nextquery.service.http.traces.middleware import Traces
-from nextquery.service.log.database.calls import StoreCalls
+from nextquery.service.log.database import StoreCalls
 from nextquery.service.settings.settings import Settings
 
 _ROUTES = (

@@ -10,7 +10,7 @@ from nextquery.errors import InvalidInput
 from nextquery.segments import LONGEST_SEGMENT, check_segment
 from nextquery.service.answer.inputs import check_id, check_query
 from nextquery.service.answer.operators.curation import MOST_CURATED
-from nextquery.service.log.limits import LONGEST_ID, LONGEST_QUERY, MOST_RECOMMENDATIONS
+from nextquery.service.log.schema import LONGEST_ID, LONGEST_QUERY, MOST_RECOMMENDATIONS
 
 
 def _checked(check: Callable[[str, str], str]) -> AfterValidator:

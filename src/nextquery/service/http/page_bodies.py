@@ -15,7 +15,7 @@ from nextquery.service.http.bodies import (
     Text,
     example,
 )
-from nextquery.service.log.limits import LONGEST_TRAIL, MOST_TRAIL
+from nextquery.service.log.schema import LONGEST_TRAIL, MOST_TRAIL
 
 MOST_USERS = 100
 

@@ -16,7 +16,7 @@ from nextquery.service.answer.expensive.simulation import Simulator
 from nextquery.service.answer.trust import Trust
 from nextquery.service.http.bodies import AboutUser
 from nextquery.service.http.metrics import Metrics
-from nextquery.service.log.database.calls import StoreCalls
+from nextquery.service.log.database import StoreCalls
 
 Answer = TypeVar("Answer")
 

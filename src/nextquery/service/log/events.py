@@ -1,36 +1,463 @@
 """The events of the log: one typed record per kind, and the only code that reads or writes them.
 
-A default is not written.
+Old logs stay readable: a field that older versions did not write has a default, and a default is
+not written. Fields that a reader does not know are ignored.
+
+There are events for decisions and their parts, and for changes by operators: blocks, patterns,
+pins and imported queries. Others are for a new pool, for fallbacks and roll-backs, and for
+erasure.
+
+Another pool under the same log takes two steps: its new arms get their ids, then all workers
+change together. An erased event leaves a tombstone, and a further event records the erasure.
 """
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
+import sqlalchemy as sa
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
-from nextquery.errors import Damaged
+from nextquery.errors import Conflict, Damaged
 from nextquery.learning import Rewards
-from nextquery.service.log.erasure.tombstones import Erased, Forgotten
-from nextquery.service.log.event_parts import NextQuery, OwnAsked, SlateEntry
-from nextquery.service.log.operators.changes import (
-    ArmRejected,
-    ArmRemoved,
-    Blocked,
-    By,
-    LeftOut,
-    PatternAllowed,
-    PatternBlocked,
-    Switched,
-    Unblocked,
-)
-from nextquery.service.log.operators.curation import Pinned, Unpinned
-from nextquery.service.log.operators.new_pool import PoolAnnounced
-from nextquery.service.log.operators.safety import FallbackEnded, FellBack, RolledBack
+from nextquery.segments import key_of, segment_of, text_of
+from nextquery.service.log.schema import arm_texts
+
+if TYPE_CHECKING:
+    from nextquery.service.log.writer import Needs, Transaction
+
+
+SELECTION, MEMORY, PINNED = SOURCES = ("selection", "memory", "pinned")
+
+
+@dataclass(frozen=True, slots=True)
+class SlateEntry:
+    """One recommendation, from the model to the answer.
+
+    `arm` is negative for a query that only this person asked; `text` is then theirs.
+
+    `score` is what the policy ranked by and `uncertainty` the width of its estimate (None for a
+    policy without a model). `source` is what made the arm a candidate, one of `SOURCES`;
+    a pinned one was no candidate, and has propensity 1.
+    `preference` is the paper's, of a selected arm, if it was asked for. `propensity` is the
+    probability of this entry, given the entries above it; 0 where it is not known, as of two
+    policies that were interleaved. `asked_at` is when this person last asked
+    it (None: never, or the person is not known).
+    """
+
+    arm: int
+    text: str
+    score: float
+    propensity: float
+    propensity_estimated: bool
+    similarity: float
+    uncertainty: float | None
+    features: tuple[float, ...]
+    source: str
+    asked_at: float | None = None
+    preference: float | None = None
+    probability: float | None = None  #: to come next, if it was asked for and there is a model
+    explored: bool = False  #: drawn by exploration
+    team: str | None = None  #: the policy that picked it, if two were interleaved
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnAsked:
+    """Whose the query of a decision is, for that person's own past.
+
+    `text` and `vector` are those of a query that is not an arm; both are empty if it is not to be
+    remembered. `after_arm` or `after_text` is the query before it in the session, if any.
+    """
+
+    person: str  #: keyed hash
+    text: str = ""
+    vector: str = ""  #: as in `ArmAdded`
+    after_arm: int | None = None
+    after_text: str = ""
+
+    @property
+    def after(self) -> int | str | None:
+        """The query before it."""
+        return self.after_text or None if self.after_arm is None else self.after_arm
+
+    def row(self) -> NDArray[np.float32] | None:
+        """Return the vector of a query that is not an arm."""
+        return np.frombuffer(base64.b64decode(self.vector), np.float32) if self.vector else None
+
+
+@dataclass(frozen=True)
+class NextQuery:
+    """The next query became known, so that all candidates of the decision were answered.
+
+    `arm` is None if it was not a candidate. `features` are those of a candidate that was not shown.
+    `failures` is that of the decision (see `DecisionEvent`), if its candidates had to be selected
+    again to find the features: both then come from the same candidates.
+    """
+
+    arm: int | None = None
+    features: tuple[float, ...] = ()
+    failures: str = ""
+
+
+def bytes_text(data: bytes) -> str:
+    """The text of bytes in an event.
+
+    >>> bytes_text(b"abc")
+    'YWJj'
+    """
+    return base64.b64encode(data).decode("ascii")
+
+
+def vector_text(row: NDArray[np.float32]) -> str:
+    """The text of a vector for `ArmAdded`."""
+    return base64.b64encode(np.ascontiguousarray(row, np.float32).tobytes()).decode("ascii")
+
+
+_MANY = 500
+
+
+def parts(values: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the distinct values, sorted, at most 500 at a time.
+
+    >>> list(parts(["b", "a", "b"]))
+    [['a', 'b']]
+    """
+    wanted = sorted(set(values))
+    return (wanted[start : start + _MANY] for start in range(0, len(wanted), _MANY))
+
+
+@dataclass(frozen=True)
+class By:
+    """Who made a change: through which door, under which name; never a secret.
+
+    `via` is ``key`` (an API key, by its name and its owner), ``token`` (the token of a start) or
+    ``command line`` (the name is that of the user of the operating system).
+    """
+
+    via: str
+    name: str = ""
+    owner: str = ""
+
+
+@dataclass(frozen=True)
+class ArmRejected:
+    """An operator decided that a held query never becomes an arm."""
+
+    kind: ClassVar[str] = "arm_rejected"
+    text: str
+    by: By | None = None  #: None if it is not known
+
+
+@dataclass(frozen=True)
+class ArmRemoved:
+    """An arm was removed for good."""
+
+    kind: ClassVar[str] = "arm_removed"
+    arm: int
+    by: By | None = None
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A text must not be shown."""
+
+    kind: ClassVar[str] = "blocked"
+    text: str
+    by: By | None = None
+
+
+@dataclass(frozen=True)
+class Unblocked:
+    """A text may be shown again."""
+
+    kind: ClassVar[str] = "unblocked"
+    text: str
+    by: By | None = None
+
+
+@dataclass(frozen=True)
+class PatternBlocked:
+    """No text that the pattern matches may be shown (see `nextquery.catalogue.rules`)."""
+
+    kind: ClassVar[str] = "pattern_blocked"
+    pattern: str
+    by: By | None = None
+
+
+@dataclass(frozen=True)
+class PatternAllowed:
+    """What the pattern matches may be shown again."""
+
+    kind: ClassVar[str] = "pattern_allowed"
+    pattern: str
+    by: By | None = None
+
+
+@dataclass(frozen=True)
+class Switched:
+    """The kill switch was set; off, every slate is empty."""
+
+    kind: ClassVar[str] = "switched"
+    on: bool
+    by: By | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """Decisions that teach nothing, from the start of the log; or an end to that.
+
+    The other fields say how the decisions were found. The user is named by a keyed hash.
+    """
+
+    kind: ClassVar[str] = "left_out"
+    decisions: tuple[int, ...] = ()  #: positions
+    user_hash: str | None = None
+    owner: str | None = None
+    since: float | None = None
+    until: float | None = None
+    undoes: int | None = None  #: position of the `left_out` event that no longer counts
+    by: By | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forgotten:
+    """An event that was erased: its position and its time are left, and nothing else of it."""
+
+    kind: ClassVar[str] = "forgotten"
+    arms: int = 0  #: arm ids below this are used up, if it was an arm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Erased:
+    """Events before this one were erased, so every state that has read them is computed again.
+
+    It names nobody. Its arms are no longer arms: too few other people typed them.
+    """
+
+    kind: ClassVar[str] = "erased"
+    why: str  #: user, session or age
+    arms: tuple[int, ...] = ()
+    by: By | None = None  #: None: by the service itself
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A text is shown at the top after a query (its key), or with "" after every query."""
+
+    kind: ClassVar[str] = "pinned"
+    text: str
+    after: str = ""
+    by: By | None = None
+
+
+@dataclass(frozen=True)
+class Unpinned:
+    """A pin was removed."""
+
+    kind: ClassVar[str] = "unpinned"
+    text: str
+    after: str = ""
+    by: By | None = None
+
+
+class Curated(NamedTuple):
+    """A query to make an arm: the key of its text in the store, and the fields of `ArmAdded`."""
+
+    text_key: str
+    text: str
+    shown: str
+    vector: str
+
+
+@dataclass(frozen=True)
+class Curate:
+    """Make arms of queries that operators chose.
+
+    Those that are arms already stay as they are, but need no users any more: they do not end when
+    somebody who typed them is forgotten.
+    """
+
+    queries: Sequence[Curated]
+    by: By
+    model: int | None = None  #: position of the model when the vectors were computed
+    known: Collection[str] = ()  #: the keys in the store of those that are arms
+
+    def needs(self) -> "Needs":
+        """Nothing."""
+        from nextquery.service.log.writer import NOTHING
+
+        return NOTHING
+
+    def write(self, transaction: "Transaction") -> int:
+        """Append the new arms, raise the barrier to them, and return how many there are."""
+
+        states = [_state(transaction, query.text_key) for query in self.queries]
+        for query, state in zip(self.queries, states, strict=True):
+            if state in ("rejected", "removed"):
+                raise Conflict(
+                    f"{text_of(query.text)[:80]!r} was {state} for good, so it cannot be curated. "
+                    "Leave it out of the list. Nothing was written."
+                )
+        _need_no_users(transaction, self.known)
+        added = 0
+        for query, state in zip(self.queries, states, strict=True):
+            if state == "added":
+                _need_no_users(transaction, [query.text_key])
+                continue
+            arm = transaction.take_arm_id()
+            vector = transaction.vector(query.vector, self.model)
+            transaction.append(ArmAdded(arm, query.text, query.shown, vector, self.by))
+            _keep(transaction, query, arm, known=state is not None)
+            added += 1
+        if added:
+            transaction.raise_barrier()
+        return added
+
+
+def _state(transaction: "Transaction", text_key: str) -> str | None:
+    found = sa.select(arm_texts.c.state).where(arm_texts.c.text_key == text_key)
+    return transaction.connection.execute(found).scalar_one_or_none()
+
+
+def _need_no_users(transaction: "Transaction", text_keys: Collection[str]) -> None:
+    """Keep these arms whoever is forgotten, unless an erasure is ending them just now."""
+    for part in parts(text_keys):
+        these = arm_texts.c.text_key.in_(part), arm_texts.c.min_users > 0
+        transaction.connection.execute(sa.update(arm_texts).where(*these).values(min_users=None))
+
+
+def _keep(transaction: "Transaction", query: Curated, arm: int, *, known: bool) -> None:
+    """Remember in `arm_texts` that the text is an arm, so that it never becomes another one."""
+    transaction.texts.settle(query.text_key)
+    values = {"state": "added", "arm": arm, "time": transaction.time, "min_users": None}
+    if known:
+        held = sa.update(arm_texts).where(arm_texts.c.text_key == query.text_key)
+        transaction.connection.execute(held.values(**values))
+        return
+    shown = key_of(segment_of(query.text), query.shown)
+    row = {"text_key": query.text_key, "shown": shown, "owner": "", **values}
+    transaction.connection.execute(sa.insert(arm_texts).values(**row))
+
+
+Runs = tuple[tuple[int, int], ...]
+_BARRED = ("rejected", "removed")
+
+
+@dataclass(frozen=True)
+class PoolAnnounced:
+    """A pool will be served: the ids of its rows are taken from here on."""
+
+    kind: ClassVar[str] = "pool_announced"
+    pool: str  #: its fingerprint
+    runs: Runs  #: the ids of its rows: see `nextquery.arms.remap.Layout`
+    arms: int  #: arm ids below this are used up
+
+
+@dataclass(frozen=True)
+class AnnouncePool:
+    """Take ids for the rows that a pool has more than the one of the model at `after`."""
+
+    pool: str
+    runs: Runs  #: of the rows that have ids already
+    known: int  #: how many rows have
+    rows: int
+    after: int
+
+    def needs(self) -> "Needs":
+        """Nothing."""
+        from nextquery.service.log.writer import NOTHING
+
+        return NOTHING
+
+    def write(self, transaction: "Transaction") -> PoolAnnounced | None:
+        """Append the event and return it; None if `after` is not the newest model."""
+        if transaction.model != self.after:
+            return None
+        first, more = transaction.next_arm, self.rows - self.known
+        transaction.next_arm += more
+        row, id = (self.runs or ((0, 0),))[-1]
+        follows = first == id + self.known - row
+        runs = (
+            self.runs if not more or follows else (*(self.runs or ((0, 0),)), (self.known, first))
+        )
+        announced = PoolAnnounced(self.pool, runs, transaction.next_arm)
+        transaction.append(announced)
+        return announced
+
+
+@dataclass(frozen=True)
+class ChangePool:
+    """From here on decisions are made with another pool, and with this model for it.
+
+    `texts` are the keys of the new rows, each with its id: those that an operator removed or
+    rejected are removed.
+    """
+
+    body: "ModelEvent"
+    after: int
+    texts: Mapping[str, int]
+
+    def needs(self) -> "Needs":
+        """Nothing."""
+        from nextquery.service.log.writer import NOTHING
+
+        return NOTHING
+
+    def write(self, transaction: "Transaction") -> int | None:
+        """Append the model, raise the barrier, return the position; None as of `AnnouncePool`."""
+        if transaction.model != self.after:
+            return None
+        transaction.model = transaction.append(self.body)
+        for arm in self._barred(transaction):
+            transaction.append(ArmRemoved(arm))
+        transaction.raise_barrier()
+        return transaction.model
+
+    def _barred(self, transaction: "Transaction") -> Sequence[int]:
+        rows = sa.select(arm_texts.c.text_key).where(arm_texts.c.state.in_(_BARRED))
+        keys = transaction.connection.execute(rows).scalars()
+        return sorted(self.texts[key] for key in keys if key in self.texts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FellBack:
+    """The sessions of a policy get the most similar queries from here on: it was found worse.
+
+    Nothing follows from the numbers: they say what was known.
+    """
+
+    kind: ClassVar[str] = "fell_back"
+    policy: str
+    sessions: int = 0  #: that were compared
+    difference: float = 0.0  #: of the hit rates, its own less that of the control
+    by: By | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FallbackEnded:
+    """The sessions of a policy get its recommendations again, and its watch begins anew."""
+
+    kind: ClassVar[str] = "fallback_ended"
+    policy: str
+    by: By | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolledBack:
+    """The model is again what it was at position `to`; or an earlier roll-back no longer counts.
+
+    Outcomes after `to` of decisions before this event teach nothing, nor do the queries between.
+    """
+
+    kind: ClassVar[str] = "rolled_back"
+    to: int | None = None
+    undoes: int | None = None  #: position of the `rolled_back` event that no longer counts
+    by: By | None = None
+
 
 ModelSettings = dict[str, str | int | float | None]
 

@@ -12,8 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 import sqlalchemy as sa
 
-from nextquery.service.log.event_parts import PINNED
-from nextquery.service.log.events import FeedbackEvent, from_json
+from nextquery.service.log.events import PINNED, FeedbackEvent, from_json
 from nextquery.service.log.schema import events
 from nextquery.service.log.store import Store, StoredDecision
 

@@ -9,14 +9,17 @@ import sqlalchemy as sa
 
 from nextquery.errors import Damaged
 from nextquery.learning import OPEN, Outcome
-from nextquery.service.log.clock import is_time
-from nextquery.service.log.erasure.tombstones import Erased, Forgotten
 from nextquery.service.log.events import (
     ArmAdded,
     ArmHeld,
+    ArmRejected,
+    ArmRemoved,
     DecisionEvent,
+    Erased,
     Event,
     FeedbackEvent,
+    Forgotten,
+    LeftOut,
     ModelEvent,
     OutcomeEvent,
     TimeoutEvent,
@@ -24,10 +27,9 @@ from nextquery.service.log.events import (
     Void,
     to_json,
 )
-from nextquery.service.log.operators.changes import ArmRejected, ArmRemoved, LeftOut
 from nextquery.service.log.schema import arm_texts, decisions, events, snapshots
-from nextquery.service.log.store import as_event
-from nextquery.service.log.transaction import NOTHING, Needs, Transaction
+from nextquery.service.log.store import as_event, is_time
+from nextquery.service.log.writer import NOTHING, Needs, Transaction
 
 _OUTCOMES = [FeedbackEvent.kind, TimeoutEvent.kind, UndeliveredEvent.kind]
 _USUAL = {DecisionEvent.kind, *_OUTCOMES, ModelEvent.kind, Void.kind, Forgotten.kind, Erased.kind}

@@ -1,8 +1,10 @@
-"""The tables: the log of events, and indexes to find things in it.
+"""The tables: the log of events, and indexes into it; and the limits on what callers send.
 
-`events` is the source of truth. `counter` has one row; a writer holds its lock until the commit, so
-positions have no gaps and become visible in order. `decisions` has the position and the outcome of
-each decision; it follows from the events and saves reading them.
+`events` is the source of truth. `counter` has one row; a writer holds its lock until the commit,
+so positions have no gaps and become visible in order. `decisions` has the position and the
+outcome of each decision; it follows from the events and saves reading them.
+
+The library, the HTTP routes and the tables share one set of limits.
 """
 
 from sqlalchemy import (
@@ -19,6 +21,20 @@ from sqlalchemy import (
     Text,
     text,
 )
+
+LONGEST_ID = 256
+"""Characters in a session, user, request or decision id."""
+LONGEST_QUERY = 2000
+"""Characters in a query."""
+LONGEST_KEY_NAME = 200
+"""Characters in the name of an API key."""
+MOST_TRAIL = 20
+"""Earlier queries on a map."""
+LONGEST_TRAIL = 4000
+"""Characters in all earlier queries on a map together."""
+MOST_RECOMMENDATIONS = 100
+"""Recommendations in one answer; the setting `m_max` may lower it."""
+
 
 VERSION = 1
 """The version of the tables. Whoever changes them counts it up, and says how a store follows."""

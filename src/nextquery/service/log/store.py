@@ -1,14 +1,86 @@
-"""The store: the event log in a database, SQLite or PostgreSQL."""
+"""The store: the event log in a database, SQLite or PostgreSQL, with its clock and hashes.
 
-from collections.abc import Iterable, Iterator, Sequence
+*The clock* keeps the order of the log, and recovers from a wrong date of the machine.
+
+*Hashes* stand for users, sessions, texts and requests. Users are hashed with `user_hash_secret`,
+which an operator may share between stores. Everything else is hashed with the store's own secret,
+so that all services on a store agree.
+"""
+
+import hashlib
+import hmac
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from nextquery.service.log.database.opened import OpenDatabase
-from nextquery.service.log.events import DecisionEvent, Event, ModelEvent, from_json
-from nextquery.service.log.operators.changes import LeftOut
+from nextquery.errors import InvalidInput
+from nextquery.logs.cleaning import normalised_user, one_spelling, person_hash
+from nextquery.service.log.database import OpenDatabase
+from nextquery.service.log.events import DecisionEvent, Event, LeftOut, ModelEvent, from_json
 from nextquery.service.log.schema import counter, decisions, events, snapshots
+from nextquery.signing import keyed
+
+AHEAD_S = 3600.0
+"""Seconds that the log's clock may be ahead of the machine's; more is somebody's wrong date."""
+_PLAUSIBLE = 1_735_689_600.0  # 2025-01-01: a machine whose clock says less has lost its date
+_LAST = 1e11  # about the year 5000
+
+
+def is_time(value: object) -> bool:
+    """Whether a stored value can be the time of an event, in seconds since 1970.
+
+    >>> is_time(1.8e9), is_time(float("inf")), is_time("noon")
+    (True, False, False)
+    """
+    return isinstance(value, float) and 0.0 <= value < _LAST
+
+
+class Clock:
+    """Unix time that starts at the machine's clock and then follows the monotonic clock.
+
+    Setting the machine's clock back by less than an hour has no effect, nor has setting it ahead.
+    If the log is already ahead (`at_least`), time continues from there, but never more than
+    `AHEAD_S` ahead of the machine's clock: one process with a wrong date would otherwise put all
+    later events into that year. Positions keep the order then; times may go back once.
+
+    >>> clock = Clock(wall=lambda: 100.0, monotonic=lambda: 7.0)
+    >>> clock.now(), clock.at_least(130.0), clock.now()
+    (100.0, 130.0, 130.0)
+    >>> today, year_2100 = 1.8e9, 4.1e9
+    >>> Clock(wall=lambda: today, monotonic=lambda: 7.0).at_least(year_2100) == today
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._wall, self._monotonic = wall, monotonic
+        self._offset = wall() - monotonic()
+        self._lock = threading.Lock()
+
+    def now(self) -> float:
+        """Return the seconds since 1970."""
+        return self._offset + self._monotonic()
+
+    def at_least(self, moment: float) -> float:
+        """Return the time, from now on never earlier than `moment` if that can be right."""
+        with self._lock:
+            wall = self._wall()
+            if wall > _PLAUSIBLE and self.now() > wall + AHEAD_S:
+                self._offset = wall - self._monotonic()  # this process started with a wrong date
+            if wall > _PLAUSIBLE and moment > wall + AHEAD_S:
+                return self.now()
+            self._offset += max(0.0, moment - self.now())
+            return max(moment, self.now())
+
 
 _SNAPSHOT_S = 60.0  # a snapshot may have many megabytes
 
@@ -184,3 +256,86 @@ def _decision(row: Any) -> StoredDecision:
     values = row._asdict()
     body = from_json(DecisionEvent.kind, values["body"], values["position"])
     return StoredDecision(**{**values, "body": body})
+
+
+def session_key(secret: str, owner: str, session_id: str) -> str:
+    """Return the name of a session; the same id of another owner is another session.
+
+    Spellings of one id are one session here, as they are for users: this name only serves to find
+    out who is the same person.
+    """
+    return keyed(secret, "session", f"{owner}\0{one_spelling(session_id)}")
+
+
+def request_key(owner: str, request_id: str) -> str:
+    """Return the name of a request; the same id of another owner is another request."""
+    return hashlib.sha256(f"{owner}\0{request_id}".encode()).hexdigest()
+
+
+def request_hash(
+    session_id: str,
+    query: str,
+    m: int,
+    user: str | None,
+    person: str | None = None,
+    at_least: float | None = None,
+    segment: str = "",
+) -> str:
+    """Hash the content of a request, to tell a repetition from another request with its id.
+
+    Who is trusted to be a person is part of it: the answer may hold what only they may see.
+    """
+    content = json.dumps([session_id, query, m, user, person, at_least, segment])
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Hashes:
+    """The hashes of one store.
+
+    >>> hashes = Hashes("of users", "of the store")
+    >>> hashes.user("u9") == hashes.user(" U9 "), hashes.user("null")
+    (True, None)
+    """
+
+    user_secret: str = field(repr=False)
+    store_secret: str = field(repr=False)
+
+    @classmethod
+    def of(cls, store: Store, user_hash_secret: str) -> "Hashes":
+        """Return the hashes of a store, which accepts only the secret that it began with.
+
+        With another secret, the same user would count as two.
+        """
+        with store.reading() as connection:
+            row = connection.execute(sa.select(counter.c.secret, counter.c.user_secret)).one()
+        used = keyed(row.secret, "user_hash_secret", user_hash_secret)
+        if row.user_secret is None:
+            first = sa.update(counter).where(counter.c.user_secret.is_(None))
+            with store.writing() as connection:
+                connection.execute(first.values(user_secret=used))
+                known = connection.execute(sa.select(counter.c.user_secret)).scalar_one()
+        else:
+            known = row.user_secret
+        if not hmac.compare_digest(known, used):
+            given = "another user_hash_secret" if user_hash_secret else "no user_hash_secret"
+            raise InvalidInput(
+                f"{store.name} is used with one user_hash_secret, and this service has {given}, so "
+                "one user would count as two. Start with the secret that the store began with "
+                "(the setting user_hash_secret; leave it out if there was none), or pass a new "
+                "store."
+            )
+        return cls(user_hash_secret or row.secret, row.secret)
+
+    def user(self, user_id: str) -> str | None:
+        """Return the hash of a user id; None if the id names nobody."""
+        name = normalised_user(user_id)
+        return None if name is None else keyed(self.user_secret, "user", name)
+
+    def person(self, owner: str, user_id: str) -> str | None:
+        """Return the hash of a person with an own past; None if the id names nobody."""
+        return person_hash(self.user_secret, owner, user_id)
+
+    def text(self, text: str) -> str:
+        """Return the key of a cleaned text."""
+        return keyed(self.store_secret, "text", text)

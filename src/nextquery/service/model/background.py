@@ -7,11 +7,10 @@ import time
 import sqlalchemy as sa
 
 from nextquery.errors import StoreUnavailable
-from nextquery.service.log.clock import Clock
+from nextquery.service.log.decisions import CloseOpen, OneTimeoutAgo, due
 from nextquery.service.log.erasure.tidy import Tidy
 from nextquery.service.log.schema import decisions
-from nextquery.service.log.store import Store
-from nextquery.service.log.timeouts import CloseOpen, OneTimeoutAgo, due
+from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.experiment.fall_back import fall_back
 from nextquery.service.model.learner import Learner

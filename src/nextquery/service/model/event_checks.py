@@ -12,16 +12,16 @@ from nextquery.errors import Damaged, InvalidInput, NextqueryError, StoreUnavail
 from nextquery.learning import Example, Observed, Replaced
 from nextquery.policies import Policy
 from nextquery.policies.packed import unpack
-from nextquery.service.log.clock import is_time
-from nextquery.service.log.event_parts import OwnAsked
 from nextquery.service.log.events import (
     REPAIR,
     DecisionEvent,
     Event,
     ModelEvent,
     OutcomeEvent,
+    OwnAsked,
+    RolledBack,
 )
-from nextquery.service.log.operators.safety import RolledBack
+from nextquery.service.log.store import is_time
 from nextquery.service.model.experiment.branches import begin
 from nextquery.service.model.past import Past
 from nextquery.service.model.state import State

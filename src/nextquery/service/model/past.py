@@ -4,8 +4,7 @@ import base64
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from nextquery.service.log.event_parts import PINNED
-from nextquery.service.log.events import DecisionEvent, ModelEvent
+from nextquery.service.log.events import PINNED, DecisionEvent, ModelEvent
 
 
 class Decided(NamedTuple):

@@ -16,13 +16,10 @@ from nextquery.learning import Learnt
 from nextquery.loop import Loop
 from nextquery.memory import Memory
 from nextquery.policies import Policy
-from nextquery.service.log.clock import Clock
-from nextquery.service.log.controls import NewModel
 from nextquery.service.log.events import BesideModel, ModelEvent
-from nextquery.service.log.operators.leases import LEASE_S, EndLease, TakeLease
-from nextquery.service.log.store import Store
-from nextquery.service.log.transaction import Write
-from nextquery.service.log.writer import Writer
+from nextquery.service.log.operators import LEASE_S, EndLease, NewModel, TakeLease
+from nextquery.service.log.store import Clock, Store
+from nextquery.service.log.writer import Write, Writer
 from nextquery.service.model.arrays import Arrays, packed, to_text, under
 from nextquery.service.model.experiment.branches import continuing, loses
 from nextquery.service.model.learner import Learner

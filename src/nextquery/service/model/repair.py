@@ -8,10 +8,9 @@ from collections.abc import Sequence
 
 from nextquery.arms import ArmPool
 from nextquery.errors import Damaged
-from nextquery.service.log.clock import Clock
 from nextquery.service.log.events import REPAIR
 from nextquery.service.log.make_void import MakeVoid, Repaired
-from nextquery.service.log.store import Store
+from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.served_catalogue import Arms

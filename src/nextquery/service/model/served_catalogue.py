@@ -16,18 +16,23 @@ from nextquery.catalogue.catalogue import Catalogue
 from nextquery.catalogue.rules import MIN_HITS
 from nextquery.errors import Damaged, InvalidInput
 from nextquery.policies.packed import unpack
-from nextquery.service.log.erasure.tombstones import Erased, Forgotten
-from nextquery.service.log.event_parts import OwnAsked
-from nextquery.service.log.events import ArmAdded, DecisionEvent, Event, Void
-from nextquery.service.log.operators.changes import (
+from nextquery.service.log.events import (
+    ArmAdded,
     ArmRemoved,
     Blocked,
+    DecisionEvent,
+    Erased,
+    Event,
+    Forgotten,
+    OwnAsked,
     PatternAllowed,
     PatternBlocked,
+    Pinned,
+    PoolAnnounced,
     Unblocked,
+    Unpinned,
+    Void,
 )
-from nextquery.service.log.operators.curation import Pinned, Unpinned
-from nextquery.service.log.operators.new_pool import PoolAnnounced
 from nextquery.service.log.store import Store
 from nextquery.service.model.event_checks import unusable
 from nextquery.service.model.state import State

@@ -6,32 +6,34 @@ from typing import assert_never
 
 from nextquery.learning import Example, Learnt
 from nextquery.policies import Policy
-from nextquery.service.log.erasure.tombstones import Erased, Forgotten
 from nextquery.service.log.events import (
     ArmAdded,
     ArmHeld,
-    DecisionEvent,
-    Event,
-    FeedbackEvent,
-    ModelEvent,
-    OutcomeEvent,
-    TimeoutEvent,
-    UndeliveredEvent,
-    Void,
-)
-from nextquery.service.log.operators.changes import (
     ArmRejected,
     ArmRemoved,
     Blocked,
+    DecisionEvent,
+    Erased,
+    Event,
+    FallbackEnded,
+    FeedbackEvent,
+    FellBack,
+    Forgotten,
     LeftOut,
+    ModelEvent,
+    OutcomeEvent,
     PatternAllowed,
     PatternBlocked,
+    Pinned,
+    PoolAnnounced,
+    RolledBack,
     Switched,
+    TimeoutEvent,
     Unblocked,
+    UndeliveredEvent,
+    Unpinned,
+    Void,
 )
-from nextquery.service.log.operators.curation import Pinned, Unpinned
-from nextquery.service.log.operators.new_pool import PoolAnnounced
-from nextquery.service.log.operators.safety import FallbackEnded, FellBack, RolledBack
 from nextquery.service.model.experiment.branches import Branch, begin
 from nextquery.service.model.experiment.comparison import Comparison
 from nextquery.service.model.experiment.interleaving import Interleaving

@@ -9,10 +9,8 @@ from nextquery.checks import as_text_array, from_text_array
 from nextquery.learning import Learnt
 from nextquery.memory import LiveMemory, People
 from nextquery.policies import RandomPolicy
-from nextquery.service.log.events import ArmAdded, ArmHeld, ModelEvent
-from nextquery.service.log.operators.changes import LeftOut
-from nextquery.service.log.operators.new_pool import PoolAnnounced
-from nextquery.service.log.teaching.roll_back import RollBacks
+from nextquery.service.log.events import ArmAdded, ArmHeld, LeftOut, ModelEvent, PoolAnnounced
+from nextquery.service.log.teaching import RollBacks
 from nextquery.service.model.arrays import Arrays, packed, under, unpacked, within
 from nextquery.service.model.experiment.branches import Branch, restored_besides
 from nextquery.service.model.experiment.comparison import Comparison

@@ -13,20 +13,21 @@ from nextquery.catalogue.catalogue import Catalogue
 from nextquery.errors import InvalidInput
 from nextquery.policies import Policy
 from nextquery.segments import segment_of, text_of
-from nextquery.service.log.clock import Clock
-from nextquery.service.log.event_parts import vector_text
-from nextquery.service.log.events import ArmAdded, ArmHeld, Body, ModelEvent
-from nextquery.service.log.operators.changes import (
+from nextquery.service.log.events import (
+    ArmAdded,
+    ArmHeld,
     ArmRejected,
     ArmRemoved,
     Blocked,
+    Body,
+    ModelEvent,
     PatternBlocked,
+    Pinned,
+    vector_text,
 )
-from nextquery.service.log.operators.curation import Pinned
 from nextquery.service.log.schema import arm_texts
-from nextquery.service.log.store import Store
-from nextquery.service.log.transaction import NOTHING, Needs, Transaction
-from nextquery.service.log.writer import Writer
+from nextquery.service.log.store import Clock, Store
+from nextquery.service.log.writer import NOTHING, Needs, Transaction, Writer
 from nextquery.service.model.arrays import from_text, packed, to_text, under, unpacked
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.model_events import TAUGHT, policy_of

@@ -28,8 +28,8 @@ from nextquery.selection import Schedule, Selector
 from nextquery.selection.max_utility import OPTIMIZERS, UTILITIES
 from nextquery.selection.preference import READINGS
 from nextquery.service.log.events import ModelSettings
-from nextquery.service.log.limits import MOST_RECOMMENDATIONS
-from nextquery.service.log.teaching.caps import Caps
+from nextquery.service.log.new_arms import Caps
+from nextquery.service.log.schema import MOST_RECOMMENDATIONS
 from nextquery.service.settings.split import CONTROL, split_of
 from nextquery.warm_start import WARM_EXAMPLES, WARM_SESSIONS
 

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from nextquery.service.answer.engine import Engine
-from nextquery.service.log.operators.audit import as_json, changes
-from nextquery.service.log.operators.changes import By
-from nextquery.service.log.operators.safety import FellBack
+from nextquery.service.log.events import By, FellBack
+from nextquery.service.log.operators import as_json, changes
 from nextquery.service.log.store import Store
-from nextquery.service.log.teaching.fall_back import EndFallback, FallBack
+from nextquery.service.log.teaching import EndFallback, FallBack
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.rebuild import difference
 from nextquery.service.settings.split import CONTROL

@@ -18,8 +18,7 @@ from nextquery.build.ingest import Personal, ingest
 from nextquery.datasets.simulated import Person, Population, Wish, write
 from nextquery.logs import LogOptions
 from nextquery.service.answer.engine import Engine
-from nextquery.service.log.clock import Clock
-from nextquery.service.log.store import Store
+from nextquery.service.log.store import Clock, Store
 from nextquery.service.settings.engine_options import EngineOptions
 
 _PEOPLE = 60

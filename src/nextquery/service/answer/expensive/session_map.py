@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.service.answer.results import MapData
-from nextquery.service.log.event_parts import MEMORY, SELECTION
+from nextquery.service.log.events import MEMORY, SELECTION
 
 MOST_POINTS = 250
 Floats = NDArray[np.float64]

@@ -7,11 +7,9 @@ from nextquery.catalogue.rules import MOST_PINS
 from nextquery.errors import InvalidInput
 from nextquery.segments import check_segment, segment_of, text_of
 from nextquery.service.answer.inputs import check_query
-from nextquery.service.log.controls import Control
-from nextquery.service.log.event_parts import vector_text
-from nextquery.service.log.hashes import Hashes
-from nextquery.service.log.operators.changes import By
-from nextquery.service.log.operators.curation import Curate, Curated, Pinned, Unpinned
+from nextquery.service.log.events import By, Curate, Curated, Pinned, Unpinned, vector_text
+from nextquery.service.log.operators import Control
+from nextquery.service.log.store import Hashes
 
 MOST_CURATED = 1000  #: queries in one import
 

@@ -12,7 +12,7 @@ from nextquery.arms.remap import Layout
 from nextquery.service.log.erasure.forget import Forgot, OfPool, Progress, Submit, forget
 from nextquery.service.log.erasure.known import Known, known_of
 from nextquery.service.log.erasure.who import named
-from nextquery.service.log.operators.changes import By
+from nextquery.service.log.events import By
 from nextquery.service.log.store import Store
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.background import Background

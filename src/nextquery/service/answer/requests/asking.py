@@ -28,8 +28,8 @@ from nextquery.service.answer.requests.kinds import (
 )
 from nextquery.service.answer.requests.waited_for import waited_for
 from nextquery.service.answer.results import Decision, Forecast, MapData
-from nextquery.service.log.feedback import FeedbackResult, NewFeedback
-from nextquery.service.log.hashes import Hashes, request_hash, request_key
+from nextquery.service.log.decisions import FeedbackResult, NewFeedback
+from nextquery.service.log.store import Hashes, request_hash, request_key
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.served_catalogue import ServedCatalogue
 from nextquery.service.settings.engine_options import EngineOptions

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from nextquery.catalogue.catalogue import Place
 from nextquery.service.answer.results import Decision, Forecast, MapData
-from nextquery.service.log.feedback import FeedbackResult
+from nextquery.service.log.decisions import FeedbackResult
 
 Answer = TypeVar("Answer")
 

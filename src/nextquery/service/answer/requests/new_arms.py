@@ -2,9 +2,9 @@
 
 from nextquery.catalogue.catalogue import Place
 from nextquery.segments import text_of
-from nextquery.service.log.event_parts import vector_text
-from nextquery.service.log.hashes import Hashes
-from nextquery.service.log.new_arms.sightings import NewArmRules, Sighting
+from nextquery.service.log.events import vector_text
+from nextquery.service.log.new_arms import NewArmRules, Sighting
+from nextquery.service.log.store import Hashes
 from nextquery.service.settings.engine_options import EngineOptions
 
 

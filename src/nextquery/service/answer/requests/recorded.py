@@ -3,8 +3,8 @@
 import numpy as np
 
 from nextquery.segments import key_of
-from nextquery.service.log.event_parts import SlateEntry
-from nextquery.service.log.feedback import unknown_decision
+from nextquery.service.log.decisions import unknown_decision
+from nextquery.service.log.events import SlateEntry
 from nextquery.service.log.store import Store, StoredDecision
 from nextquery.service.model.served_catalogue import ServedCatalogue
 

@@ -9,7 +9,7 @@ from nextquery.service.answer.requests.kinds import FeedbackRequest
 from nextquery.service.answer.requests.new_arms import NewArms
 from nextquery.service.answer.requests.recorded import recorded
 from nextquery.service.answer.slates import Answerer
-from nextquery.service.log.feedback import NewFeedback, TypedQuery
+from nextquery.service.log.decisions import NewFeedback, TypedQuery
 from nextquery.service.log.store import Store, StoredDecision
 from nextquery.service.log.writer import Writer
 from nextquery.service.settings.engine_options import EngineOptions

@@ -13,7 +13,7 @@ from nextquery.memory import without
 from nextquery.policies import Choice, Context, MostSimilar
 from nextquery.selection import Candidates
 from nextquery.service.answer.requests.kinds import RecommendRequest
-from nextquery.service.log.event_parts import (
+from nextquery.service.log.events import (
     MEMORY,
     PINNED,
     SELECTION,

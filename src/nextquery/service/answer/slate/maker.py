@@ -8,9 +8,8 @@ from nextquery.loop import Loop, Slate, ToRank
 from nextquery.memory import Moment
 from nextquery.service.answer.experiment.assignment import Assignment, Turn
 from nextquery.service.answer.slate.entries import Entries, ToAnswer, drafted, own_asked
-from nextquery.service.log.clock import Clock
-from nextquery.service.log.event_parts import SlateEntry, bytes_text
-from nextquery.service.log.events import DecisionEvent
+from nextquery.service.log.events import DecisionEvent, SlateEntry, bytes_text
+from nextquery.service.log.store import Clock
 from nextquery.service.settings.split import CONTROL
 
 _log = logging.getLogger("nextquery.service")

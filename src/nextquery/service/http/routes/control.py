@@ -9,7 +9,7 @@ from nextquery.service.answer.engine import Engine
 from nextquery.service.http import bodies
 from nextquery.service.http.error_responses import documented_errors
 from nextquery.service.http.served import served
-from nextquery.service.log.operators.changes import By
+from nextquery.service.log.events import By
 
 router = APIRouter()
 

@@ -11,7 +11,7 @@ from nextquery.service.http import bodies
 from nextquery.service.http.error_responses import documented_errors
 from nextquery.service.http.routes.direct import DirectRoute
 from nextquery.service.http.served import served
-from nextquery.service.log.event_parts import PINNED, SlateEntry
+from nextquery.service.log.events import PINNED, SlateEntry
 
 router = APIRouter(route_class=DirectRoute)
 

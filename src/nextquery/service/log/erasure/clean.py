@@ -12,7 +12,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from nextquery.errors import StoreUnavailable
-from nextquery.service.log.database.errors import database_errors
+from nextquery.service.log.database import database_errors
 from nextquery.service.log.erasure.exports import Remade, write_anew
 from nextquery.service.log.schema import counter, metadata
 from nextquery.service.log.store import Store

@@ -7,15 +7,16 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from nextquery.service.log.erasure.recount import count_again
-from nextquery.service.log.erasure.tombstones import Forgotten
 from nextquery.service.log.events import (
     DecisionEvent,
     FeedbackEvent,
+    Forgotten,
     TimeoutEvent,
     UndeliveredEvent,
+    parts,
     to_json,
 )
-from nextquery.service.log.new_arms.parts import parts
+from nextquery.service.log.new_arms import names_of
 from nextquery.service.log.schema import (
     counter,
     decisions,
@@ -25,8 +26,7 @@ from nextquery.service.log.schema import (
     snapshots,
     teaching,
 )
-from nextquery.service.log.teaching.caps import names_of
-from nextquery.service.log.transaction import NOTHING, Needs, Transaction
+from nextquery.service.log.writer import NOTHING, Needs, Transaction
 
 _OF_DECISIONS = [
     kind.kind for kind in (DecisionEvent, FeedbackEvent, TimeoutEvent, UndeliveredEvent)

@@ -13,11 +13,10 @@ import sqlalchemy as sa
 
 from nextquery.service.log.erasure.recount import OF_ARMS, Marked, decisions_in_pages
 from nextquery.service.log.erasure.spellings import Leaving
-from nextquery.service.log.erasure.tombstones import Forgotten
-from nextquery.service.log.events import ArmAdded, DecisionEvent, from_json, to_json
+from nextquery.service.log.events import ArmAdded, DecisionEvent, Forgotten, from_json, to_json
 from nextquery.service.log.schema import arm_texts, events
 from nextquery.service.log.store import Store, as_event
-from nextquery.service.log.transaction import NOTHING, Needs, Transaction
+from nextquery.service.log.writer import NOTHING, Needs, Transaction
 
 _WRITTEN = 200  # events changed in one transaction
 

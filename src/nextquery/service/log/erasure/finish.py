@@ -12,14 +12,11 @@ from nextquery.service.log.erasure.erase import (
 )
 from nextquery.service.log.erasure.fallen import end
 from nextquery.service.log.erasure.recount import NONE_MARKED, Marked, marked
-from nextquery.service.log.erasure.tombstones import Erased
 from nextquery.service.log.erasure.who import Owned, Who
-from nextquery.service.log.events import Void, to_json
-from nextquery.service.log.new_arms.parts import parts
-from nextquery.service.log.operators.changes import By, LeftOut
+from nextquery.service.log.events import By, Erased, LeftOut, Void, parts, to_json
 from nextquery.service.log.schema import arm_texts, counter, decisions, events, keys, sightings
 from nextquery.service.log.store import as_event
-from nextquery.service.log.transaction import NOTHING, Needs, Transaction
+from nextquery.service.log.writer import NOTHING, Needs, Transaction
 
 _REFUSED = ("removed", "rejected")
 

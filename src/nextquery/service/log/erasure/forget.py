@@ -15,10 +15,10 @@ from nextquery.service.log.erasure.finish import EndArms, EndErasure, ForgetTrac
 from nextquery.service.log.erasure.recount import Count, Marked, marked, search
 from nextquery.service.log.erasure.spellings import Leaving
 from nextquery.service.log.erasure.who import Who, found
-from nextquery.service.log.operators.changes import By
+from nextquery.service.log.events import By
 from nextquery.service.log.schema import counter
 from nextquery.service.log.store import Store
-from nextquery.service.log.transaction import Write
+from nextquery.service.log.writer import Write
 
 AT_ONCE = 500  # decisions erased in one transaction
 Progress = Callable[[str, float | None], None]

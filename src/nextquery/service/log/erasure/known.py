@@ -7,9 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from nextquery.service.log.erasure.who import Who, found
+from nextquery.service.log.events import LeftOut, parts
 from nextquery.service.log.export import iso
-from nextquery.service.log.new_arms.parts import parts
-from nextquery.service.log.operators.changes import LeftOut
 from nextquery.service.log.schema import arm_texts, decisions, events, identities, sightings
 from nextquery.service.log.store import Store, as_event
 

@@ -11,12 +11,10 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from nextquery.service.log.erasure.spellings import Leaving, asked_in, letters_of, plain, texts_in
-from nextquery.service.log.events import ArmAdded, ArmHeld, DecisionEvent
-from nextquery.service.log.new_arms.parts import parts
-from nextquery.service.log.operators.changes import ArmRejected
+from nextquery.service.log.events import ArmAdded, ArmHeld, ArmRejected, DecisionEvent, parts
 from nextquery.service.log.schema import arm_texts, decisions, events, identities, sightings
 from nextquery.service.log.store import Store, as_event, head_of
-from nextquery.service.log.transaction import NOTHING, Needs, Transaction
+from nextquery.service.log.writer import NOTHING, Needs, Transaction
 from nextquery.signing import keyed
 
 PAGE = 2000  # events read together

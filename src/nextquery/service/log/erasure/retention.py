@@ -10,7 +10,7 @@ from nextquery.service.log.erasure.finish import EndErasure
 from nextquery.service.log.erasure.forget import AT_ONCE, Submit
 from nextquery.service.log.schema import arm_texts, decisions, identities, sightings
 from nextquery.service.log.store import Store
-from nextquery.service.log.transaction import NOTHING, Needs, Transaction
+from nextquery.service.log.writer import NOTHING, Needs, Transaction
 
 DAY = 86_400.0
 

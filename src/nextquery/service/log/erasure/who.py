@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from nextquery.errors import InvalidInput
-from nextquery.service.log.hashes import Hashes, session_key
-from nextquery.service.log.new_arms.parts import parts
+from nextquery.service.log.events import parts
 from nextquery.service.log.schema import decisions, sightings
-from nextquery.service.log.store import Store, head_of
+from nextquery.service.log.store import Hashes, Store, head_of, session_key
 
 Owned = tuple[str, str]
 """A session: its owner and its id."""

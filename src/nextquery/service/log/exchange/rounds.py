@@ -7,8 +7,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from nextquery.learning import Rewards
-from nextquery.service.log.event_parts import PINNED, SlateEntry
-from nextquery.service.log.events import FeedbackEvent, from_json
+from nextquery.service.log.events import PINNED, FeedbackEvent, SlateEntry, from_json
 from nextquery.service.log.export import pages
 from nextquery.service.log.schema import decisions, events
 from nextquery.service.log.store import Store, StoredDecision

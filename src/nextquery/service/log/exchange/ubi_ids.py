@@ -2,9 +2,8 @@
 
 import sqlalchemy as sa
 
-from nextquery.service.log.hashes import request_key
 from nextquery.service.log.schema import decisions
-from nextquery.service.log.store import Store, StoredDecision
+from nextquery.service.log.store import Store, StoredDecision, request_key
 
 
 def decision_of(store: Store, owner: str, query_id: str) -> StoredDecision | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from nextquery.service.log.event_parts import SlateEntry
+from nextquery.service.log.events import SlateEntry
 from nextquery.service.log.exchange.rounds import Round, rounds
 from nextquery.service.log.store import Store
 

@@ -16,8 +16,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from nextquery.errors import Damaged, InvalidInput
-from nextquery.service.log.database.connect import file_of
-from nextquery.service.log.database.marker import Marker, store_id
+from nextquery.service.log.database import Marker, file_of, store_id
 from nextquery.service.log.schema import counter
 from nextquery.service.log.store import Store
 from nextquery.service.model.backup.copies import (

@@ -16,8 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nextquery.errors import Damaged, InvalidInput, StorageError
-from nextquery.service.log.database.marker import Marker
-from nextquery.service.log.database.upgrade import has_tables
+from nextquery.service.log.database import Marker, has_tables
 from nextquery.service.log.schema import events, keys, metadata
 from nextquery.service.log.store import Store
 

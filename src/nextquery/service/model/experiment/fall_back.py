@@ -2,9 +2,8 @@
 
 import logging
 
-from nextquery.service.log.operators.changes import By
-from nextquery.service.log.operators.safety import FellBack
-from nextquery.service.log.teaching.fall_back import FallBack
+from nextquery.service.log.events import By, FellBack
+from nextquery.service.log.teaching import FallBack
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.learner import Learner
 from nextquery.service.settings.split import CONTROL

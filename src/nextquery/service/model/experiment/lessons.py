@@ -7,8 +7,7 @@ import numpy as np
 
 from nextquery.learning import Answered, Example, Rewards, examples
 from nextquery.policies import Choice, Policy
-from nextquery.service.log.event_parts import NextQuery
-from nextquery.service.log.events import FeedbackEvent, OutcomeEvent
+from nextquery.service.log.events import FeedbackEvent, NextQuery, OutcomeEvent
 from nextquery.service.model.past import Decided
 
 Part = tuple[Decided, Answered, Answered]

@@ -16,8 +16,7 @@ from nextquery.arms.pool import continued, encoder_digest, fingerprint
 from nextquery.arms.remap import Layout
 from nextquery.errors import InvalidInput
 from nextquery.policies import Policy
-from nextquery.service.log.events import ModelEvent
-from nextquery.service.log.operators.new_pool import AnnouncePool, ChangePool, PoolAnnounced
+from nextquery.service.log.events import AnnouncePool, ChangePool, ModelEvent, PoolAnnounced
 from nextquery.service.log.store import Store
 from nextquery.service.model.experiment.branches import continuing, loses
 from nextquery.service.model.model_events import policies_of

@@ -20,9 +20,8 @@ from nextquery.arms.pool import fingerprint
 from nextquery.arms.remap import Layout
 from nextquery.errors import Damaged, InvalidInput, NextqueryError, StoreUnavailable
 from nextquery.loop import Loop
-from nextquery.service.log.events import ModelEvent
-from nextquery.service.log.operators.leases import LEASE_S, EndLease, TakeLease
-from nextquery.service.log.operators.new_pool import PoolAnnounced
+from nextquery.service.log.events import ModelEvent, PoolAnnounced
+from nextquery.service.log.operators import LEASE_S, EndLease, TakeLease
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.new_pool.change import POOL_LEASE, Change, Submit
 from nextquery.service.model.prepare import first_model, loop_of

@@ -11,7 +11,7 @@ from nextquery.service.http.error_responses import documented_errors
 from nextquery.service.http.routes.control import position_of
 from nextquery.service.http.served import served
 from nextquery.service.log.export import iso
-from nextquery.service.log.new_arms.review import ArmText
+from nextquery.service.log.operators import ArmText
 
 router = APIRouter()
 

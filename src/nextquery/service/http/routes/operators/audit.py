@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 from nextquery.service.http import page_bodies
 from nextquery.service.http.error_responses import documented_errors
 from nextquery.service.http.served import served
-from nextquery.service.log.operators.audit import as_json, changes
+from nextquery.service.log.operators import as_json, changes
 
 router = APIRouter()
 

@@ -12,7 +12,7 @@ from nextquery.service.http.error_responses import documented_errors, problem
 from nextquery.service.http.routes.control import maker_of
 from nextquery.service.http.served import served
 from nextquery.service.log.erasure.known import anything
-from nextquery.service.log.limits import LONGEST_ID
+from nextquery.service.log.schema import LONGEST_ID
 
 router = APIRouter()
 Id = Annotated[str, Path(min_length=1, max_length=LONGEST_ID, description="The id as it was sent.")]

@@ -1,1 +1,0 @@
-"""When a typed query becomes an arm: who typed it, how often that may happen, and review."""

@@ -1,0 +1,324 @@
+"""Writes of operators: blocks, the kill switch, reviews of arms, leases, and the audit.
+
+*Audit.* The log has the changes of operators, and the table of keys those of API keys. A change
+that is an event records who made it (`By`), unless an older version wrote it without that. The
+table of keys has when a key was created and when it ends, not who did it.
+
+*Review.* Approve or reject a held text, or remove an arm.
+
+*Leases.* One process works for all: a lease keeps the others from the same work until it is over.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from heapq import nlargest
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from nextquery.errors import Conflict, Damaged
+from nextquery.segments import segment_of, text_of
+from nextquery.service.log.events import (
+    ArmAdded,
+    ArmHeld,
+    ArmRejected,
+    ArmRemoved,
+    Blocked,
+    Body,
+    By,
+    ModelEvent,
+    PatternAllowed,
+    PatternBlocked,
+    Pinned,
+    Switched,
+    Unblocked,
+    Unpinned,
+)
+from nextquery.service.log.schema import arm_texts, events, keys, leases
+from nextquery.service.log.store import Store, as_event
+from nextquery.service.log.writer import NOTHING, Needs, Transaction
+
+
+@dataclass(frozen=True)
+class Control:
+    """A change that every later answer respects."""
+
+    body: Blocked | Unblocked | PatternBlocked | PatternAllowed | Switched | Pinned | Unpinned
+
+    def needs(self) -> Needs:
+        """Nothing."""
+        return NOTHING
+
+    def write(self, transaction: Transaction) -> int:
+        """Append the event, raise the barrier to it, and return its position."""
+        position = transaction.append(self.body)
+        transaction.raise_barrier()
+        return position
+
+
+@dataclass(frozen=True)
+class NewModel:
+    """The model that makes decisions from here on, for a pool of `arms` arms."""
+
+    body: ModelEvent
+    after: int
+    arms: int
+
+    def needs(self) -> Needs:
+        """Nothing."""
+        return NOTHING
+
+    def write(self, transaction: Transaction) -> int | None:
+        """Append the event and return its position; None if `after` is not the newest model."""
+        if transaction.model != self.after:
+            return None
+        transaction.next_arm = max(transaction.next_arm, self.arms)
+        transaction.model = transaction.append(self.body)
+        return transaction.model
+
+
+class ArmText(NamedTuple):
+    """A text that became an arm, is held for review, or may never be an arm (again).
+
+    `shown` is its spelling as a key, with its segment. `state` is added, held, rejected or removed;
+    `arm` is None if it never was an arm. `owner` is who typed it when enough people had, `time` the
+    last change.
+    """
+
+    shown: str
+    state: str
+    arm: int | None
+    owner: str
+    time: float
+
+
+def listed_arm_texts(store: Store, limit: int) -> tuple[list[ArmText], int]:
+    """Return held texts, then the others, each with the newest change first; and how many are held.
+
+    At most `limit` texts are listed.
+    """
+    held = arm_texts.c.state == "held"
+    columns = (arm_texts.c[name] for name in ArmText._fields)
+    order = (sa.case((held, 0), else_=1), arm_texts.c.time.desc(), arm_texts.c.text_key)
+    count = sa.select(sa.func.count()).select_from(arm_texts).where(held)
+    known = sa.select(*columns).where(arm_texts.c.shown != "")  # not those whose text was erased
+    with store.reading() as connection:
+        rows = connection.execute(known.order_by(*order).limit(limit)).all()
+        return [ArmText(*row) for row in rows], int(connection.execute(count).scalar_one())
+
+
+@dataclass(frozen=True)
+class ApproveArm:
+    """Make an arm of a text that is held for review."""
+
+    text_key: str
+    held: ArmHeld
+    by: By | None = None
+    model: int | None = None
+
+    def needs(self) -> Needs:
+        """Nothing."""
+        return NOTHING
+
+    def write(self, transaction: Transaction) -> int:
+        """Append the new arm and return its position in the log."""
+        _check_held(transaction, self.text_key)
+        arm = transaction.take_arm_id()
+        _change(transaction, self.text_key, state="added", arm=arm)
+        held, vector = self.held, transaction.vector(self.held.vector, self.model)
+        return transaction.append(ArmAdded(arm, held.text, held.shown, vector, self.by))
+
+
+@dataclass(frozen=True)
+class RejectArm:
+    """Never make an arm of a text that is held for review."""
+
+    text_key: str
+    text: str
+    by: By | None = None
+
+    def needs(self) -> Needs:
+        """Nothing."""
+        return NOTHING
+
+    def write(self, transaction: Transaction) -> int:
+        """Append the rejection and return its position in the log."""
+        _check_held(transaction, self.text_key)
+        _change(transaction, self.text_key, state="rejected")
+        return transaction.append(ArmRejected(self.text, self.by))
+
+
+@dataclass(frozen=True)
+class RemoveArm:
+    """Remove an arm for good; its text never becomes an arm again."""
+
+    arm: int
+    text_key: str
+    shown: str
+    by: By | None = None
+
+    def needs(self) -> Needs:
+        """Nothing."""
+        return NOTHING
+
+    def write(self, transaction: Transaction) -> int:
+        """Append the removal, raise the barrier to it, and return its position in the log."""
+        if _state(transaction, self.text_key) is None:
+            row = sa.insert(arm_texts).values(text_key=self.text_key, shown=self.shown, owner="")
+            transaction.connection.execute(row.values(state="removed", time=transaction.time))
+        _change(transaction, self.text_key, state="removed", arm=self.arm)
+        position = transaction.append(ArmRemoved(self.arm, self.by))
+        transaction.raise_barrier()
+        return position
+
+
+def _check_held(transaction: Transaction, text_key: str) -> None:
+    state = _state(transaction, text_key)
+    if state != "held":
+        raise Conflict(
+            f"this query is not held for review: it is {state or 'unknown'}. GET /v1/arms lists "
+            "the held queries."
+        )
+
+
+def _state(transaction: Transaction, text_key: str) -> str | None:
+    found = sa.select(arm_texts.c.state).where(arm_texts.c.text_key == text_key)
+    return transaction.connection.execute(found).scalar_one_or_none()
+
+
+def _change(transaction: Transaction, text_key: str, **values: str | int) -> None:
+    transaction.texts.settled.add(text_key)
+    row = sa.update(arm_texts).where(arm_texts.c.text_key == text_key)
+    transaction.connection.execute(row.values(**values, time=transaction.time))
+
+
+_KINDS = {one.kind: one for one in Body.__args__ if "by" in {f.name for f in fields(one)}}
+_AUTOMATIC = ("arm_added",)  # made by people who typed the query, unless somebody approved it
+_LEFT_OUT = ("by", "vector", "arrays", "shown", "share", "beside", "continued", "interleaved")
+_LONG = 20  # entries of a list that are told
+
+
+class Change(NamedTuple):
+    """A change: when, at which log position (None: of a key), what, and who made it."""
+
+    time: float
+    position: int | None
+    change: str
+    details: dict[str, Any]
+    by: By | None
+
+
+def changes(store: Store, *, since: float = 0.0, limit: int = 100) -> list[Change]:
+    """Return the newest changes since a Unix time, newest first."""
+    found = [*_of_events(store, since, limit), *_of_keys(store, since)]
+    return nlargest(limit, found, key=lambda one: (one.time, one.position or 0))
+
+
+def as_json(change: Change) -> dict[str, Any]:
+    """Return a change as plain values.
+
+    >>> row = as_json(Change(0.0, 7, "blocked", {"text": "a"}, None))
+    >>> row["time"], row["change"], row["by"]
+    ('1970-01-01T00:00:00.000Z', 'blocked', None)
+    """
+    moment = datetime.fromtimestamp(change.time, UTC).isoformat(timespec="milliseconds")
+    by = None if change.by is None else {k: v for k, v in asdict(change.by).items() if v}
+    return {**change._asdict(), "time": moment.replace("+00:00", "Z"), "by": by}
+
+
+def _of_events(store: Store, since: float, limit: int) -> Iterator[Change]:
+    by_people = events.c.body.like('%"by":%')
+    wanted = (events.c.kind.in_(_KINDS), events.c.time >= since)
+    made = sa.or_(events.c.kind.not_in(_AUTOMATIC), by_people)
+    rows = sa.select(events).where(*wanted, made).order_by(events.c.position.desc()).limit(limit)
+    with store.reading() as connection:
+        found = connection.execute(rows).all()
+    for row in found:
+        try:
+            body: Any = as_event(row).body
+        except Damaged:
+            continue  # what reads the log for a model reports it
+        yield Change(row.time, int(row.position), row.kind, _details(body), body.by)
+
+
+def _details(body: Any) -> dict[str, Any]:
+    """Return what an event says, without what no person reads."""
+    told: dict[str, Any] = {}
+    for field in fields(body):
+        value = getattr(body, field.name)
+        if field.name in _LEFT_OUT or value in (None, "", ()):
+            continue
+        if isinstance(value, tuple | list):
+            value = [*value[:_LONG], *(["…"] if len(value) > _LONG else [])]
+        if field.name in ("text", "after"):
+            told |= {"segment": segment_of(value)} if segment_of(value) else {}
+            value = text_of(value)
+        told[field.name] = value
+    return told
+
+
+def _of_keys(store: Store, since: float) -> Iterator[Change]:
+    with store.reading() as connection:
+        rows = connection.execute(sa.select(keys)).all()
+    for row in rows:
+        details = {"key": row.id, "name": row.name, "scope": row.scopes, "owner": row.owner}
+        for what, when in (("key_created", row.created), ("key_ends", row.revoked)):
+            if when is not None and when >= since:
+                yield Change(when, None, what, details, None)
+
+
+LEASE_S = 60.0
+"""Seconds without a sign of life after which a holder is taken for dead."""
+
+
+@dataclass(frozen=True)
+class TakeLease:
+    """Take a lease, or make it longer; return whether `holder` has it now."""
+
+    name: str
+    holder: str
+    seconds: float
+
+    def needs(self) -> "Needs":
+        """Nothing."""
+        return _nothing()
+
+    def write(self, transaction: "Transaction") -> bool:
+        """Write it, unless somebody else holds it."""
+        connection, until = transaction.connection, transaction.time + self.seconds
+        here = leases.c.name == self.name
+        row = connection.execute(sa.select(leases).where(here)).first()
+        if row is None:
+            values = {"name": self.name, "holder": self.holder, "until": until}
+            connection.execute(sa.insert(leases), [values])
+            return True
+        left = row.until - transaction.time
+        if row.holder != self.holder and 0 < left <= 2 * self.seconds:  # more: a clock was wrong
+            return False
+        taken = sa.update(leases).where(here).values(holder=self.holder, until=until)
+        connection.execute(taken)
+        return True
+
+
+@dataclass(frozen=True)
+class EndLease:
+    """Give a lease back."""
+
+    name: str
+    holder: str
+
+    def needs(self) -> "Needs":
+        """Nothing."""
+        return _nothing()
+
+    def write(self, transaction: "Transaction") -> None:
+        """Delete it, if `holder` has it."""
+        own = (leases.c.name == self.name, leases.c.holder == self.holder)
+        transaction.connection.execute(sa.delete(leases).where(*own))
+
+
+def _nothing() -> "Needs":
+    from nextquery.service.log.writer import NOTHING
+
+    return NOTHING

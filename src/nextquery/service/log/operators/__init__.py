@@ -1,1 +1,0 @@
-"""What operators change: the events of it, and who changed what."""

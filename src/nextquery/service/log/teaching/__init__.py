@@ -1,1 +1,0 @@
-"""Who may teach the model, and what an operator takes back."""
