@@ -23,7 +23,7 @@ from nextquery.research.replay.players import unix_time
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.export_parquet import write_parquet
 from nextquery.service.log.store import Clock, Store
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 from nextquery.sessions import Sessions
 
 TOGETHER = 32  # queries of different sessions that are asked at once

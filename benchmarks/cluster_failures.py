@@ -28,7 +28,7 @@ from nextquery.cluster import connect
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 from tests.cluster.nodes import kill, second_node
 
 QUERIES = 200

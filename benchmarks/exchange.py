@@ -27,7 +27,7 @@ from nextquery.policies.registry import SERVED
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.exchange.formats import FORMATS, export_pages
 from nextquery.service.log.store import Store
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 
 _OBP = """
 import sys, warnings

@@ -29,7 +29,7 @@ from nextquery.datasets import unpacked
 from nextquery.logs import LogOptions
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 
 PEOPLE, BEFORE, AFTER, ASKED = 4, 400, 400, 300
 UPDATE = """

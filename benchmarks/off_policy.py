@@ -26,7 +26,7 @@ from nextquery.service.evaluate.run import PARTS, evaluate, evaluated
 from nextquery.service.evaluate.sample import Reading
 from nextquery.service.evaluate.target import Target
 from nextquery.service.log.store import Store
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 
 FIRST = PARTS[0]
 _TOGETHER = 25  # people who ask at the same time

@@ -24,7 +24,7 @@ from nextquery.logs import LogOptions
 from nextquery.research.replay.metrics import interval
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Clock, Store
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 
 _SECRET = "a secret for simulated people, and for nobody else"
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import nextquery as nq
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "population.png"
 

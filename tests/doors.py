@@ -16,8 +16,7 @@ from nextquery.policies.registry import schedule_named, selector_named
 from nextquery.service.answer.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.log.store import Store
-from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import EngineOptions, Settings
 from nextquery.signing import sign_user
 from tests.service.worlds import TEXTS, ManualClock, close_open, small_pool
 

@@ -17,7 +17,7 @@ from nextquery.service.log.export import pages, ubi_records
 from nextquery.service.log.export_parquet import entry_rows
 from nextquery.service.log.operators import as_json, changes
 from nextquery.service.log.store import Store
-from nextquery.service.model.served_catalogue import followed
+from nextquery.service.model.catalogue import followed
 from tests.service.worlds import TEXTS, caught_up, options, small_pool
 
 OPS = By("key", "ops", "shop")

@@ -29,7 +29,7 @@ from nextquery.research.replay.work import begin, runner
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.model.rebuild import rebuild
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 from nextquery.sessions import Sessions
 from tests.doors import (
     EPSILON,

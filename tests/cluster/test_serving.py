@@ -23,7 +23,7 @@ from nextquery.service.http.app import create_app
 from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess
 from nextquery.service.server import open_here
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 from tests.service.worlds import TEXTS, caught_up, options, small_pool, until
 
 SHARDS, HELD = 2, range(30, 60)  # the arms of the second shard

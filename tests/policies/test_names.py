@@ -30,7 +30,7 @@ from nextquery.selection import Schedule
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 from tests.research.replay.worlds import small_world
 from tests.service.worlds import TEXTS, caught_up, options, small_pool
 

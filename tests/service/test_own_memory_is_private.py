@@ -31,7 +31,7 @@ from nextquery.service.http.app import create_app
 from nextquery.service.http.json_log import JsonLines
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 from tests.few_examples import few
 from tests.service.http.conftest import LOCAL
 from tests.service.test_two_user_rule import LOOKS, QUIET

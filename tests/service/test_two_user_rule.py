@@ -23,7 +23,7 @@ from nextquery.service.http.documentation.site import is_built
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.http.scopes import ADMIN, NEEDED
 from nextquery.service.log.store import Store
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 from tests.few_examples import few
 from tests.service.http.conftest import LOCAL
 from tests.service.worlds import TEXTS, TwoUserRule, caught_up, new_log, options, rarely

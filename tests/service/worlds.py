@@ -22,7 +22,7 @@ from nextquery.service.answer.engine import Engine
 from nextquery.service.log.decisions import CloseOpen
 from nextquery.service.log.events import FeedbackEvent
 from nextquery.service.log.store import Clock, Store
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 from nextquery.sessions import Sessions
 
 TOPICS = ("cats", "stocks", "bread", "rust", "chess", "roses")

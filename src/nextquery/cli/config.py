@@ -23,7 +23,7 @@ def show(
 ) -> None:
     """Print every setting of the service, its value and its source; secrets are hidden."""
     settings, origins = s.load_settings({}, more=set, config=config)
-    from nextquery.service.settings.settings import Settings
+    from nextquery.service.settings import Settings
 
     rows: list[dict[str, Any]] = [
         {

@@ -52,8 +52,8 @@ def curate(
     from nextquery.errors import InvalidInput
     from nextquery.service.answer.operators.curation import listed_pins, to_curate, to_pin, to_unpin
     from nextquery.service.log.store import Hashes, Store
+    from nextquery.service.model.catalogue import followed
     from nextquery.service.model.prepare import check_pool
-    from nextquery.service.model.served_catalogue import followed
 
     texts = [*queries, *lines(file)]
     pinned = after is not None or everywhere

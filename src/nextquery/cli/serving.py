@@ -11,7 +11,7 @@ from nextquery.cli.settings_options import load_settings
 
 if TYPE_CHECKING:
     from nextquery.arms import ArmPool
-    from nextquery.service.settings.settings import Settings
+    from nextquery.service.settings import Settings
 
 _POOLS = Path("pools")  # where the pools of built-in logs are made
 

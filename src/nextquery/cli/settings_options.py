@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from nextquery.service.settings.load import Loaded
+    from nextquery.service.load_settings import Loaded
 
 Config = Annotated[
     Path | None,
@@ -37,7 +37,7 @@ def load_settings(
     from nextquery.errors import InvalidInput
 
     installed("service", "fastapi", "uvicorn", "sqlalchemy", "pydantic_settings", "limits")
-    from nextquery.service.settings.load import load
+    from nextquery.service.load_settings import load
 
     values, assigned = dict(options), set()
     for pair in more:

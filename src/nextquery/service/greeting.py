@@ -6,7 +6,7 @@ import shlex
 from nextquery.service.http.documentation.site import is_built
 from nextquery.service.http.keyless import CREATE_A_KEY, CREATE_AN_ADMIN_KEY
 from nextquery.service.log.database import without_password
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 
 LAST = "then: "  #: how the last line begins
 

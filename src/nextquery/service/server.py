@@ -47,8 +47,7 @@ from nextquery.service.http.limits.connections import (
 from nextquery.service.log.database import without_password
 from nextquery.service.log.store import Store
 from nextquery.service.model.prepare import Ask, never, prepare
-from nextquery.service.settings.loopback import is_loopback
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings, is_loopback
 from nextquery.service.warm_up import warm_up
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # shared by the workers; prometheus-client reads the name too

@@ -15,7 +15,7 @@ from nextquery.research import replay
 from nextquery.research.replay.results import read_rows
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 from tests.research.many_armed.worlds import ANCHOR, half_circle, play
 from tests.research.replay.worlds import small_world
 from tests.service.worlds import TEXTS, caught_up, options, small_pool

@@ -11,7 +11,7 @@ from nextquery.errors import InvalidInput
 from nextquery.service.answer.inputs import check_id, check_query, check_slate_length
 from nextquery.service.http.bodies import ForecastBody
 from nextquery.service.log.schema import LONGEST_ID, LONGEST_QUERY, MOST_RECOMMENDATIONS, decisions
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 
 TRICKY = st.text(st.sampled_from("a \t\n\r\x00\x1f\x7f\x85\u200b\u202e\u2028é猫"), max_size=6)
 

@@ -8,7 +8,7 @@ import pytest
 
 from nextquery.datasets.simulated import Population
 from nextquery.service.answer.expensive.play import SimulatedRound, Visits, play
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 from tests.service.worlds import rarely
 
 

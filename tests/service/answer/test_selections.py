@@ -12,11 +12,11 @@ from nextquery.loop import Visit
 from nextquery.selection.schedule import Bump, Sizes
 from nextquery.service.answer.engine import Engine
 from nextquery.service.answer.visits import visit_before
+from nextquery.service.load_settings import load
 from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.store import Store, StoredDecision
-from nextquery.service.model.model_events import policy_of
+from nextquery.service.model.experiments import policy_of
 from nextquery.service.model.rebuild import rebuild
-from nextquery.service.settings.load import load
 from tests.policies.worlds import LEARN_DIFFERENTLY
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up, new_log, options, rarely

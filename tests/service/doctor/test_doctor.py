@@ -18,8 +18,7 @@ from nextquery.service.answer.engine import Engine
 from nextquery.service.doctor.findings import Finding
 from nextquery.service.doctor.run import examine
 from nextquery.service.log.store import Store
-from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import EngineOptions, Settings
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from nextquery.service.log.schema import arm_texts
 from nextquery.service.log.store import Store
 from nextquery.service.model.forgetting.in_pool import forget_in_pool
 from nextquery.service.model.forgetting.known_in_pool import InPool, can_search, user_in
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 from tests.logs_for_tests import ANIMALS, WISHES
 from tests.service.erasure.test_interrupted import Killed, writes_until
 

@@ -18,7 +18,7 @@ from nextquery.service.evaluate.plan import planned
 from nextquery.service.evaluate.run import PARTS, Evaluation, evaluate
 from nextquery.service.log.store import Store
 from nextquery.service.log.teaching import LeaveOut
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 from tests.command_line import run_here
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up, close_open, options

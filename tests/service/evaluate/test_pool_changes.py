@@ -12,9 +12,9 @@ from nextquery.service.answer.results import Decision
 from nextquery.service.evaluate.decisions import OTHER_POOL, UNDELIVERED
 from nextquery.service.evaluate.run import PARTS, evaluate
 from nextquery.service.log.store import Store
-from nextquery.service.model.model_events import policy_of
+from nextquery.service.model.experiments import policy_of
 from nextquery.service.model.prepare import first_model
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 from tests.command_line import run_here
 from tests.service.evaluate.test_target import read
 from tests.service.new_pool.worlds import (

@@ -10,7 +10,7 @@ from nextquery.service.evaluate.decisions import Span
 from nextquery.service.evaluate.sample import Reading, of_model
 from nextquery.service.evaluate.target import Target
 from nextquery.service.log.store import Store
-from nextquery.service.model.model_events import policy_of
+from nextquery.service.model.experiments import policy_of
 from nextquery.service.model.prepare import first_model
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, options

@@ -11,8 +11,7 @@ from nextquery.service.answer.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.http.documentation import site
 from nextquery.service.log.store import Store
-from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import EngineOptions, Settings
 from tests.service.worlds import new_log
 
 LOCAL = "http://127.0.0.1:8000"

@@ -14,7 +14,7 @@ from nextquery.service.http.json_log import JsonLines
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
 from nextquery.service.server import _listen
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 from tests.service.http.conftest import LOCAL
 
 REQUEST = {"session_id": "s", "query": "cat food"}

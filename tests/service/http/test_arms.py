@@ -12,8 +12,7 @@ from nextquery.service.http import page_bodies as p
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
-from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import EngineOptions, Settings
 from tests.service.http.conftest import LOCAL
 
 HELD = "cat food for old dogs"

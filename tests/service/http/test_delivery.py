@@ -9,7 +9,7 @@ import pytest
 from nextquery.service.answer.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.log.store import Store
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 
 BODY = json.dumps({"session_id": "s", "query": "cat food"}).encode()
 SCOPE = {

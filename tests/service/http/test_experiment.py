@@ -16,9 +16,7 @@ from nextquery.service.http.app import create_app
 from nextquery.service.log.events import By, FellBack
 from nextquery.service.log.store import Store
 from nextquery.service.log.teaching import FallBack
-from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.service.settings.settings import Settings
-from nextquery.service.settings.split import CONTROL
+from nextquery.service.settings import CONTROL, EngineOptions, Settings
 from tests.service.http.conftest import BEARER, LOCAL, TOKEN
 from tests.service.worlds import caught_up, until
 

@@ -22,8 +22,7 @@ from nextquery.service.http.app import create_app
 from nextquery.service.http.percentiles import percentile
 from nextquery.service.http.routes.page import page_files
 from nextquery.service.log.store import Store
-from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import EngineOptions, Settings
 from tests.service.http.conftest import LOCAL
 
 REQUEST = {"session_id": "s", "query": "cat food"}

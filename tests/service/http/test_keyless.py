@@ -14,7 +14,7 @@ from nextquery.service.http.keyless import new_token
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.http.scopes import ADMIN, NEEDED
 from nextquery.service.log.store import Store
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 from tests.service.http.conftest import BEARER, LOCAL, TOKEN
 from tests.service.http.test_scopes import ALLOWED, BODIES, paths_of
 

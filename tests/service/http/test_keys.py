@@ -14,7 +14,7 @@ from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.schema import keys as table
 from nextquery.service.log.store import Store
 from nextquery.service.server import keys_needed
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 
 
 @pytest.fixture

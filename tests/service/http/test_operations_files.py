@@ -19,8 +19,7 @@ from nextquery.service.http.app import create_app
 from nextquery.service.http.metrics import Metrics
 from nextquery.service.http.scopes import NEEDED
 from nextquery.service.log.store import Store
-from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.service.settings.settings import PREFIX, Settings
+from nextquery.service.settings import PREFIX, EngineOptions, Settings
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "operations"

@@ -15,7 +15,7 @@ from nextquery.service.answer.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 from tests.service.http.conftest import LOCAL
 
 SECRET = "a secret of the shop and its service"

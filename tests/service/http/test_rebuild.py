@@ -14,7 +14,7 @@ from nextquery import cli
 from nextquery.errors import Damaged, InvalidInput
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
-from nextquery.service.model.arrays import packed
+from nextquery.service.model.experiments import packed
 from nextquery.service.model.snapshots import newest_state
 from tests.service.http.test_routes import feedback, recommend
 

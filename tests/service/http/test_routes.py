@@ -13,8 +13,7 @@ from nextquery.service.http.app import create_app
 from nextquery.service.http.request_log import HEADERS
 from nextquery.service.http.scopes import NEEDED
 from nextquery.service.log.store import Store
-from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import EngineOptions, Settings
 from tests.service.http.conftest import LOCAL
 
 

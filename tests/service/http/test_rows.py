@@ -15,7 +15,7 @@ from nextquery.service.answer.expensive.rows import MOST_LABELS, explored
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 from tests.explore.worlds import cheap_in_gent, homes
 from tests.service.http.conftest import LOCAL, TOKEN
 

@@ -13,7 +13,7 @@ from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.http.scopes import NEEDED, SCOPES
 from nextquery.service.log.store import Store
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 from tests.service.http.conftest import LOCAL
 
 HOLDERS = ("nobody", "unknown", "revoked", *SCOPES)

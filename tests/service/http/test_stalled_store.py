@@ -14,7 +14,7 @@ from nextquery.service.http import failed_keys
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import FRESH_S, KeyRing
 from nextquery.service.log.store import Store
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 from tests.service.http.conftest import LOCAL
 from tests.service.worlds import stalled, until
 

@@ -17,8 +17,7 @@ from nextquery.service.answer.trust import Trust
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
-from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import EngineOptions, Settings
 from tests.service.http.conftest import LOCAL
 
 SECRET, OTHER = "a secret of the shop and its service", "a secret of somebody else altogether"

@@ -13,7 +13,7 @@ from nextquery.service.http.ubi.records import MOST_RECORDS, UbiAnswer
 from nextquery.service.http.ubi.take import lanes_of
 from nextquery.service.log.export import ubi_lines
 from nextquery.service.log.store import Store
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 from tests.service.http.conftest import LOCAL
 from tests.service.http.test_routes import recommend
 from tests.service.worlds import feedback_events, until

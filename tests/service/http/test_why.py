@@ -13,8 +13,7 @@ from nextquery.client import sign_user
 from nextquery.service.answer.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.log.store import Store
-from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import EngineOptions, Settings
 from tests.service.http.conftest import LOCAL
 
 SECRET = "a secret of the shop and its service"

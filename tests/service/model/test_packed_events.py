@@ -20,7 +20,7 @@ from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.rebuild import difference, rebuild
 from nextquery.service.model.repair import repair
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 from tests.policies.worlds import LEARN_DIFFERENTLY
 from tests.service.conftest import Start
 from tests.service.model.test_full_observations import LEARNING, ask, tell

@@ -31,10 +31,10 @@ from nextquery.service.log.events import (
 )
 from nextquery.service.log.schema import counter, decisions, events, snapshots
 from nextquery.service.log.store import Store
+from nextquery.service.model.catalogue import Arms
 from nextquery.service.model.learner import Learner, rebuilt
 from nextquery.service.model.rebuild import difference, rebuild
 from nextquery.service.model.repair import repair, warning
-from nextquery.service.model.served_catalogue import Arms
 from nextquery.service.model.state import State
 from tests.service.conftest import Start
 from tests.service.model.test_learner import run_traffic

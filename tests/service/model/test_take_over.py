@@ -13,7 +13,7 @@ from nextquery.arms.origin import Origin
 from nextquery.errors import InvalidInput
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
-from nextquery.service.model.model_events import policy_of
+from nextquery.service.model.experiments import policy_of
 from nextquery.service.model.prepare import first_model, live_policy
 from nextquery.service.model.rebuild import rebuild
 from nextquery.service.model.take_over import take_over

@@ -16,9 +16,8 @@ from nextquery.service.log.events import AnnouncePool, DecisionEvent, ModelEvent
 from nextquery.service.log.exchange.arms import added, pool_by_id
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import Learner
-from nextquery.service.model.new_pool.change import Change
-from nextquery.service.model.new_pool.reader import open_again, reader_of
-from nextquery.service.model.prepare import check_pool, first_model, prepare
+from nextquery.service.model.pool_change import open_again, reader_of
+from nextquery.service.model.prepare import Change, check_pool, first_model, prepare
 from nextquery.service.model.rebuild import rebuild
 from tests.service.new_pool.worlds import (
     CUT,
@@ -407,7 +406,7 @@ def test_an_update_while_another_is_taken_over(
 
     with Engine.start(pool, store, chosen) as engine:
         typed(engine, NEW)
-        monkeypatch.setattr("nextquery.service.model.new_pool.follow.first_model", slowly)
+        monkeypatch.setattr("nextquery.service.model.pool_change.first_model", slowly)
         grown.append(grow(tmp_path, CUT, CUT + 20))
         assert until(lambda: len(grown) == 2)
         assert serves(engine, grown[1])

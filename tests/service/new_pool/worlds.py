@@ -11,8 +11,8 @@ from nextquery.build.update import update
 from nextquery.encode import LsaEncoder
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Store
-from nextquery.service.model.model_events import policies_of
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.model.experiments import policies_of
+from nextquery.service.settings import EngineOptions
 from tests.service.worlds import options, until
 from tests.updating.logs import OPTIONS, SECRET, WORDS, Row, random_rows, saved_encoder, write
 

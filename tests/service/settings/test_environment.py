@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nextquery.errors import InvalidInput
-from nextquery.service.settings.load import load
+from nextquery.service.load_settings import load
 
 
 @pytest.fixture(autouse=True)

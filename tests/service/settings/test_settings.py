@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 from nextquery.errors import InvalidInput, NotAFolder
-from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.service.settings.load import load
-from nextquery.service.settings.settings import Settings
-from nextquery.service.settings.table import settings_table
+from nextquery.service.load_settings import load, settings_table
+from nextquery.service.settings import EngineOptions, Settings
 
 
 @pytest.fixture(autouse=True)
@@ -140,4 +138,4 @@ def test_shards_are_those_of_a_cluster() -> None:
 
 def test_every_setting_is_documented() -> None:
     text = (Path(__file__).parents[3] / "docs" / "reference" / "settings.md").read_text()
-    assert settings_table() in text, "paste the output: python -m nextquery.service.settings.table"
+    assert settings_table() in text, "paste the output: python -m nextquery.service.load_settings"

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from nextquery.catalogue.catalogue import Place
 from nextquery.loop import Loop, Visit
 from nextquery.selection import Candidates
-from nextquery.service.model.served_catalogue import ServedCatalogue
+from nextquery.service.model.catalogue import ServedCatalogue
 
 Key = tuple[str | int, int | None]
 """The query (its arm, or its text) and the size of its set."""

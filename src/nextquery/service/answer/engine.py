@@ -22,11 +22,10 @@ from nextquery.service.log.store import Clock, Hashes, Store
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.background import Background
 from nextquery.service.model.forgetting.in_pool import use_anew
-from nextquery.service.model.new_pool.follow import Opened, PoolFollower
-from nextquery.service.model.new_pool.reader import open_again, reader_of
+from nextquery.service.model.pool_change import Opened, PoolFollower, open_again, reader_of
 from nextquery.service.model.prepare import Ask, loop_of, never, prepare
 from nextquery.service.model.state import State
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 from nextquery.warm_start import StepProgress
 
 _log = logging.getLogger("nextquery.service")

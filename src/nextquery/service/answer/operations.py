@@ -29,8 +29,8 @@ from nextquery.service.log.operators import (
 from nextquery.service.log.store import Hashes, Store
 from nextquery.service.log.teaching import EndFallback, Forward, RollBack
 from nextquery.service.log.writer import Write, Writer
+from nextquery.service.model.catalogue import ServedCatalogue
 from nextquery.service.model.learner import Learner
-from nextquery.service.model.served_catalogue import ServedCatalogue
 
 Result = TypeVar("Result")
 

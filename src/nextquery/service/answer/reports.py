@@ -14,9 +14,9 @@ from nextquery.service.answer.slates import Answerer
 from nextquery.service.log.store import Store
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.background import Background
+from nextquery.service.model.catalogue import ServedCatalogue
 from nextquery.service.model.learner import Learner
-from nextquery.service.model.new_pool.follow import PoolFollower
-from nextquery.service.model.served_catalogue import ServedCatalogue
+from nextquery.service.model.pool_change import PoolFollower
 
 _SHORT = 12  # characters of a fingerprint that are told
 

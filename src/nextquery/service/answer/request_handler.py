@@ -28,7 +28,7 @@ from nextquery.service.log.decisions import NewDecision, Written
 from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.store import Hashes, Store, StoredDecision
 from nextquery.service.log.writer import Writer
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 
 _TOGETHER = 16  # slates that are made and written together
 _TRIES = 20  # how often a slate is made again because a block came in between

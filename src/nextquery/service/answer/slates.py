@@ -21,9 +21,9 @@ from nextquery.service.answer.slate.maker import SlateMaker
 from nextquery.service.answer.visits import visit_before
 from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.store import Clock, StoredDecision
+from nextquery.service.model.catalogue import ServedCatalogue
 from nextquery.service.model.learner import Learner
-from nextquery.service.model.served_catalogue import ServedCatalogue
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 
 _OFFERED = 1024  # slates kept in memory, for the features of a query that is typed instead
 _POOL_S = 10.0  # how long a request waits for a pool that comes

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 from nextquery.service.doctor.findings import Finding, ok, problem, warning
 from nextquery.service.http.limits.connections import most_connections
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 
 EXTRAS = ("service", "postgres", "ingest", "trained", "cluster", "otel")
 _FEW_FILES = 1024

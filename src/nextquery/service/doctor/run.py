@@ -13,7 +13,7 @@ from nextquery.service.doctor.machine import (
 )
 from nextquery.service.doctor.pool import check_pool
 from nextquery.service.doctor.store import check_disk, check_store
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 
 
 def examine(settings: Settings, pool: Path) -> list[Finding]:

@@ -28,7 +28,7 @@ from nextquery.service.log.store import AHEAD_S, Store
 from nextquery.service.model.prepare import check_pool
 from nextquery.service.model.snapshots import snapshot_is_whole
 from nextquery.service.server import keys_needed
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 
 _TIGHT, _LITTLE = 100 << 20, 1 << 30  # bytes left on the disk
 _APART_S = 5.0  # seconds that the database's clock may differ

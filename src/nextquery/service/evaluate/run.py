@@ -15,7 +15,7 @@ from nextquery.service.evaluate.decisions import OTHER_POOL, Span
 from nextquery.service.evaluate.sample import Aimed, Progress, Sample, sample
 from nextquery.service.log.store import Store
 from nextquery.service.model.prepare import check_pool
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 
 PARTS = ("first entry", "slate")
 _FEW, _DIFFERENT = 0.01, 0.01  # shares from which a warning is due

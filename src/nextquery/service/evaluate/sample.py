@@ -29,11 +29,11 @@ from nextquery.service.evaluate.plan import Planned, planned
 from nextquery.service.evaluate.target import Target
 from nextquery.service.log.events import Event, ModelEvent, ModelSettings, OutcomeEvent
 from nextquery.service.log.store import Store, StoredDecision
+from nextquery.service.model.catalogue import Arms, ServedCatalogue
+from nextquery.service.model.experiments import policies_of
 from nextquery.service.model.learner import Learner, foreseeing
-from nextquery.service.model.model_events import policies_of
 from nextquery.service.model.prepare import check_pool, loop_of
-from nextquery.service.model.served_catalogue import Arms, ServedCatalogue
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 
 Progress = Callable[[str, float | None], None]
 OF_CANDIDATES = ("k", "selection", "reading", "epsilon", "schedule", "reselect")

@@ -15,13 +15,18 @@ from nextquery.service.evaluate.plan import Planned
 from nextquery.service.log.events import PINNED, Event, FeedbackEvent, NextQuery, OutcomeEvent
 from nextquery.service.log.store import StoredDecision
 from nextquery.service.log.teaching import RollBacks
-from nextquery.service.model.arrays import from_text, unpacked, within
-from nextquery.service.model.experiment.lessons import examples_of, parts_of
-from nextquery.service.model.model_events import policy_of
-from nextquery.service.model.past import Decided
+from nextquery.service.model.experiments import (
+    Decided,
+    examples_of,
+    from_text,
+    parts_of,
+    policy_of,
+    unpacked,
+    within,
+)
 from nextquery.service.model.prepare import first_model
 from nextquery.service.model.state import State
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 from nextquery.warm_start import StepProgress
 
 

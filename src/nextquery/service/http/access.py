@@ -35,8 +35,7 @@ from nextquery.service.http.keyless import (
 from nextquery.service.http.keys import FRESH_S, KeyRing
 from nextquery.service.http.scopes import ADMIN, PUBLIC, allows, cost, needed
 from nextquery.service.log.database import StoreCalls
-from nextquery.service.settings.loopback import is_loopback
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings, is_loopback
 
 NO_OWNER = ""  #: the owner of requests without a key
 

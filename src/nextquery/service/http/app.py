@@ -67,7 +67,7 @@ from nextquery.service.http.scopes import NEEDED
 from nextquery.service.http.served import Served, served
 from nextquery.service.http.traces.middleware import Traces
 from nextquery.service.log.database import StoreCalls
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 
 _ROUTES = (
     *(recommend, feedback, forecast, ubi, explore, rows, learning, experiment),

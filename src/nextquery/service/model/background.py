@@ -14,9 +14,9 @@ from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.experiment.fall_back import fall_back
 from nextquery.service.model.learner import Learner
-from nextquery.service.model.new_pool.follow import PoolFollower
+from nextquery.service.model.pool_change import PoolFollower
 from nextquery.service.model.snapshots import save_snapshot
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 
 _log = logging.getLogger("nextquery.service")
 _FIRST_TIDY_S, _TIDY_S = 30.0, 300.0  # seconds between two looks at what is too old

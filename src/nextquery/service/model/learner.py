@@ -9,10 +9,9 @@ from typing import Any
 from nextquery.errors import Damaged
 from nextquery.service.log.events import DecisionEvent, Event, ModelEvent
 from nextquery.service.log.store import Store, as_event
-from nextquery.service.model.event_checks import check
-from nextquery.service.model.past import Decided
-from nextquery.service.model.served_catalogue import Arms, ServedCatalogue
-from nextquery.service.model.state import FORESEEN, State
+from nextquery.service.model.catalogue import Arms, ServedCatalogue
+from nextquery.service.model.experiments import Decided
+from nextquery.service.model.state import FORESEEN, State, check
 
 _REMEMBERED = 10_000  # decisions kept in memory for their feedback
 _STEP = 5_000  # events between two looks at whether to stop

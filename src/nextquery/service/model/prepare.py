@@ -1,14 +1,23 @@
-"""Preparing a store: check that it belongs to the pool, and write the model event if needed."""
+"""Prepare a store: check its pool, write the model event, or change to a continued pool.
+
+A pool that continues the one of the log was updated or encoded again. First the ids of the new
+rows are taken (`pool_announced`). Then the new model is computed, and its event changes the pool.
+A process that dies in between leaves taken ids behind, which the next one uses.
+"""
 
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
+
 from nextquery.arms import ArmPool
-from nextquery.arms.pool import continued, fingerprint
+from nextquery.arms.pool import continued, encoder_digest, fingerprint
+from nextquery.arms.remap import Layout
 from nextquery.build.ingest import why_unrecognised
 from nextquery.catalogue.catalogue import Catalogue
 from nextquery.errors import Damaged, InvalidInput
@@ -16,19 +25,130 @@ from nextquery.learning import Learnt
 from nextquery.loop import Loop
 from nextquery.memory import Memory
 from nextquery.policies import Policy
-from nextquery.service.log.events import BesideModel, ModelEvent
+from nextquery.service.log.events import (
+    AnnouncePool,
+    BesideModel,
+    ChangePool,
+    ModelEvent,
+    PoolAnnounced,
+)
 from nextquery.service.log.operators import LEASE_S, EndLease, NewModel, TakeLease
 from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import Write, Writer
-from nextquery.service.model.arrays import Arrays, packed, to_text, under
-from nextquery.service.model.experiment.branches import continuing, loses
+from nextquery.service.model.catalogue import ServedCatalogue
+from nextquery.service.model.experiments import (
+    Arrays,
+    beside,
+    continuing,
+    loses,
+    packed,
+    policies_of,
+    policy_of,
+    to_text,
+    under,
+)
 from nextquery.service.model.learner import Learner
-from nextquery.service.model.model_events import beside, policy_of
-from nextquery.service.model.new_pool.change import POOL_LEASE, Change, not_its_pool
 from nextquery.service.model.snapshots import newest_state
-from nextquery.service.settings.engine_options import EngineOptions
-from nextquery.service.settings.split import CONTROL
+from nextquery.service.model.state import State
+from nextquery.service.settings import CONTROL, EngineOptions
+from nextquery.signing import keyed
 from nextquery.warm_start import StepProgress, WarmStart, calibrate, warm_start
+
+POOL_LEASE = "pool"
+"""The lease of who changes the pool of a log."""
+Submit = Callable[[Any], Any]
+"""Writes something to the log and returns what its write returns."""
+_ANYWHERE = ("", "memory")  # what features that mean the same with any vectors are learnt from
+
+
+@dataclass(frozen=True)
+class Change:
+    """A pool that continues the pool of the model at the position `after`."""
+
+    pool: ArmPool
+    digest: str
+    last: ModelEvent
+    after: int
+    known: int  #: the rows of the pool before
+    encoded_anew: bool
+
+    @classmethod
+    def to(cls, pool: ArmPool, last: ModelEvent, after: int, name: str) -> "Change":
+        """Return the change; raise an error if the pool does not continue that of the model.
+
+        `name` is that of the store, for the error.
+        """
+        before = continued(pool.origin, last.pool)
+        if before is None:
+            raise not_its_pool(name)
+        anew = before.encoder != encoder_digest(pool)
+        return cls(pool, fingerprint(pool), last, after, before.rows, anew)
+
+    def layout(self, announced: PoolAnnounced | None) -> Layout | None:
+        """Return the ids of the rows, if this pool was announced last."""
+        if announced is None or announced.pool != self.digest:
+            return None
+        return Layout.of(announced.runs, self.pool.rows_in_all)
+
+    def announce(self, submit: Submit) -> Layout | None:
+        """Take ids for the rows; return None if the model is another by now."""
+        rows = self.pool.rows_in_all
+        made = AnnouncePool(self.digest, self.last.runs, self.known, rows, self.after)
+        return self.layout(submit(made))
+
+    def catalogue(
+        self, state: State, layout: Layout, minimums: Mapping[str, int]
+    ) -> ServedCatalogue:
+        """Return the arms of a state with the new pool."""
+        anew = self.encoded_anew
+        return ServedCatalogue.at(self.pool, state, layout, encodes=anew, minimums=minimums)
+
+    def loses(self, state: State, new: Mapping[str, Policy]) -> int:
+        """Return how many live updates would be lost: `new` are the policies of the settings."""
+        known, lost = policies_of(self.last), 0
+        ends = loses(self.last, new)
+        for number, (name, branch) in enumerate(state.branches().items()):
+            means_nothing = self.encoded_anew and branch.policy.learns not in _ANYWHERE
+            if name in known and (means_nothing or (ends and number == 0)):
+                lost += branch.policy.learnt_since(known[name])
+        return lost
+
+    def _continuing(self, body: ModelEvent) -> ModelEvent:
+        """Return the model with what its policies keep: features of old vectors mean nothing."""
+        kept = continuing(body, self.last, self.after)
+        if not self.encoded_anew:
+            return kept
+        policies = policies_of(body)
+        others = tuple(
+            one if policies[one.policy].learns in _ANYWHERE else replace(one, continues=None)
+            for one in kept.beside
+        )
+        if policies[body.policy].learns in _ANYWHERE:
+            return replace(kept, beside=others)
+        return replace(kept, beside=others, continues=None, continued="")
+
+    def write(self, body: ModelEvent, layout: Layout, store: Store, submit: Submit) -> int | None:
+        """Change the pool; return the position, or None if the model is another by now."""
+        runs = () if layout.is_plain else layout.runs
+        kept = self._continuing(body)
+        model = replace(kept, runs=runs, encoded_anew=self.encoded_anew, pool=self.digest)
+        rows = np.arange(self.known, self.pool.rows_in_all)
+        secret, texts = store.head().secret, self.pool.texts
+        keys = {
+            keyed(secret, "text", texts[row]): id
+            for row, id in zip(rows.tolist(), layout.ids(rows).tolist(), strict=True)
+        }
+        written: int | None = submit(ChangePool(model, self.after, keys))
+        return written
+
+
+def not_its_pool(name: str) -> InvalidInput:
+    """The error for a pool that a log has never been served with and that does not continue it."""
+    return InvalidInput(
+        f"{name} was started with another pool, so its arm ids mean other queries. Serve that "
+        "pool, or pass a new store; nextquery take-over brings what was learnt into it."
+    )
+
 
 _log = logging.getLogger("nextquery.service")
 _LEASED_S = 0.5  # between two looks whether another process has finished

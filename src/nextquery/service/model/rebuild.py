@@ -6,8 +6,8 @@ import numpy as np
 
 from nextquery.arms import ArmPool
 from nextquery.service.log.store import Store
+from nextquery.service.model.catalogue import Arms
 from nextquery.service.model.learner import Learner, foreseeing, rebuilt
-from nextquery.service.model.served_catalogue import Arms
 from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.state import State
 

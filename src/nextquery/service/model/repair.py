@@ -12,8 +12,8 @@ from nextquery.service.log.events import REPAIR
 from nextquery.service.log.make_void import MakeVoid, Repaired
 from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import Writer
+from nextquery.service.model.catalogue import Arms
 from nextquery.service.model.learner import Learner
-from nextquery.service.model.served_catalogue import Arms
 
 
 def repair(store: Store, pool: ArmPool) -> list[Repaired]:

@@ -1,12 +1,27 @@
-"""The state at a log position: a pure function of the events up to it."""
+"""The state at a log position: a pure function of the events up to it.
 
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import assert_never
+An event is checked before anything changes, so it is applied completely or not at all. Errors
+name the position and the kind of an event, never its text, which may be a query. The fields of a
+state become the bytes of a snapshot.
+"""
 
-from nextquery.learning import Example, Learnt
-from nextquery.policies import Policy
+import base64
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from dataclasses import asdict, replace
+from typing import Self, assert_never
+
+import numpy as np
+
+from nextquery.catalogue.rules import Pins
+from nextquery.checks import as_text_array, from_text_array
+from nextquery.errors import Damaged, InvalidInput, NextqueryError, StoreUnavailable
+from nextquery.learning import Example, Learnt, Observed, Replaced
+from nextquery.memory import LiveMemory, People
+from nextquery.policies import Policy, RandomPolicy
+from nextquery.policies.packed import unpack
 from nextquery.service.log.events import (
+    REPAIR,
     ArmAdded,
     ArmHeld,
     ArmRejected,
@@ -22,6 +37,7 @@ from nextquery.service.log.events import (
     LeftOut,
     ModelEvent,
     OutcomeEvent,
+    OwnAsked,
     PatternAllowed,
     PatternBlocked,
     Pinned,
@@ -34,13 +50,169 @@ from nextquery.service.log.events import (
     Unpinned,
     Void,
 )
-from nextquery.service.model.experiment.branches import Branch, begin
-from nextquery.service.model.experiment.comparison import Comparison
-from nextquery.service.model.experiment.interleaving import Interleaving
-from nextquery.service.model.experiment.lessons import examples_of, parts_of
-from nextquery.service.model.model_events import half_life_of
-from nextquery.service.model.past import Decided, Past
-from nextquery.service.model.state_fields import StateFields
+from nextquery.service.log.store import is_time
+from nextquery.service.log.teaching import RollBacks
+from nextquery.service.model.experiments import (
+    Arrays,
+    Branch,
+    Comparison,
+    Decided,
+    Interleaving,
+    Past,
+    begin,
+    beside,
+    described,
+    event_of,
+    examples_of,
+    half_life_of,
+    packed,
+    parts_of,
+    restored,
+    restored_besides,
+    under,
+    unpacked,
+    within,
+)
+from nextquery.service.model.statistics import Statistics
+
+
+class StateFields:
+    """All that a state keeps of the log.
+
+    A new field needs its place in `arrays` and `from_bytes`, and in `copy` if it changes in place.
+    """
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.model = 0  # position of the model event in force
+        self.lineage: list[int] = []  # the models whose live learning it has; it is the last
+        self.named: dict[int, str] = {}  # the name in those of them that had several policies
+        self.beside: dict[str, Branch] = {}  # policies that get a share of the sessions
+        self.left_out: dict[int, tuple[int, ...]] = {}  # by position of the event: decisions
+        self._unused: set[int] = set()  # all of those decisions
+        self.roll_backs = RollBacks()
+        self.fallen: dict[str, int] = {}  # policies that fell back, by position of the event
+        self.comparison: Comparison | None = None  # of the policies that share the sessions
+        self.interleaving: Interleaving | None = None  # of two that share the slates
+        self._foreseen = 0  # events of `FORESEEN` up to here are in force from the start
+        self.stale = False
+        self.arms_used_up = 0  # arm ids below this are, even if the event of an arm is void
+        self.model_event: ModelEvent | None = None  # that event, without its arrays
+        self.announced: PoolAnnounced | None = None  # the pool that comes next
+        self.learnt = Learnt(RandomPolicy())  # until a model event names the policy
+        self.statistics = Statistics()
+        self.added: list[ArmAdded] = []
+        self.held: dict[str, ArmHeld] = {}  # texts that wait for review
+        self.removed: set[int] = set()
+        self.blocked: set[str] = set()
+        self.patterns: set[str] = set()
+        self.pins = Pins()
+        self.on = True
+
+    def _leave_out(self, position: int, body: LeftOut) -> None:
+        if body.undoes is None:
+            self.left_out[position] = body.decisions
+        else:
+            self.left_out.pop(body.undoes, None)
+        self._unused = {at for positions in self.left_out.values() for at in positions}
+
+    def arrays(self) -> Arrays:
+        """Return the whole state as arrays; equal states give equal arrays."""
+        fields = {
+            "position": self.position,
+            "model": self.model,
+            "meta": {} if self.model_event is None else described(self.model_event),
+            "lineage": self.lineage,
+            "named": sorted(self.named.items()),
+            "beside": {name: branch.lineage for name, branch in self.beside.items()},
+            "roll_backs": self.roll_backs.state(),
+            "fallen": self.fallen,
+            "comparison": None if self.comparison is None else self.comparison.state(),
+            "interleaving": None if self.interleaving is None else self.interleaving.state(),
+            "left_out": sorted(self.left_out.items()),
+            "arms_used_up": self.arms_used_up,
+            "added": [[arm.arm, arm.text, arm.shown, arm.vector] for arm in self.added],
+            "held": [[arm.text, arm.shown, arm.vector] for arm in self.held.values()],
+            "removed": sorted(self.removed),
+            "blocked": sorted(self.blocked),
+            "patterns": sorted(self.patterns),
+            "pins": [list(pin) for pin in self.pins],
+            "announced": None if self.announced is None else asdict(self.announced),
+            "on": self.on,
+        }
+        others: Arrays = {}
+        for number, branch in enumerate(self.beside.values()):
+            others |= under(f"{beside(number)}/policy", branch.policy.state())
+            others |= under(f"{beside(number)}/calibration", branch.calibration)
+        return {
+            "fields": as_text_array(fields),
+            **under("policy", self.learnt.policy.state() if self.model else {}),
+            **under("calibration", self.learnt.calibration),
+            **others,
+            **under("memory", self.learnt.live.state()),
+            **under("people", self.learnt.people.state()),
+            **under("statistics", self.statistics.state()),
+        }
+
+    def copy(self) -> Self:
+        """Return an independent copy, fast enough to hold the lock that guards this one."""
+        twin = type(self)()
+        twin.__dict__.update(self.__dict__)
+        twin.lineage, twin.left_out = list(self.lineage), dict(self.left_out)
+        twin.named, twin.beside = dict(self.named), deepcopy(self.beside)
+        twin.roll_backs, twin.fallen = self.roll_backs.copy(), dict(self.fallen)
+        twin.comparison = None if self.comparison is None else self.comparison.copy()
+        twin.interleaving = None if self.interleaving is None else self.interleaving.copy()
+        twin.added, twin.removed, twin.blocked = [*self.added], {*self.removed}, {*self.blocked}
+        twin.patterns, twin.pins = {*self.patterns}, self.pins.copy()
+        twin.held = dict(self.held)
+        twin.learnt = Learnt(
+            deepcopy(self.learnt.policy),
+            self.learnt.calibration,
+            self.learnt.live.copy(),
+            self.learnt.people.copy(),
+        )
+        twin.statistics = self.statistics.copy()
+        return twin
+
+    def to_bytes(self) -> bytes:
+        """Return a snapshot."""
+        return packed(self.arrays())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Restore the state that `to_bytes` wrote."""
+        arrays, self = unpacked(data), cls()
+        fields = from_text_array(arrays["fields"])
+        self.position, self.model, self.on = fields["position"], fields["model"], fields["on"]
+        self.blocked, self.patterns = set(fields["blocked"]), set(fields["patterns"])
+        for after, text in fields["pins"]:
+            self.pins.pin(text, after)
+        self.added = [ArmAdded(*values) for values in fields["added"]]
+        self.held = {values[0]: ArmHeld(*values) for values in fields["held"]}
+        self.removed = set(fields["removed"])
+        if fields["announced"] is not None:
+            self.announced = PoolAnnounced(**fields["announced"])
+        self.arms_used_up, self.lineage = fields["arms_used_up"], fields["lineage"]
+        for at, positions in fields["left_out"]:
+            self._leave_out(at, LeftOut(decisions=tuple(positions)))
+        self.roll_backs = RollBacks.from_state(fields["roll_backs"])
+        self.fallen = fields["fallen"]
+        if fields["comparison"] is not None:
+            self.comparison = Comparison.from_state(fields["comparison"])
+        if fields["interleaving"] is not None:
+            self.interleaving = Interleaving.from_state(fields["interleaving"])
+        if fields["meta"]:
+            event = event_of(fields["meta"])
+            self.model_event, self.learnt.policy = restored(event, arrays)
+            self.learnt.calibration = within(arrays, "calibration")
+            self.named = dict(fields["named"])
+            self.beside = restored_besides(self.model_event, arrays, fields["beside"])
+        self.learnt.live = LiveMemory.from_state(within(arrays, "memory"))
+        self.learnt.people = People.from_state(within(arrays, "people"))
+        self.statistics = Statistics.from_state(within(arrays, "statistics"))
+        return self
+
 
 FORESEEN = (LeftOut.kind, Erased.kind, RolledBack.kind)
 """Kinds of events that change what earlier ones taught."""
@@ -264,3 +436,117 @@ class State(StateFields):
 def _decision_of(event: Event, past: Past) -> Decided:
     assert event.decision_id is not None
     return past.decision(event.decision_id)
+
+
+_LARGEST = 1e6  # of a feature: far above any real one, and its square is still a number
+
+
+def check(event: Event, state: State, past: Past) -> None:
+    """Raise `Damaged` if the state cannot take the event."""
+    if event.position != state.position + 1:
+        raise Damaged(
+            f"the log has event {event.position} after event {state.position}: events are "
+            f"missing. {REPAIR}"
+        )
+    if not is_time(event.time):
+        raise unusable(event, "its time is no time")
+    try:
+        match event.body:
+            case DecisionEvent() as body:
+                own = [arm for arm in body.arms if arm < 0]
+                own = [] if body.own else own
+                _check_ids([*own, *body.history, *body.kept, body.anchor_arm or 0])
+                unpack(base64.b64decode(body.failures, validate=True))
+                if body.own is not None:
+                    _check_own(body.own)
+            case OutcomeEvent() as body:
+                _check_outcome(event, body, state, past)
+            case RolledBack() as body:
+                if body.to is not None and body.to >= event.position:
+                    raise InvalidInput(f"it rolls back to {body.to}, which is not before it")
+            case ModelEvent() as body:
+                _check_model(event, body, state, past)
+    except StoreUnavailable:
+        raise
+    except Exception as error:  # a damaged event may fail in any way
+        raise unusable(event, _why(error)) from None
+
+
+def unusable(event: Event, why: str) -> Damaged:
+    """The error for an event that cannot be applied."""
+    return Damaged(f"event {event.position} ({event.kind}) cannot be applied: {why}. {REPAIR}")
+
+
+def _why(error: Exception) -> str:
+    """The reason in words: ours, or the kind of another error, whose message may quote a text."""
+    return str(error).rstrip(".") if isinstance(error, NextqueryError) else type(error).__name__
+
+
+def _check_ids(arms: Sequence[int]) -> None:
+    if min(arms, default=0) < 0:
+        raise InvalidInput("it has a negative arm id")
+
+
+def _check_own(own: OwnAsked) -> None:
+    row = own.row()
+    if bool(own.text) != (row is not None) or (row is not None and not np.isfinite(row).all()):
+        raise InvalidInput("its own query and the vector of it do not belong together")
+    _check_ids([own.after_arm or 0])
+
+
+def _check_outcome(event: Event, body: OutcomeEvent, state: State, past: Past) -> None:
+    if event.decision_id is None:
+        raise InvalidInput("it names no decision")
+    decision = past.decision(event.decision_id)
+    lessons = state.lessons(body, decision)
+    for policy, example in lessons:
+        if isinstance(example, Replaced):
+            _check_features(example.choice.features.tolist(), policy)
+        else:  # a step has the features of its time, which may be fewer
+            policy.check_observation(example.failures, example.success)
+            _check_size(() if example.success is None else example.success.features.tolist())
+    for policy in {
+        id(policy): policy for policy, example in lessons if _may_fail(example)
+    }.values():
+        taught = [example for learner, example in lessons if learner is policy]
+        _try_on_a_copy(taught, policy, decision.time)
+
+
+def _may_fail(example: Example) -> bool:
+    """Whether learning it may leave no valid model: something is taken back."""
+    if isinstance(example, Observed):
+        return example.sign < 0
+    return example.old is not None and example.new is None
+
+
+def _check_features(features: Sequence[float], policy: Policy) -> None:
+    if policy.dimension and len(features) != policy.dimension:
+        raise InvalidInput(f"it has {len(features)} features, and the model has {policy.dimension}")
+    _check_size(features)
+
+
+def _check_size(features: Sequence[float]) -> None:
+    if not all(abs(value) <= _LARGEST for value in features):  # false for NaN too
+        raise InvalidInput(f"it has features that are not numbers of at most {_LARGEST:g}")
+
+
+def _try_on_a_copy(taught: Sequence[Example], policy: Policy, at: float) -> None:
+    """Taking examples back may leave no valid model, if they were never learnt."""
+    copy = type(policy).from_state(policy.state())
+    for example in taught:
+        example.learn(copy, at)
+    arrays = copy.state()
+    if not all(np.isfinite(array).all() for array in arrays.values() if array.dtype.kind == "f"):
+        raise InvalidInput("the model would no longer be finite")
+    if "A" in arrays:
+        np.linalg.cholesky(arrays["A"])  # raises LinAlgError, a ValueError
+
+
+def _check_model(event: Event, body: ModelEvent, state: State, past: Past) -> None:
+    for continues in (body.continues, *(one.continues for one in body.beside)):
+        if continues is not None and continues != state.model:
+            raise InvalidInput(
+                f"it continues the model of position {continues}, and the model of position "
+                f"{state.model} is in force"
+            )
+    begin(event, body, state.branches(), past)  # changes nothing that it is given

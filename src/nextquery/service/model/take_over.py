@@ -28,14 +28,21 @@ from nextquery.service.log.events import (
 from nextquery.service.log.schema import arm_texts
 from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import NOTHING, Needs, Transaction, Writer
-from nextquery.service.model.arrays import from_text, packed, to_text, under, unpacked
+from nextquery.service.model.catalogue import Arms, ServedCatalogue
+from nextquery.service.model.experiments import (
+    TAUGHT,
+    from_text,
+    packed,
+    policy_of,
+    to_text,
+    under,
+    unpacked,
+)
 from nextquery.service.model.learner import Learner
-from nextquery.service.model.model_events import TAUGHT, policy_of
 from nextquery.service.model.prepare import check_pool, first_model
-from nextquery.service.model.served_catalogue import Arms, ServedCatalogue
 from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.state import State
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 from nextquery.signing import keyed
 from nextquery.warm_start import StepProgress
 

@@ -11,10 +11,10 @@ from nextquery.policies import Policy
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.store import Store
+from nextquery.service.model.experiments import policies_of
 from nextquery.service.model.learner import rebuilt
-from nextquery.service.model.model_events import policies_of
 from nextquery.service.model.rebuild import difference
-from nextquery.service.settings.split import CONTROL
+from nextquery.service.settings import CONTROL
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up, options
 

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from nextquery import tracing
 from nextquery.service.answer.engine import Engine
 from nextquery.service.http.app import create_app
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 from tests.service.http.conftest import BEARER, LOCAL, TOKEN
 from tests.service.http.test_routes import feedback, recommend
 

@@ -7,9 +7,8 @@ import pytest
 
 from nextquery.experiments.sequential import Difference, Watch
 from nextquery.service.log.events import OutcomeEvent
-from nextquery.service.model.experiment.comparison import Comparison, Seen
-from nextquery.service.model.past import Decided
-from nextquery.service.settings.split import CONTROL
+from nextquery.service.model.experiments import Comparison, Decided, Seen
+from nextquery.service.settings import CONTROL
 
 SHARES = {"b": 0.4, "a": 0.4, CONTROL: 0.2}  # the main one is not the first by name
 
@@ -92,7 +91,7 @@ def test_sessions_count_in_their_order_however_long_they_take() -> None:
 def test_what_never_reached_anybody_holds_up_nobody_and_nor_do_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nextquery.service.model.experiment.comparison.MOST_WAITING", 3)
+    monkeypatch.setattr("nextquery.service.model.experiments.MOST_WAITING", 3)
     comparison = Comparison({"a": 0.5, CONTROL: 0.5}, 0, ["a"])
     for position in (1, 2, 3):
         comparison.began(position, "a")

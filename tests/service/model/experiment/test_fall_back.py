@@ -17,7 +17,7 @@ from nextquery.service.log.store import Store
 from nextquery.service.log.teaching import EndFallback, FallBack
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.model.rebuild import difference
-from nextquery.service.settings.split import CONTROL
+from nextquery.service.settings import CONTROL
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, ManualClock, caught_up, close_open, until
 

@@ -19,7 +19,7 @@ from nextquery.datasets.simulated import Person, Population, Wish, write
 from nextquery.logs import LogOptions
 from nextquery.service.answer.engine import Engine
 from nextquery.service.log.store import Clock, Store
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 
 _PEOPLE = 60
 _SESSIONS = 600  # that they had before the play

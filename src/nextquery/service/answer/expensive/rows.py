@@ -12,7 +12,7 @@ from typing import Any
 from nextquery.errors import Conflict, InvalidInput, NextqueryError
 from nextquery.explore import Exploration, Table
 from nextquery.explore.table import text
-from nextquery.service.settings.settings import Settings
+from nextquery.service.settings import Settings
 
 MOST_LABELS = 2000
 LONGEST = 500  # characters of a value that are shown

@@ -1,1 +1,1 @@
-"""Who gets which policy, and what the operators see and do about it."""
+"""To be written."""

@@ -9,7 +9,7 @@ from nextquery.experiments.assignment import policy_of
 from nextquery.loop import Loop
 from nextquery.policies import MostSimilar
 from nextquery.service.model.learner import Learner
-from nextquery.service.settings.split import CONTROL
+from nextquery.service.settings import CONTROL
 from nextquery.signing import keyed
 
 

@@ -4,10 +4,9 @@ import math
 from collections.abc import Iterator
 from typing import TypedDict
 
-from nextquery.service.model.experiment.comparison import Comparison
-from nextquery.service.model.experiment.interleaving import Interleaving
+from nextquery.service.model.experiments import Comparison, Interleaving
 from nextquery.service.model.state import State
-from nextquery.service.settings.split import CONTROL
+from nextquery.service.settings import CONTROL
 
 
 class OfPolicy(TypedDict):

@@ -24,7 +24,7 @@ from nextquery.service.model.forgetting.known_in_pool import (
     user_in,
 )
 from nextquery.service.model.learner import Learner
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 
 
 class Person(NamedTuple):

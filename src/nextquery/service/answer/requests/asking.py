@@ -31,8 +31,8 @@ from nextquery.service.answer.results import Decision, Forecast, MapData
 from nextquery.service.log.decisions import FeedbackResult, NewFeedback
 from nextquery.service.log.store import Hashes, request_hash, request_key
 from nextquery.service.log.writer import Writer
-from nextquery.service.model.served_catalogue import ServedCatalogue
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.model.catalogue import ServedCatalogue
+from nextquery.service.settings import EngineOptions
 
 
 class Asking:

@@ -5,7 +5,7 @@ from nextquery.segments import text_of
 from nextquery.service.log.events import vector_text
 from nextquery.service.log.new_arms import NewArmRules, Sighting
 from nextquery.service.log.store import Hashes
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 
 
 class NewArms:

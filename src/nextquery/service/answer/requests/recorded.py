@@ -6,7 +6,7 @@ from nextquery.segments import key_of
 from nextquery.service.log.decisions import unknown_decision
 from nextquery.service.log.events import SlateEntry
 from nextquery.service.log.store import Store, StoredDecision
-from nextquery.service.model.served_catalogue import ServedCatalogue
+from nextquery.service.model.catalogue import ServedCatalogue
 
 
 def recorded(store: Store, decision_id: str, owner: str) -> StoredDecision:

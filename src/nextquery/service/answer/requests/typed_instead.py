@@ -12,7 +12,7 @@ from nextquery.service.answer.slates import Answerer
 from nextquery.service.log.decisions import NewFeedback, TypedQuery
 from nextquery.service.log.store import Store, StoredDecision
 from nextquery.service.log.writer import Writer
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 
 
 class TypedInstead:

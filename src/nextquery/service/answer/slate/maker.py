@@ -10,7 +10,7 @@ from nextquery.service.answer.experiment.assignment import Assignment, Turn
 from nextquery.service.answer.slate.entries import Entries, ToAnswer, drafted, own_asked
 from nextquery.service.log.events import DecisionEvent, SlateEntry, bytes_text
 from nextquery.service.log.store import Clock
-from nextquery.service.settings.split import CONTROL
+from nextquery.service.settings import CONTROL
 
 _log = logging.getLogger("nextquery.service")
 _FAILED = "the model failed; similarity answers instead"

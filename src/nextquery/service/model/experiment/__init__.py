@@ -1,1 +1,1 @@
-"""Several policies at once: their models, and what their sessions say of them."""
+"""To be written."""

@@ -6,7 +6,7 @@ from nextquery.service.log.events import By, FellBack
 from nextquery.service.log.teaching import FallBack
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.learner import Learner
-from nextquery.service.settings.split import CONTROL
+from nextquery.service.settings import CONTROL
 
 _log = logging.getLogger("nextquery.service")
 

@@ -1,23 +1,91 @@
-"""Loading settings from the command line, the environment and ``nextquery.toml``.
+"""Load settings from the command line, the environment and ``nextquery.toml``.
 
 Options of the command come first, then the environment (``NEXTQUERY_PORT``), the file, and the
 defaults. `load` also returns where each value came from.
+
+A container inherits variables that are not meant for nextquery. So a variable that is not a
+setting is reported and ignored. Kubernetes writes some itself: a Service called nextquery puts
+``NEXTQUERY_PORT=tcp://10.0.0.1:8000`` and several more into every pod. Those are ignored
+silently. A wrong value of a setting is still an error.
+
+``python -m nextquery.service.load_settings`` prints the table in docs/reference/settings.md.
 """
 
 import logging
 import os
+import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import SecretStr, ValidationError
+from pydantic_settings import EnvSettingsSource
 
 from nextquery.errors import InvalidInput, NotAFolder
 from nextquery.service.log.database import without_password
-from nextquery.service.settings.environment import from_environment, unknown_variables
-from nextquery.service.settings.settings import PREFIX, Settings
+from nextquery.service.settings import PREFIX, Settings
+
+_NOT_SETTINGS = {"NEXTQUERY_CONFIG", "NEXTQUERY_URL", "NEXTQUERY_API_KEY"}  # read elsewhere
+_OF_A_SERVICE = re.compile(
+    r"\w+_SERVICE_HOST|\w+_SERVICE_PORT(_\w+)?|\w+_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?"
+)
+_ADDRESS_OF_A_SERVICE = re.compile(r"(tcp|udp|sctp)://\S+")  # the value of a name in _PORT
+
+
+def from_environment() -> dict[str, Any]:
+    """Return the settings in the environment, by name."""
+    read: Callable[[], dict[str, Any]] = EnvSettingsSource(Settings)
+    return {
+        name: value
+        for name, value in read().items()
+        if not written_by_kubernetes(_variable(name), str(value))
+    }
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return one sentence for each variable with our prefix that is not a setting.
+
+    >>> unknown_variables({"NEXTQUERY_PROT": "1", "NEXTQUERY_PORT": "1", "HOME": "/"})
+    ['the environment variable NEXTQUERY_PROT is not a setting and is ignored. Did you mean
+     NEXTQUERY_PORT?']
+    """
+    known = {_variable(name) for name in Settings.model_fields} | _NOT_SETTINGS
+    return [
+        f"the environment variable {name} is not a setting and is ignored. {_hint(name, known)}"
+        for name, value in environment.items()
+        if name.startswith(PREFIX) and name not in known and not written_by_kubernetes(name, value)
+    ]
+
+
+def written_by_kubernetes(name: str, value: str) -> bool:
+    """Whether Kubernetes wrote this variable for a Service.
+
+    Most of its names are never settings. A name that ends in ``_PORT`` may be one, so there the
+    value decides.
+
+    >>> written_by_kubernetes("NEXTQUERY_PORT", "tcp://10.0.0.1:8000")
+    True
+    >>> written_by_kubernetes("NEXTQUERY_PORT", "9000")
+    False
+    """
+    if _OF_A_SERVICE.fullmatch(name):
+        return True
+    return name.endswith("_PORT") and _ADDRESS_OF_A_SERVICE.fullmatch(value) is not None
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    """Name the nearest setting. The prefix is left out: with it, all names look alike."""
+    close = get_close_matches(name.removeprefix(PREFIX), [k.removeprefix(PREFIX) for k in known], 1)
+    if close:
+        return f"Did you mean {PREFIX}{close[0]}?"
+    return "nextquery config show lists the settings."
+
 
 FILE = "nextquery.toml"
 LOGGER = logging.getLogger("nextquery.service")
@@ -123,3 +191,25 @@ def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
     return "\n".join(
         [*lines, "Run nextquery config show to see every setting and where it came from."]
     )
+
+
+def settings_table() -> str:
+    """Return every setting with its default and its description, as a Markdown table.
+
+    >>> settings_table().splitlines()[2]
+    '| `pool` | — | The pool folder to serve. |'
+    """
+    lines = ["| setting | default | meaning |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default = field.default
+        if isinstance(default, SecretStr):
+            default = default.get_secret_value()
+        if isinstance(default, bool):
+            default = str(default).lower()
+        shown = "—" if default in (None, "", []) else f"`{default}`"
+        lines.append(f"| `{name}` | {shown} | {field.description} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(settings_table())

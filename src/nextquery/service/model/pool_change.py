@@ -1,9 +1,9 @@
-"""A running service follows its pool folder: what an update writes there is served, by all workers.
+"""A running service follows its pool folder: all workers change to an updated pool together.
 
-Each worker looks at the manifest from time to time. One of them, which holds a lease, announces the
-new pool and computes its model, while all open it and lay it out beside the old one. The event of
-the model then changes the pool everywhere at one position of the log. A worker that is not ready at
-that position answers nothing until it is.
+Each worker looks at the manifest from time to time. One of them, which holds a lease, announces
+the new pool and computes its model. Meanwhile all workers open the pool and assign its rows to
+the ids of the log. The event of the model then changes the pool everywhere at one position of the
+log. A worker that is not ready at that position answers nothing until it is.
 """
 
 import logging
@@ -22,12 +22,20 @@ from nextquery.errors import Damaged, InvalidInput, NextqueryError, StoreUnavail
 from nextquery.loop import Loop
 from nextquery.service.log.events import ModelEvent, PoolAnnounced
 from nextquery.service.log.operators import LEASE_S, EndLease, TakeLease
+from nextquery.service.log.store import Store
+from nextquery.service.model.catalogue import Arms, ServedCatalogue
 from nextquery.service.model.learner import Learner
-from nextquery.service.model.new_pool.change import POOL_LEASE, Change, Submit
-from nextquery.service.model.prepare import first_model, loop_of
-from nextquery.service.model.served_catalogue import ServedCatalogue
+from nextquery.service.model.prepare import (
+    POOL_LEASE,
+    Change,
+    Submit,
+    first_model,
+    loop_of,
+    not_its_pool,
+)
+from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.state import State
-from nextquery.service.settings.engine_options import EngineOptions
+from nextquery.service.settings import EngineOptions
 
 _log = logging.getLogger("nextquery.service")
 _LOOK_S = 0.5  # between two looks while something is under way
@@ -271,3 +279,31 @@ class PoolFollower:
 
 def _runs(model: ModelEvent) -> tuple[tuple[int, int], ...]:
     return tuple((int(row), int(id)) for row, id in model.runs)
+
+
+_TRIES = 3  # how often a pool may be updated while it is opened
+
+
+def open_again(pool: ArmPool) -> Callable[[], ArmPool] | None:
+    """Return what opens the folder of a pool as it is by then; None if the pool has no folder."""
+    folder = pool.folder
+    if folder is None or type(pool) is not ArmPool:
+        return None
+    path = folder.path
+    return lambda: ArmPool.open(path)
+
+
+def reader_of(
+    pool: ArmPool, store: Store, options: EngineOptions, opener: Callable[[], ArmPool] | None
+) -> tuple[ArmPool, Learner, ServedCatalogue]:
+    """Read a log to its end; if its pool is newer than `pool` by now, open it again."""
+    for _ in range(_TRIES):
+        learner = Learner(store, newest_state(store), arms=Arms(pool, **options.minimums))
+        learner.catch_up()
+        learner.refresh()
+        if learner.catalogue is not None:
+            return pool, learner, learner.catalogue
+        if opener is None:
+            break
+        pool = opener()
+    raise not_its_pool(store.name)

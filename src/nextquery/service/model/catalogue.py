@@ -34,8 +34,7 @@ from nextquery.service.log.events import (
     Void,
 )
 from nextquery.service.log.store import Store
-from nextquery.service.model.event_checks import unusable
-from nextquery.service.model.state import State
+from nextquery.service.model.state import State, unusable
 
 NO_MINIMUMS: Mapping[str, int] = MappingProxyType({})
 
