@@ -20,8 +20,8 @@ import numpy as np
 from nextquery import ArmPool
 from nextquery.research import replay
 from nextquery.research.replay.players import unix_time
-from nextquery.service.answer.engine import Engine
-from nextquery.service.log.export_parquet import write_parquet
+from nextquery.service.engine.engine import Engine
+from nextquery.service.exchange.export import write_parquet
 from nextquery.service.log.store import Clock, Store
 from nextquery.service.settings import EngineOptions
 from nextquery.sessions import Sessions

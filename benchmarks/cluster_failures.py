@@ -25,7 +25,7 @@ import psutil
 import nextquery as nq
 from benchmarks.random_pool import random_pool
 from nextquery.cluster import connect
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess
 from nextquery.service.settings import EngineOptions

@@ -24,8 +24,8 @@ import numpy as np
 from nextquery.arms import ArmPool
 from nextquery.catalogue.catalogue import Catalogue
 from nextquery.policies.registry import SERVED
-from nextquery.service.answer.engine import Engine
-from nextquery.service.log.exchange.formats import FORMATS, export_pages
+from nextquery.service.engine.engine import Engine
+from nextquery.service.exchange.export import FORMATS, export_pages
 from nextquery.service.log.store import Store
 from nextquery.service.settings import EngineOptions
 

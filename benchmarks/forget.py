@@ -20,9 +20,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.people.rights import Person, erase
-from nextquery.service.log.erasure.clean import clean
+from nextquery.service.engine.engine import Engine
+from nextquery.service.erasure.files import clean
+from nextquery.service.erasure.rights import Person, erase
 from nextquery.service.log.schema import (
     arm_texts,
     counter,

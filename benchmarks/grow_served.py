@@ -27,7 +27,7 @@ from nextquery.arms.pool import fingerprint
 from nextquery.build.ingest import ingest
 from nextquery.datasets import unpacked
 from nextquery.logs import LogOptions
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.settings import EngineOptions
 

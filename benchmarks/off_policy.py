@@ -20,7 +20,7 @@ from benchmarks.exchange import drive
 from nextquery.arms import ArmPool
 from nextquery.experiments.off_policy import Logged, ips
 from nextquery.policies.policy import Floats
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.evaluate.decisions import Span
 from nextquery.service.evaluate.run import PARTS, evaluate, evaluated
 from nextquery.service.evaluate.sample import Reading

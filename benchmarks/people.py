@@ -22,7 +22,7 @@ from nextquery.build.ingest import Personal, ingest
 from nextquery.datasets.simulated import Person, Population, Wish, shares, write
 from nextquery.logs import LogOptions
 from nextquery.research.replay.metrics import interval
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Clock, Store
 from nextquery.service.settings import EngineOptions
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nextquery as nq
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.settings import EngineOptions
 

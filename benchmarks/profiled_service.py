@@ -36,8 +36,8 @@ PARTS = {
     ),
     "what all candidates would teach": ("nextquery.policies.policy:Observes.failures",),
     "slate and event": (
-        "nextquery.service.answer.slates:Answerer.slate",
-        "nextquery.service.answer.slates:Answerer.slates",
+        "nextquery.service.engine.slates:Answerer.slate",
+        "nextquery.service.engine.slates:Answerer.slates",
     ),
     "the event's body": ("nextquery.service.log.writer:to_json",),
     "commit": ("nextquery.service.log.writer:Writer._commit",),

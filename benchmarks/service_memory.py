@@ -64,7 +64,7 @@ def main() -> None:
 
     ledger.step("modules of nextquery and its packages", modules)
     import nextquery as nq
-    from nextquery.service.answer.engine import Engine
+    from nextquery.service.engine.engine import Engine
     from nextquery.service.log.store import Store
     from nextquery.service.warm_up import warm_up
 

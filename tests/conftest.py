@@ -53,7 +53,7 @@ _LONGEST = (
     "tests/test_three_doors.py",
     "tests/service/model",
     "tests/datasets",
-    "tests/service/answer",
+    "tests/service/engine",
     "tests/service/http",
     "tests/test_recommender.py",
     "tests/service",

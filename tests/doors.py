@@ -13,7 +13,7 @@ import nextquery as nq
 from nextquery.build.ingest import Personal
 from nextquery.learning import Learnt
 from nextquery.policies.registry import schedule_named, selector_named
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.log.store import Store
 from nextquery.service.settings import EngineOptions, Settings

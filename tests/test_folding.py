@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import nextquery as nq
 from nextquery.selection.duplicates import best_first, fold, numbers
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.example_queries import example_queries
-from nextquery.service.answer.expensive.session_map import draw
+from nextquery.service.engine.engine import Engine
+from nextquery.service.engine.page_work import draw
+from nextquery.service.engine.slates import example_queries
 from nextquery.service.log.store import Store
 from tests.service.worlds import options
 

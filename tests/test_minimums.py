@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import nextquery as nq
 from nextquery.arms.texts import TextColumn, Texts, letters, with_few_letters
 from nextquery.catalogue.catalogue import Catalogue
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
 from tests.service.worlds import TEXTS, caught_up, options, small_pool
 

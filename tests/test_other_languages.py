@@ -14,7 +14,7 @@ from nextquery.cli import app
 from nextquery.encode import LsaEncoder, StaticEncoder
 from nextquery.errors import InvalidInput
 from nextquery.logs import LogOptions
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
 from tests.logs_for_tests import pets
 from tests.service.worlds import options

@@ -9,12 +9,9 @@ import pytest
 import nextquery as nq
 from nextquery.errors import Conflict, InvalidInput
 from nextquery.segments import key_of
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.operators.curation import listed_pins
+from nextquery.service.engine.engine import Engine, listed_pins
+from nextquery.service.exchange.export import entry_rows, pages, rounds, ubi_records
 from nextquery.service.log.events import By
-from nextquery.service.log.exchange.rounds import rounds
-from nextquery.service.log.export import pages, ubi_records
-from nextquery.service.log.export_parquet import entry_rows
 from nextquery.service.log.operators import as_json, changes
 from nextquery.service.log.store import Store
 from nextquery.service.model.catalogue import followed

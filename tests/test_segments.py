@@ -16,9 +16,9 @@ from nextquery.catalogue.segments import Segmented
 from nextquery.errors import InvalidInput
 from nextquery.logs import LogOptions, prepare
 from nextquery.segments import check_segment, key_of, segment_of, text_of
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.example_queries import example_queries
-from nextquery.service.answer.expensive.session_map import draw
+from nextquery.service.engine.engine import Engine
+from nextquery.service.engine.page_work import draw
+from nextquery.service.engine.slates import example_queries
 from nextquery.service.log.store import Store
 from tests.few_examples import few
 from tests.service.worlds import caught_up, options

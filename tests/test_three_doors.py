@@ -26,9 +26,9 @@ from nextquery.research import replay
 from nextquery.research.replay.players import contestant, driver_of
 from nextquery.research.replay.stream import select_all, selections
 from nextquery.research.replay.work import begin, runner
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
-from nextquery.service.model.rebuild import rebuild
+from nextquery.service.maintain.repair import rebuild
 from nextquery.service.settings import EngineOptions
 from nextquery.sessions import Sessions
 from tests.doors import (

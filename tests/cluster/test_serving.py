@@ -18,7 +18,7 @@ import nextquery as nq
 from nextquery.cli.serving import join_cluster, open_pool
 from nextquery.cluster import RayArmPool
 from nextquery.errors import InvalidInput
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess

@@ -27,7 +27,7 @@ from nextquery.research import replay
 from nextquery.research.replay.results import read_rows
 from nextquery.research.rivals.registry import RIVALS, TRAINED
 from nextquery.selection import Schedule
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.settings import Settings

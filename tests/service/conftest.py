@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 import nextquery as nq
 from nextquery.build.ingest import ingest
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
 from tests.logs_for_tests import pets
 from tests.service.worlds import new_log, options, small_pool, until

@@ -12,7 +12,7 @@ import threading
 import numpy as np
 
 from nextquery.arms import ArmPool
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
 from tests.service.worlds import TEXTS, options
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import nextquery as nq
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
 from tests.command_line import run_here
 from tests.service.worlds import options

@@ -26,7 +26,7 @@ from starlette.testclient import TestClient
 
 import nextquery as nq
 from nextquery.client import sign_user
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.http.json_log import JsonLines
 from nextquery.service.http.keys import KeyRing

@@ -25,7 +25,7 @@ from nextquery import cli
 from nextquery.build.ingest import ingest
 from nextquery.client import sign_user
 from nextquery.errors import InvalidInput, StorageError
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess

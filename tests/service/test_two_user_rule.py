@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 import nextquery as nq
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.http.documentation.site import is_built
 from nextquery.service.http.keys import KeyRing

@@ -18,7 +18,7 @@ import pytest
 import nextquery as nq
 from nextquery.arms.origin import Origin
 from nextquery.build.ingest import Personal
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.decisions import CloseOpen
 from nextquery.service.log.events import FeedbackEvent
 from nextquery.service.log.store import Clock, Store

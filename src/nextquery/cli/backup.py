@@ -9,7 +9,7 @@ from nextquery.cli import settings_options as s
 from nextquery.cli.output import out, print_json
 
 if TYPE_CHECKING:
-    from nextquery.service.model.backup.backup import Proof
+    from nextquery.service.maintain.backup import Proof
 
 
 def backup(
@@ -25,7 +25,7 @@ def backup(
     """
     settings = s.load_settings({"store": store}, config=config).settings
     from nextquery.service.log.store import Store
-    from nextquery.service.model.backup.backup import backup as run
+    from nextquery.service.maintain.backup import backup as run
 
     opened = Store.open(settings.store, create=False)
     try:
@@ -50,7 +50,7 @@ def restore(
     """
     settings = s.load_settings({"store": store}, config=config).settings
     from nextquery.service.log.database import without_password
-    from nextquery.service.model.backup.backup import restore as run
+    from nextquery.service.maintain.backup import restore as run
 
     proof = run(file, settings.store)
     _tell(proof, f"restored {file} as {without_password(settings.store)}", as_json=as_json)

@@ -94,7 +94,7 @@ def _changes(
 ) -> "list[Control]":
     """Return the changes to write, all of them checked."""
     from nextquery.catalogue.catalogue import Catalogue
-    from nextquery.service.answer.inputs import check_query
+    from nextquery.service.engine.requests import check_query
     from nextquery.service.log.events import Blocked, PatternAllowed, PatternBlocked, Unblocked
     from nextquery.service.log.operators import Control
 

@@ -50,7 +50,7 @@ def curate(
     settings = s.load_settings({"store": store}, config=config).settings
     from nextquery.arms import ArmPool
     from nextquery.errors import InvalidInput
-    from nextquery.service.answer.operators.curation import listed_pins, to_curate, to_pin, to_unpin
+    from nextquery.service.engine.engine import listed_pins, to_curate, to_pin, to_unpin
     from nextquery.service.log.store import Hashes, Store
     from nextquery.service.model.catalogue import followed
     from nextquery.service.model.prepare import check_pool

@@ -30,8 +30,8 @@ def export(
     from nextquery.checks import one_of
 
     settings = s.load_settings({"store": store, "pool": pool}, config=config).settings
-    from nextquery.service.log.erasure.exports import export_to, write
-    from nextquery.service.log.exchange.formats import FORMATS
+    from nextquery.service.erasure.files import export_to, write
+    from nextquery.service.exchange.export import FORMATS
     from nextquery.service.log.store import Store
 
     one_of(format, "format", FORMATS)

@@ -10,8 +10,8 @@ from nextquery.cli.changes import this_user
 from nextquery.cli.output import Stages, out, print_json
 
 if TYPE_CHECKING:
-    from nextquery.service.answer.people.rights import Erasure
-    from nextquery.service.log.erasure.clean import Cleaned
+    from nextquery.service.erasure.files import Cleaned
+    from nextquery.service.erasure.rights import Erasure
 
 NOTHING_FOUND = 5
 
@@ -67,10 +67,10 @@ def forget(
     settings = s.load_settings(options, config=config).settings
     from nextquery.arms import ArmPool
     from nextquery.errors import InvalidInput
-    from nextquery.service.answer.people.rights import NO_ERASURE, Person, erase, known
-    from nextquery.service.log.erasure.clean import NOT_NECESSARY, clean, needs_cleaning
-    from nextquery.service.log.erasure.forget import finish
-    from nextquery.service.log.erasure.known import anything
+    from nextquery.service.erasure.erase import finish
+    from nextquery.service.erasure.files import NOT_NECESSARY, clean, needs_cleaning
+    from nextquery.service.erasure.person import anything
+    from nextquery.service.erasure.rights import NO_ERASURE, Person, erase, known
     from nextquery.service.log.store import Clock, Store
     from nextquery.service.log.writer import Writer
     from nextquery.service.model.prepare import check_pool

@@ -37,11 +37,10 @@ def rebuild(
 
     settings = s.load_settings({"store": store}, config=config).settings
     from nextquery.service.log.store import Store
+    from nextquery.service.maintain.repair import AGREE, warning
+    from nextquery.service.maintain.repair import rebuild as run
+    from nextquery.service.maintain.repair import repair as mend
     from nextquery.service.model.prepare import check_pool
-    from nextquery.service.model.rebuild import AGREE
-    from nextquery.service.model.rebuild import rebuild as run
-    from nextquery.service.model.repair import repair as mend
-    from nextquery.service.model.repair import warning
     from nextquery.service.model.snapshots import save_snapshot
 
     opened, arms = Store.open(settings.store, create=False), ArmPool.open(pool)

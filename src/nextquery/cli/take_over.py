@@ -32,7 +32,7 @@ def take_over(
     settings = s.load_settings(options, more=set, config=config).settings
     from nextquery.arms import ArmPool
     from nextquery.service.log.store import Store
-    from nextquery.service.model.take_over import take_over as run
+    from nextquery.service.maintain.take_over import take_over as run
 
     new, old = ArmPool.open(pool), ArmPool.open(old_pool)
     learnt, empty = Store.open(old_store, create=False), Store.open(settings.store)

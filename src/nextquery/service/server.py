@@ -28,10 +28,10 @@ from uvicorn.supervisors import Multiprocess
 
 from nextquery.arms import ArmPool
 from nextquery.errors import InvalidInput, NextqueryError, StorageError
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.example_queries import example_queries
-from nextquery.service.answer.expensive.rows import explored
-from nextquery.service.answer.shards import leave
+from nextquery.service.engine.engine import Engine
+from nextquery.service.engine.explore import explored
+from nextquery.service.engine.requests import leave
+from nextquery.service.engine.slates import example_queries
 from nextquery.service.garbage import keep_what_is_loaded
 from nextquery.service.greeting import greeting
 from nextquery.service.http import json_log

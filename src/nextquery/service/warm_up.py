@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from nextquery.errors import NextqueryError
 from nextquery.segments import segment_of, text_of
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 
 
 def warm_up(engine: Engine) -> None:

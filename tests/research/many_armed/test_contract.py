@@ -13,7 +13,7 @@ from nextquery.errors import InvalidInput
 from nextquery.policies.registry import LIVE, MANY_ARMED, POLICIES, policy_named
 from nextquery.research import replay
 from nextquery.research.replay.results import read_rows
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.settings import Settings
 from tests.research.many_armed.worlds import ANCHOR, half_circle, play

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 import nextquery as nq
 from nextquery import cli
-from nextquery.service.answer.engine import Engine
 from nextquery.service.doctor.findings import Finding
 from nextquery.service.doctor.run import examine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.settings import EngineOptions, Settings
 

@@ -7,8 +7,8 @@ line of input before the next.
 import sys
 from typing import Any
 
-from nextquery.service.answer.people.rights import Person, erase
-from nextquery.service.log.erasure import forget as erasing
+from nextquery.service.erasure import erase as erasing
+from nextquery.service.erasure.rights import Person, erase
 from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import Writer
 

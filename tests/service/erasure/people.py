@@ -4,7 +4,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.database import file_of
 from nextquery.service.log.schema import metadata
 from nextquery.service.log.store import Store

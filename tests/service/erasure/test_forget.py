@@ -11,20 +11,18 @@ import sqlalchemy as sa
 
 import nextquery as nq
 from nextquery.errors import InvalidInput, StoreUnavailable, UnknownDecision
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.people.rights import Person
-from nextquery.service.answer.results import Decision
-from nextquery.service.log.erasure import exports
-from nextquery.service.log.erasure.clean import clean
-from nextquery.service.log.erasure.exports import export_to
+from nextquery.service.engine.engine import Engine
+from nextquery.service.engine.requests import Decision
+from nextquery.service.erasure import files
+from nextquery.service.erasure.files import clean, export_to
+from nextquery.service.erasure.rights import Person
 from nextquery.service.log.events import ArmAdded, Body, By, DecisionEvent, Event
 from nextquery.service.log.schema import events
 from nextquery.service.log.schema import exports as export_rows
 from nextquery.service.log.store import Store
 from nextquery.service.log.teaching import LeaveOut
+from nextquery.service.maintain.repair import difference, repair
 from nextquery.service.model.learner import Learner, rebuilt
-from nextquery.service.model.rebuild import difference
-from nextquery.service.model.repair import repair
 from nextquery.service.model.snapshots import save_snapshot
 from nextquery.service.model.state import State
 from tests.service.conftest import Start
@@ -301,14 +299,14 @@ def test_an_export_meanwhile_is_written_once_more(
 ) -> None:
     engine = start(sqlite)
     live(engine)
-    path, wrote = tmp_path / "log.jsonl", exports.write
+    path, wrote = tmp_path / "log.jsonl", files.write
 
     def slow(store: Store, sink: BinaryIO, format: str, pool: str | None) -> None:
         wrote(store, sink, format, pool)
         if not path.exists():
             engine.forget(ANN)
 
-    monkeypatch.setattr(exports, "write", slow)
+    monkeypatch.setattr(files, "write", slow)
     export_to(sqlite, path, "ubi")
     assert found_in(sqlite, SECRET, *hashes_of(engine, "ann"), beside=(path,)) == set()
     assert b"zqxcommon" in path.read_bytes()
@@ -329,14 +327,14 @@ def test_exports_that_cannot_be_written(
     with sqlite.writing() as connection:  # its format needs a pool by now, which is not there
         of = sa.update(export_rows).where(export_rows.c.path == str(gone))
         connection.execute(of.values(format="obp", pool=str(tmp_path / "nowhere")))
-    wrote = exports.write
+    wrote = files.write
 
     def killed_while(store: Store, sink: BinaryIO, format: str, pool: str | None) -> None:
         wrote(store, sink, format, pool)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(exports, "write", killed_while)
+        patched.setattr(files, "write", killed_while)
         with pytest.raises(KeyboardInterrupt):
             export_to(sqlite, killed, "ubi")
     part = tmp_path / ".killed.jsonl.part"
@@ -346,7 +344,7 @@ def test_exports_that_cannot_be_written(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(exports, "write", no_room)
+        patched.setattr(files, "write", no_room)
         assert engine.forget(ANN)[1] is False
         assert found_in(sqlite, *needles) == set()
         with pytest.raises(StoreUnavailable, match=r"full\.jsonl: No space left"):

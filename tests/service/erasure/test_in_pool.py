@@ -15,12 +15,11 @@ from nextquery.build.ingest import ingest
 from nextquery.build.update import update
 from nextquery.errors import InvalidInput
 from nextquery.folders import work_beside
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.people.rights import Person, erase
+from nextquery.service.engine.engine import Engine
+from nextquery.service.erasure.pool import InPool, can_search, forget_in_pool, user_in
+from nextquery.service.erasure.rights import Person, erase
 from nextquery.service.log.schema import arm_texts
 from nextquery.service.log.store import Store
-from nextquery.service.model.forgetting.in_pool import forget_in_pool
-from nextquery.service.model.forgetting.known_in_pool import InPool, can_search, user_in
 from nextquery.service.settings import EngineOptions
 from tests.logs_for_tests import ANIMALS, WISHES
 from tests.service.erasure.test_interrupted import Killed, writes_until

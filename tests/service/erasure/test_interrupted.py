@@ -13,12 +13,11 @@ from typer.testing import CliRunner
 
 from nextquery import cli
 from nextquery.errors import StoreUnavailable
-from nextquery.service.answer.people.rights import NO_ERASURE, Person, erase
-from nextquery.service.log.erasure import clean
-from nextquery.service.log.erasure import forget as erasing
-from nextquery.service.log.erasure.clean import needs_cleaning
-from nextquery.service.log.erasure.forget import finish, unfinished_since
-from nextquery.service.log.erasure.tidy import ABANDONED_S
+from nextquery.service.erasure import erase as erasing
+from nextquery.service.erasure import files
+from nextquery.service.erasure.erase import ABANDONED_S, finish, unfinished_since
+from nextquery.service.erasure.files import needs_cleaning
+from nextquery.service.erasure.rights import NO_ERASURE, Person, erase
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt
 from tests.full_disk import room_for
@@ -64,7 +63,7 @@ def test_the_same_call_finishes_it(
             assert rebuilt(sqlite).position == sqlite.head().position
     assert killed > 2
     assert unfinished_since(sqlite) is None
-    clean.clean(sqlite)
+    files.clean(sqlite)
     assert found_in(sqlite, *needles) == set()
 
 
@@ -160,6 +159,6 @@ def test_files_that_could_not_be_cleaned_are_cleaned_later(
     assert finish(sqlite, lambda write: engine.writer.submit(write).result()) == 0
     assert engine.background.tidy.clean_if_small()
     assert found_in(sqlite, *hashes_of(engine, "ann"), SECRET) == set()
-    monkeypatch.setattr("nextquery.service.log.erasure.tidy.SMALL", 0)
+    monkeypatch.setattr("nextquery.service.erasure.erase.SMALL", 0)
     assert engine.forget(Person(user_id="bob"))[1] is False  # a large store is left to the command
     assert needs_cleaning(sqlite)

@@ -2,14 +2,12 @@
 
 import pytest
 
-from nextquery.service.answer.people.rights import Person
-from nextquery.service.log.erasure.forget import unfinished_since
-from nextquery.service.log.erasure.retention import DAY, erase_older
-from nextquery.service.log.erasure.tidy import Tidy
+from nextquery.service.erasure.erase import DAY, Tidy, erase_older, unfinished_since
+from nextquery.service.erasure.rights import Person
 from nextquery.service.log.store import Store
+from nextquery.service.maintain.repair import difference
 from nextquery.service.model import background
 from nextquery.service.model.learner import rebuilt
-from nextquery.service.model.rebuild import difference
 from tests.service.conftest import Start
 from tests.service.erasure.people import SECRET, SHARED, ask, found_in, hashes_of
 from tests.service.erasure.test_interrupted import Killed, writes_until
@@ -19,7 +17,7 @@ from tests.service.worlds import TEXTS, ManualClock, caught_up, close_open, unti
 def test_what_is_older_is_erased(
     store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nextquery.service.log.erasure.retention.AT_ONCE", 2)
+    monkeypatch.setattr("nextquery.service.erasure.erase.AT_ONCE", 2)
     clock = ManualClock(1000.5 * DAY)
     engine = start(store, clock=clock, retention_days=10.0)
     for user in ("ann", "bob"):

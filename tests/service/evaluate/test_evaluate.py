@@ -10,9 +10,9 @@ import pytest
 import nextquery as nq
 from nextquery.errors import InvalidInput
 from nextquery.experiments.off_policy import ENOUGH
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.people.rights import Person
-from nextquery.service.answer.results import Decision
+from nextquery.service.engine.engine import Engine
+from nextquery.service.engine.requests import Decision
+from nextquery.service.erasure.rights import Person
 from nextquery.service.evaluate import decisions as reasons
 from nextquery.service.evaluate.plan import planned
 from nextquery.service.evaluate.run import PARTS, Evaluation, evaluate

@@ -7,8 +7,8 @@ import pytest
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.results import Decision
+from nextquery.service.engine.engine import Engine
+from nextquery.service.engine.requests import Decision
 from nextquery.service.evaluate.decisions import OTHER_POOL, UNDELIVERED
 from nextquery.service.evaluate.run import PARTS, evaluate
 from nextquery.service.log.store import Store

@@ -7,7 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import nextquery as nq
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.http.documentation import site
 from nextquery.service.log.store import Store

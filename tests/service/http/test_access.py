@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from nextquery.errors import StoreUnavailable
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.http.json_log import JsonLines
 from nextquery.service.http.keys import KeyRing

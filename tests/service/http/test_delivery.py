@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.log.store import Store
 from nextquery.service.settings import Settings

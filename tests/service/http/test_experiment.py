@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import nextquery as nq
 from nextquery import cli
 from nextquery.experiments.sequential import Difference
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.log.events import By, FellBack
 from nextquery.service.log.store import Store

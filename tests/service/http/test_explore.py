@@ -13,10 +13,10 @@ from starlette.testclient import TestClient
 import nextquery as nq
 from nextquery.loop import Visit
 from nextquery.memory import KINDS
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.expensive import play
-from nextquery.service.answer.expensive.session_map import flat
-from nextquery.service.answer.requests.kinds import ForecastRequest, RecommendRequest
+from nextquery.service.engine import page_work
+from nextquery.service.engine.engine import Engine
+from nextquery.service.engine.page_work import flat
+from nextquery.service.engine.requests import ForecastRequest, RecommendRequest
 from nextquery.service.http import page_bodies as p
 from nextquery.service.http.app import create_app
 from nextquery.service.http.percentiles import percentile
@@ -166,7 +166,7 @@ def test_an_export_is_refused_while_too_many_wait(client: TestClient, engine: En
 def test_simulated_people_leave_the_real_model_alone(
     client: TestClient, engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(play, "_SECONDS", 600.0)  # a busy machine must not end one sooner
+    monkeypatch.setattr(page_work, "_SECONDS", 600.0)  # a busy machine must not end one sooner
     before, state = store.head().position, engine.learner.state.to_bytes()
     outputs = [
         client.post("/v1/simulate", json={"users": 2, "seed": seed}).text for seed in (1, 1, 2)

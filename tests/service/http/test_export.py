@@ -15,9 +15,8 @@ from typer.testing import CliRunner
 from nextquery import cli
 from nextquery.errors import InvalidInput, StorageError
 from nextquery.research.neural.cfan import visits_of
-from nextquery.service.answer.engine import Engine
-from nextquery.service.log.export import write_ubi
-from nextquery.service.log.export_parquet import write_parquet
+from nextquery.service.engine.engine import Engine
+from nextquery.service.exchange.export import write_parquet, write_ubi
 from nextquery.service.log.store import Store
 from tests.service.http.test_routes import feedback, recommend
 

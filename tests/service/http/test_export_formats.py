@@ -13,9 +13,7 @@ from starlette.testclient import TestClient
 
 from nextquery.arms import ArmPool
 from nextquery.errors import InvalidInput
-from nextquery.service.log.exchange.formats import FORMATS
-from nextquery.service.log.exchange.rounds import rounds
-from nextquery.service.log.exchange.vw import example
+from nextquery.service.exchange.export import FORMATS, example, rounds
 from nextquery.service.log.store import Store
 from tests.service.http.test_export import run
 from tests.service.http.test_routes import feedback, recommend

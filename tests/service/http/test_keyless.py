@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.greeting import greeting
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keyless import new_token

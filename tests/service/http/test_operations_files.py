@@ -14,7 +14,7 @@ import yaml  # type: ignore[import-untyped,unused-ignore]
 
 import nextquery as nq
 from nextquery import cli
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.http.metrics import Metrics
 from nextquery.service.http.scopes import NEEDED

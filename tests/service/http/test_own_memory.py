@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 import nextquery as nq
 from nextquery.client import sign_user
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.log.store import Store
 from nextquery.service.process import ServiceProcess

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from nextquery.cli import app as command
 from nextquery.errors import InvalidInput
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store

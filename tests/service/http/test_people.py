@@ -5,7 +5,7 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
 from tests.service.erasure.people import ask, found_in, hashes_of
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import nextquery as nq
 from nextquery import cli
 from nextquery.errors import Damaged, InvalidInput
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.model.experiments import packed
 from nextquery.service.model.snapshots import newest_state

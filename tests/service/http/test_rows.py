@@ -10,8 +10,8 @@ from starlette.testclient import TestClient
 
 from nextquery.errors import InvalidInput, StorageError
 from nextquery.explore import Exploration
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.expensive.rows import MOST_LABELS, explored
+from nextquery.service.engine.engine import Engine
+from nextquery.service.engine.explore import MOST_LABELS, explored
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store

@@ -9,7 +9,7 @@ import pytest
 from limits import RateLimitItemPerMinute
 from starlette.testclient import TestClient
 
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.http import failed_keys
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import FRESH_S, KeyRing

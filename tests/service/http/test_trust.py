@@ -11,9 +11,8 @@ from starlette.testclient import TestClient
 import nextquery as nq
 from nextquery.client import sign_user
 from nextquery.errors import WrongSignature
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.requests.kinds import Request
-from nextquery.service.answer.trust import Trust
+from nextquery.service.engine.engine import Engine
+from nextquery.service.engine.requests import Request, Trust
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store

@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
+from nextquery.service.exchange.export import ubi_lines
+from nextquery.service.exchange.ubi_in import MOST_RECORDS, UbiAnswer, lanes_of
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import KeyRing
-from nextquery.service.http.ubi.records import MOST_RECORDS, UbiAnswer
-from nextquery.service.http.ubi.take import lanes_of
-from nextquery.service.log.export import ubi_lines
 from nextquery.service.log.store import Store
 from nextquery.service.settings import Settings
 from tests.service.http.conftest import LOCAL

@@ -5,11 +5,11 @@ from functools import partial
 import pytest
 
 from nextquery.errors import Conflict, InvalidInput
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.operators import ApproveArm, ArmText
 from nextquery.service.log.store import Store
+from nextquery.service.maintain.repair import rebuild
 from nextquery.service.model.learner import rebuilt
-from nextquery.service.model.rebuild import rebuild
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, ManualClock, caught_up, kinds
 

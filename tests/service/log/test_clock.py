@@ -3,8 +3,8 @@
 import pytest
 
 from nextquery.service.log.store import AHEAD_S, Clock, Store
+from nextquery.service.maintain.repair import difference
 from nextquery.service.model.learner import rebuilt
-from nextquery.service.model.rebuild import difference
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, ManualClock, caught_up, kinds, until
 

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from nextquery.errors import InvalidInput
-from nextquery.service.answer.candidate_cache import Served
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.slate.entries import ToAnswer
+from nextquery.service.engine.engine import Engine
+from nextquery.service.engine.slates import Served, ToAnswer
 from nextquery.service.log.events import Blocked, By, DecisionEvent, PatternBlocked
 from nextquery.service.log.operators import Control
 from nextquery.service.log.store import Store

@@ -12,13 +12,13 @@ import sqlalchemy as sa
 
 import nextquery as nq
 from nextquery.errors import StoreUnavailable
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.database import _CREATING, file_of
 from nextquery.service.log.events import Switched
 from nextquery.service.log.store import Store
 from nextquery.service.log.writer import NOTHING, Needs, Transaction
+from nextquery.service.maintain.repair import difference
 from nextquery.service.model.learner import rebuilt
-from nextquery.service.model.rebuild import difference
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, ManualClock, caught_up, close_open, kinds, options, until
 

@@ -7,8 +7,8 @@ import pytest
 from nextquery.errors import Conflict, InvalidInput, NotInSlate, UnknownDecision
 from nextquery.learning import Rewards
 from nextquery.memory import FEATURES
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.results import Decision
+from nextquery.service.engine.engine import Engine
+from nextquery.service.engine.requests import Decision
 from nextquery.service.log.store import Store
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, close_open, feedback_events, kinds

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import nextquery as nq
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.events import FeedbackEvent
 from nextquery.service.log.store import Store
+from nextquery.service.maintain.repair import difference
 from nextquery.service.model.learner import rebuilt
-from nextquery.service.model.rebuild import difference
 from tests.service.worlds import caught_up, options, rarely
 
 ROOT = Path(__file__).parents[3]

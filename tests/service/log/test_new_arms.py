@@ -7,7 +7,7 @@ import pytest
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Hashes, Store
 from nextquery.service.model.learner import rebuilt
 from tests.service.conftest import Start

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import nextquery as nq
-from nextquery.service.log.exchange.formats import FORMATS
+from nextquery.service.exchange.export import FORMATS
 from nextquery.service.log.schema import metadata
 from tests.service.worlds import personal_pool
 

@@ -5,13 +5,13 @@ import pytest
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.events import By, RolledBack
 from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.teaching import RollBack, RollBacks
 from nextquery.service.log.writer import Writer
+from nextquery.service.maintain.repair import difference, rebuild
 from nextquery.service.model.learner import rebuilt
-from nextquery.service.model.rebuild import difference, rebuild
 from nextquery.service.model.state import State
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up, options, until

@@ -12,15 +12,15 @@ from typer.testing import CliRunner
 import nextquery as nq
 from nextquery import cli
 from nextquery.errors import InvalidInput
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.events import DecisionEvent, to_json
 from nextquery.service.log.new_arms import Caps
 from nextquery.service.log.schema import counter, decisions, events, teaching
 from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.teaching import LeaveOut, TakeBackIn
 from nextquery.service.log.writer import Writer
+from nextquery.service.maintain.repair import difference, rebuild
 from nextquery.service.model.learner import rebuilt
-from nextquery.service.model.rebuild import difference, rebuild
 from nextquery.service.model.state import State
 from tests.service.conftest import Start
 from tests.service.model.test_learner import run_traffic

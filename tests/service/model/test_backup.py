@@ -11,11 +11,10 @@ from typer.testing import CliRunner
 
 from nextquery import cli
 from nextquery.errors import Damaged, InvalidInput, NextqueryError, StorageError
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store
-from nextquery.service.model.backup.backup import backup, restore
-from nextquery.service.model.backup.copies import digest_of
+from nextquery.service.maintain.backup import backup, digest_of, restore
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up
 

@@ -12,11 +12,11 @@ from nextquery import cli
 from nextquery.checks import from_text_array
 from nextquery.cli.output import Stages
 from nextquery.errors import InvalidInput
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
+from nextquery.service.maintain.repair import difference, rebuild
 from nextquery.service.model.experiments import policy_of
 from nextquery.service.model.learner import rebuilt
-from nextquery.service.model.rebuild import difference, rebuild
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up, options
 

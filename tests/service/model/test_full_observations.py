@@ -15,13 +15,13 @@ import pytest
 import nextquery as nq
 from nextquery.loop import Visit
 from nextquery.memory import FEATURES, Moment
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.results import Decision
+from nextquery.service.engine.engine import Engine
+from nextquery.service.engine.requests import Decision
 from nextquery.service.log.events import NextQuery
 from nextquery.service.log.store import Store
 from nextquery.service.log.teaching import LeaveOut
+from nextquery.service.maintain.repair import AGREE, difference, rebuild
 from nextquery.service.model.learner import rebuilt
-from nextquery.service.model.rebuild import AGREE, difference, rebuild
 from nextquery.service.model.state import State
 from tests.service.conftest import Start
 from tests.service.worlds import (

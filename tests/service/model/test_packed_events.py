@@ -13,13 +13,12 @@ import nextquery as nq
 from nextquery.errors import Damaged
 from nextquery.memory import FEATURES
 from nextquery.policies.packed import pack_vectors
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.events import DecisionEvent, NextQuery, from_json, to_json
 from nextquery.service.log.schema import events
 from nextquery.service.log.store import Store
+from nextquery.service.maintain.repair import difference, rebuild, repair
 from nextquery.service.model.learner import rebuilt
-from nextquery.service.model.rebuild import difference, rebuild
-from nextquery.service.model.repair import repair
 from nextquery.service.settings import EngineOptions
 from tests.policies.worlds import LEARN_DIFFERENTLY
 from tests.service.conftest import Start

@@ -16,7 +16,7 @@ from nextquery import cli
 from nextquery.errors import Damaged, InvalidInput, UnknownDecision
 from nextquery.memory import FEATURES
 from nextquery.policies.packed import pack_vectors
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.events import (
     ArmAdded,
     ArmRemoved,
@@ -31,10 +31,9 @@ from nextquery.service.log.events import (
 )
 from nextquery.service.log.schema import counter, decisions, events, snapshots
 from nextquery.service.log.store import Store
+from nextquery.service.maintain.repair import difference, rebuild, repair, warning
 from nextquery.service.model.catalogue import Arms
 from nextquery.service.model.learner import Learner, rebuilt
-from nextquery.service.model.rebuild import difference, rebuild
-from nextquery.service.model.repair import repair, warning
 from nextquery.service.model.state import State
 from tests.service.conftest import Start
 from tests.service.model.test_learner import run_traffic

@@ -11,12 +11,12 @@ import nextquery as nq
 from nextquery import cli
 from nextquery.arms.origin import Origin
 from nextquery.errors import InvalidInput
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
+from nextquery.service.maintain.repair import rebuild
+from nextquery.service.maintain.take_over import take_over
 from nextquery.service.model.experiments import policy_of
 from nextquery.service.model.prepare import first_model, live_policy
-from nextquery.service.model.rebuild import rebuild
-from nextquery.service.model.take_over import take_over
 from nextquery.sessions import Sessions
 from tests.service.model.test_continuing import click
 from tests.service.worlds import TEXTS, caught_up, options, small_pool

@@ -10,15 +10,15 @@ import pytest
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.expensive.session_map import draw
+from nextquery.service.engine.engine import Engine
+from nextquery.service.engine.page_work import draw
+from nextquery.service.exchange.export import added, pool_by_id
 from nextquery.service.log.events import AnnouncePool, DecisionEvent, ModelEvent
-from nextquery.service.log.exchange.arms import added, pool_by_id
 from nextquery.service.log.store import Store
+from nextquery.service.maintain.repair import rebuild
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.pool_change import open_again, reader_of
 from nextquery.service.model.prepare import Change, check_pool, first_model, prepare
-from nextquery.service.model.rebuild import rebuild
 from tests.service.new_pool.worlds import (
     CUT,
     NEW,

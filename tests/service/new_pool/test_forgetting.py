@@ -5,8 +5,8 @@ from pathlib import Path
 import nextquery as nq
 from nextquery import folders
 from nextquery.build.ingest import ingest
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.people.rights import Person
+from nextquery.service.engine.engine import Engine
+from nextquery.service.erasure.rights import Person
 from nextquery.service.log.store import Store
 from tests.service.new_pool.worlds import (
     CUT,

@@ -9,7 +9,7 @@ from nextquery.build.ingest import ingest
 from nextquery.build.reencode import encode_anew
 from nextquery.build.update import update
 from nextquery.encode import LsaEncoder
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.model.experiments import policies_of
 from nextquery.service.settings import EngineOptions

@@ -10,9 +10,8 @@ from nextquery.arms import ArmPool
 from nextquery.loop import Loop, Offered, ToRank
 from nextquery.memory import Moment
 from nextquery.policies.policy import Floats
-from nextquery.service.answer.candidate_cache import Asked, CandidateCache
-from nextquery.service.answer.experiment.assignment import Assignment
-from nextquery.service.answer.visits import visit_before
+from nextquery.service.engine.experiments import Assignment
+from nextquery.service.engine.slates import Asked, CandidateCache, visit_before
 from nextquery.service.evaluate.decisions import (
     ERASED,
     NOT_FOUND,

@@ -21,10 +21,10 @@ from nextquery.errors import (
     UnknownDecision,
     WrongSignature,
 )
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.expensive.rows import ExploredTable
-from nextquery.service.answer.expensive.simulation import Simulator
-from nextquery.service.answer.trust import Trust
+from nextquery.service.engine.engine import Engine
+from nextquery.service.engine.explore import ExploredTable
+from nextquery.service.engine.page_work import Simulator
+from nextquery.service.engine.requests import Trust
 from nextquery.service.http.access import Access
 from nextquery.service.http.documentation.api_page import HEADERS, api_page
 from nextquery.service.http.documentation.endpoints import (

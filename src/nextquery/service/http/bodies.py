@@ -8,8 +8,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 from nextquery.catalogue.rules import LONGEST_PATTERN, check_pattern
 from nextquery.errors import InvalidInput
 from nextquery.segments import LONGEST_SEGMENT, check_segment
-from nextquery.service.answer.inputs import check_id, check_query
-from nextquery.service.answer.operators.curation import MOST_CURATED
+from nextquery.service.engine.engine import MOST_CURATED
+from nextquery.service.engine.requests import check_id, check_query
 from nextquery.service.log.schema import LONGEST_ID, LONGEST_QUERY, MOST_RECOMMENDATIONS
 
 

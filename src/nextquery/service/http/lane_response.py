@@ -8,7 +8,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from nextquery.errors import StoreUnavailable
-from nextquery.service.answer.expensive.lane import Lane
+from nextquery.service.engine.requests import Lane
 
 
 class LaneResponse(StreamingResponse):

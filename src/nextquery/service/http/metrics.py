@@ -19,7 +19,7 @@ from nextquery.learning import Status
 from nextquery.service.http.percentiles import summary
 
 if TYPE_CHECKING:
-    from nextquery.service.answer.engine import Engine
+    from nextquery.service.engine.engine import Engine
 
 _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 

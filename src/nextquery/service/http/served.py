@@ -9,11 +9,11 @@ from typing import Literal, TypeVar
 from starlette.requests import Request
 
 from nextquery.errors import StoreUnavailable
-from nextquery.service.answer.arrivals import Arrivals
-from nextquery.service.answer.engine import Engine
-from nextquery.service.answer.expensive.rows import ExploredTable
-from nextquery.service.answer.expensive.simulation import Simulator
-from nextquery.service.answer.trust import Trust
+from nextquery.service.engine.engine import Engine
+from nextquery.service.engine.explore import ExploredTable
+from nextquery.service.engine.handler import Arrivals
+from nextquery.service.engine.page_work import Simulator
+from nextquery.service.engine.requests import Trust
 from nextquery.service.http.bodies import AboutUser
 from nextquery.service.http.metrics import Metrics
 from nextquery.service.log.database import StoreCalls

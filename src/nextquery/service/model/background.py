@@ -7,12 +7,12 @@ import time
 import sqlalchemy as sa
 
 from nextquery.errors import StoreUnavailable
+from nextquery.service.engine.experiments import fall_back
+from nextquery.service.erasure.erase import Tidy
 from nextquery.service.log.decisions import CloseOpen, OneTimeoutAgo, due
-from nextquery.service.log.erasure.tidy import Tidy
 from nextquery.service.log.schema import decisions
 from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import Writer
-from nextquery.service.model.experiment.fall_back import fall_back
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.pool_change import PoolFollower
 from nextquery.service.model.snapshots import save_snapshot

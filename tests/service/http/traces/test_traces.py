@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from starlette.testclient import TestClient
 
 from nextquery import tracing
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.settings import Settings
 from tests.service.http.conftest import BEARER, LOCAL, TOKEN

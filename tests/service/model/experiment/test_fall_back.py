@@ -10,13 +10,13 @@ import logging
 import numpy as np
 import pytest
 
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.log.events import By, FellBack
 from nextquery.service.log.operators import as_json, changes
 from nextquery.service.log.store import Store
 from nextquery.service.log.teaching import EndFallback, FallBack
+from nextquery.service.maintain.repair import difference
 from nextquery.service.model.learner import rebuilt
-from nextquery.service.model.rebuild import difference
 from nextquery.service.settings import CONTROL
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, ManualClock, caught_up, close_open, until

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.http import bodies
 from nextquery.service.http.error_responses import documented_errors
 from nextquery.service.http.served import served

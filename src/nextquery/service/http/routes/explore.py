@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from nextquery.datasets import arms_are
 from nextquery.segments import LONGEST_SEGMENT, check_segment
-from nextquery.service.answer.expensive.session_map import draw
+from nextquery.service.engine.page_work import draw
 from nextquery.service.http import page_bodies
 from nextquery.service.http.error_responses import Responses, documented_errors
 from nextquery.service.http.lane_response import LaneResponse

@@ -7,13 +7,12 @@ from typing import Annotated, BinaryIO, Literal, cast
 from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
+from nextquery.service.exchange.export import FORMATS, export_pages, iso
 from nextquery.service.http import page_bodies
 from nextquery.service.http.error_responses import Responses, documented_errors
 from nextquery.service.http.lane_response import LaneResponse
 from nextquery.service.http.served import served
-from nextquery.service.log.exchange.formats import FORMATS, export_pages
-from nextquery.service.log.export import iso
 from nextquery.service.log.store import StoredDecision
 
 router = APIRouter()

@@ -6,7 +6,7 @@ from starlette.responses import JSONResponse, Response
 
 from nextquery.memory import Reason, reason_of, similar
 from nextquery.policies.registry import has_memory
-from nextquery.service.answer.results import Decision
+from nextquery.service.engine.requests import Decision
 from nextquery.service.http import bodies
 from nextquery.service.http.error_responses import documented_errors
 from nextquery.service.http.routes.direct import DirectRoute

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field, model_validator
 from starlette.responses import JSONResponse, Response
 
-from nextquery.service.answer.expensive.rows import MOST_LABELS
+from nextquery.service.engine.explore import MOST_LABELS
 from nextquery.service.http.bodies import example
 from nextquery.service.http.error_responses import documented_errors, problem
 from nextquery.service.http.served import served

@@ -3,11 +3,10 @@
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from nextquery.service.exchange.ubi_in import Taker, UbiAnswer, UbiBody
 from nextquery.service.http.error_responses import Responses, documented_errors
 from nextquery.service.http.routes.direct import DirectRoute
 from nextquery.service.http.served import served
-from nextquery.service.http.ubi.records import UbiAnswer, UbiBody
-from nextquery.service.http.ubi.take import Taker
 
 router = APIRouter(route_class=DirectRoute)
 _SOME_FAILED: Responses = {

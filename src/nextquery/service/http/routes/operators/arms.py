@@ -6,11 +6,11 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response
 
 from nextquery.segments import segment_of, text_of
+from nextquery.service.exchange.export import iso
 from nextquery.service.http import bodies, page_bodies
 from nextquery.service.http.error_responses import documented_errors
 from nextquery.service.http.routes.control import position_of
 from nextquery.service.http.served import served
-from nextquery.service.log.export import iso
 from nextquery.service.log.operators import ArmText
 
 router = APIRouter()

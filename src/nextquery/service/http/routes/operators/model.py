@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from nextquery.errors import InvalidInput
-from nextquery.service.answer.engine import Engine
+from nextquery.service.engine.engine import Engine
 from nextquery.service.http import bodies, page_bodies
 from nextquery.service.http.error_responses import documented_errors
 from nextquery.service.http.routes.control import position_of

@@ -6,12 +6,12 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
-from nextquery.service.answer.people.rights import Person
+from nextquery.service.erasure.person import anything
+from nextquery.service.erasure.rights import Person
 from nextquery.service.http.bodies import example
 from nextquery.service.http.error_responses import documented_errors, problem
 from nextquery.service.http.routes.control import maker_of
 from nextquery.service.http.served import served
-from nextquery.service.log.erasure.known import anything
 from nextquery.service.log.schema import LONGEST_ID
 
 router = APIRouter()

@@ -1,1 +1,0 @@
-"""Answers: from requests to slates, forecasts and maps, each recorded before it is returned."""

@@ -1,1 +1,0 @@
-"""Expensive requests: maps, simulated users and exports, which let recommendations go first."""

@@ -1,1 +1,0 @@
-"""Requests to the engine, from the call that makes one."""

@@ -1,1 +1,0 @@
-"""The entries of a slate."""

@@ -1,0 +1,1 @@
+"""Erase from the log, the pool and the files: a person's data, or data that is too old."""

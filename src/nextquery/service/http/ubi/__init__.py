@@ -1,1 +1,0 @@
-"""UBI 1.3 records that come in."""

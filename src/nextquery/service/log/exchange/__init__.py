@@ -1,1 +1,0 @@
-"""The log in the formats of other programs."""

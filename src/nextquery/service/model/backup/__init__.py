@@ -1,1 +1,0 @@
-"""Backups of a store that prove themselves, and their restoration on either database."""

@@ -1,1 +1,0 @@
-"""Forgetting a person in the pool that is served."""
