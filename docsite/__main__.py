@@ -6,7 +6,7 @@ from pathlib import Path
 
 from docsite.build import build
 from docsite.pages import DOCS
-from nextquery.service.http.documentation.site import FOLDER
+from nextquery.service.http.documentation import FOLDER
 
 
 def main() -> None:

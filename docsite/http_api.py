@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from nextquery.service.http.app import described
-from nextquery.service.http.documentation.api_page import SCOPE
-from nextquery.service.http.documentation.endpoints import Endpoint, Field
+from nextquery.service.http.documentation import SCOPE, Endpoint, Field
 from nextquery.service.log.schema import MOST_RECOMMENDATIONS
 
 

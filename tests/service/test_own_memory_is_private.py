@@ -28,8 +28,8 @@ import nextquery as nq
 from nextquery.client import sign_user
 from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
-from nextquery.service.http.json_log import JsonLines
 from nextquery.service.http.keys import KeyRing
+from nextquery.service.http.responses import JsonLines
 from nextquery.service.log.store import Store
 from nextquery.service.settings import Settings
 from tests.few_examples import few

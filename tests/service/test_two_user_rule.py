@@ -19,9 +19,9 @@ from starlette.testclient import TestClient
 import nextquery as nq
 from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
-from nextquery.service.http.documentation.site import is_built
+from nextquery.service.http.documentation import is_built
 from nextquery.service.http.keys import KeyRing
-from nextquery.service.http.scopes import ADMIN, NEEDED
+from nextquery.service.http.responses import ADMIN, NEEDED
 from nextquery.service.log.store import Store
 from nextquery.service.settings import Settings
 from tests.few_examples import few

@@ -33,9 +33,9 @@ def serve_with(
     forget : a change of the policy may forget what was learnt live.
     """
     from nextquery.service.garbage import loading
-    from nextquery.service.http import json_log
+    from nextquery.service.http import responses
 
-    json_log.start(level="info", messages=False)  # so that warnings about settings are JSON too
+    responses.start(level="info", messages=False)  # so that warnings about settings are JSON too
     with loading():
         settings = load_settings(options, more=more, config=config).settings
         import numba  # noqa: F401  (needed soon, and large)

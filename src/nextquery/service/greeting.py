@@ -3,8 +3,8 @@
 import json
 import shlex
 
-from nextquery.service.http.documentation.site import is_built
-from nextquery.service.http.keyless import CREATE_A_KEY, CREATE_AN_ADMIN_KEY
+from nextquery.service.http.access import CREATE_A_KEY, CREATE_AN_ADMIN_KEY
+from nextquery.service.http.documentation import is_built
 from nextquery.service.log.database import without_password
 from nextquery.service.settings import Settings
 

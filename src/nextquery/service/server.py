@@ -34,16 +34,11 @@ from nextquery.service.engine.requests import leave
 from nextquery.service.engine.slates import example_queries
 from nextquery.service.garbage import keep_what_is_loaded
 from nextquery.service.greeting import greeting
-from nextquery.service.http import json_log
-from nextquery.service.http.access import NO_OWNER
+from nextquery.service.http import responses
+from nextquery.service.http.access import NO_OWNER, new_token
 from nextquery.service.http.app import create_app
-from nextquery.service.http.keyless import new_token
 from nextquery.service.http.keys import KeyRing
-from nextquery.service.http.limits.connections import (
-    ConnectionLimits,
-    LimitedConfig,
-    most_connections,
-)
+from nextquery.service.http.limits import ConnectionLimits, LimitedConfig, most_connections
 from nextquery.service.log.database import without_password
 from nextquery.service.log.store import Store
 from nextquery.service.model.prepare import Ask, never, prepare
@@ -136,7 +131,7 @@ def _run_here(
 ) -> None:
     server = uvicorn.Server(_config(app, settings))
     _on_stop_signal(lambda: setattr(server, "should_exit", True))
-    json_log.start(level=settings.log_level, messages=settings.log_queries)
+    responses.start(level=settings.log_level, messages=settings.log_queries)
     keep_what_is_loaded()
     for line in lines:
         tell(line)
@@ -164,7 +159,7 @@ def _run_workers(
         )
         supervisor = Multiprocess(config, sockets=[listening])
         _on_stop_signal(supervisor.should_exit.set)
-        json_log.start(level=settings.log_level, messages=settings.log_queries)
+        responses.start(level=settings.log_level, messages=settings.log_queries)
         failed = Path(folder) / _FAILED
 
         def greet() -> None:
@@ -192,12 +187,12 @@ def worker() -> FastAPI:
     """Create the application of one of several workers, in the worker process."""
     shared = json.loads((Path(os.environ[_FOLDER]) / "worker.json").read_text())
     settings = Settings(**shared["settings"])
-    json_log.start(level=settings.log_level, messages=settings.log_queries)
+    responses.start(level=settings.log_level, messages=settings.log_queries)
     threading.Thread(target=_stop_with, args=(shared["parent"],), daemon=True).start()
     try:
         app = _worker_app(settings, shared["open_pool"], shared["token"])
     except NextqueryError as error:  # one sentence, no traceback
-        json_log.LOGGER.error("this worker cannot start: %s", error)
+        responses.LOGGER.error("this worker cannot start: %s", error)
         part = Path(os.environ[_FOLDER]) / f"{_FAILED}-{os.getpid()}"
         part.write_text(str(error), encoding="utf-8")
         part.replace(part.with_name(_FAILED))

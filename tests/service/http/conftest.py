@@ -8,8 +8,8 @@ from starlette.testclient import TestClient
 
 import nextquery as nq
 from nextquery.service.engine.engine import Engine
+from nextquery.service.http import documentation
 from nextquery.service.http.app import create_app
-from nextquery.service.http.documentation import site
 from nextquery.service.log.store import Store
 from nextquery.service.settings import EngineOptions, Settings
 from tests.service.worlds import new_log
@@ -46,4 +46,4 @@ def small_site(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     """Serve one page as the documentation, whether it is built here or not."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "index.html").write_text("the documentation")
-    monkeypatch.setattr(site, "FOLDER", folder)
+    monkeypatch.setattr(documentation, "FOLDER", folder)

@@ -10,8 +10,8 @@ from starlette.testclient import TestClient
 from nextquery.errors import StoreUnavailable
 from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
-from nextquery.service.http.json_log import JsonLines
 from nextquery.service.http.keys import KeyRing
+from nextquery.service.http.responses import JsonLines
 from nextquery.service.log.store import Store
 from nextquery.service.server import _listen
 from nextquery.service.settings import Settings

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 import nextquery as nq
 from nextquery.service.engine.engine import Engine
-from nextquery.service.http import page_bodies as p
+from nextquery.service.http import bodies as p
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.log.store import Store

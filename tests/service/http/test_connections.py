@@ -13,11 +13,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from nextquery.errors import InvalidInput
-from nextquery.service.http.limits.connections import (
-    ConnectionLimits,
-    LimitedConfig,
-    most_connections,
-)
+from nextquery.service.http.limits import ConnectionLimits, LimitedConfig, most_connections
 from tests.service.worlds import until
 
 GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 from starlette.testclient import TestClient
 
 from nextquery.service.engine.engine import Engine
-from nextquery.service.http import bodies, page_bodies
+from nextquery.service.http import bodies
 from tests.command_line import run_here as run
 
 NEW = "cat food by post"
@@ -28,12 +28,12 @@ def test_a_curated_query_is_pinned_listed_and_unpinned(client: TestClient) -> No
     first = slate(client, "cat food", explain=True)[0]
     assert (first["text"], first["source"], first["propensity"]) == (NEW, "pinned", 1.0)
     assert first["why"]["kind"] == "pinned"  # type: ignore[index]
-    listed = page_bodies.PinsAnswer.model_validate(client.get("/v1/pins").json())
+    listed = bodies.PinsAnswer.model_validate(client.get("/v1/pins").json())
     assert [(one.query, one.after, one.segment) for one in listed.pins] == [(NEW, "cat food", "")]
     assert client.post("/v1/pins/remove", json=pin).status_code == 200
     assert client.post("/v1/pins/remove", json=pin).status_code == 422
     assert slate(client, "cat food")[0]["source"] != "pinned"
-    audit = page_bodies.AuditAnswer.model_validate(client.get("/v1/audit").json()).changes
+    audit = bodies.AuditAnswer.model_validate(client.get("/v1/audit").json()).changes
     kinds = [change.change for change in audit]
     assert kinds == ["unpinned", "pinned", "arm_added", "model"]
     assert audit[0].by == {"via": "token"}
@@ -56,7 +56,7 @@ def test_requests_of_a_segment_see_only_its_queries(client: TestClient, engine: 
         assert [row["text"] for row in rows[0]] == [NEW]
         assert NEW not in [row["text"] for row in rows[1]]
     assert client.get("/v1/examples", params=here).json()["arms"] == 1
-    arms = page_bodies.ArmsAnswer.model_validate(client.get("/v1/arms").json()).arms
+    arms = bodies.ArmsAnswer.model_validate(client.get("/v1/arms").json()).arms
     assert [(arm.text, arm.segment) for arm in arms] == [(NEW, "de")]
     assert client.post("/v1/arms/remove", json={"query": NEW}).status_code == 422
     assert client.post("/v1/arms/remove", json={"query": NEW, **here}).status_code == 200

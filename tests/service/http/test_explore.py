@@ -17,11 +17,11 @@ from nextquery.service.engine import page_work
 from nextquery.service.engine.engine import Engine
 from nextquery.service.engine.page_work import flat
 from nextquery.service.engine.requests import ForecastRequest, RecommendRequest
-from nextquery.service.http import page_bodies as p
+from nextquery.service.http import bodies as p
 from nextquery.service.http.app import create_app
-from nextquery.service.http.percentiles import percentile
-from nextquery.service.http.routes.page import page_files
+from nextquery.service.http.metrics import percentile
 from nextquery.service.log.store import Store
+from nextquery.service.routes.page import page_files
 from nextquery.service.settings import EngineOptions, Settings
 from tests.service.http.conftest import LOCAL
 

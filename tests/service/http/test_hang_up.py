@@ -7,9 +7,9 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.types import Message, Scope
 
-from nextquery.service.http.routes.page import page_files
 from nextquery.service.log.schema import LONGEST_TRAIL
 from nextquery.service.log.store import Store
+from nextquery.service.routes.page import page_files
 from tests.service.http.conftest import LOCAL, TOKEN
 from tests.service.worlds import rarely
 

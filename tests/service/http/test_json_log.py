@@ -5,15 +5,14 @@ import logging
 import subprocess
 import sys
 
-from nextquery.service.http.json_log import JsonLines
-from nextquery.service.http.limits.repeated_lines import RepeatedLines
+from nextquery.service.http.responses import JsonLines, RepeatedLines
 
 TROUBLE = """
 import asyncio, logging, sys, threading, warnings
-from nextquery.service.http import json_log
+from nextquery.service.http import responses
 
-json_log.start(level="info", messages=False)
-json_log.LOGGER.info("ours")
+responses.start(level="info", messages=False)
+responses.LOGGER.info("ours")
 logging.getLogger("some.library").error("theirs: %s", "first\\nsecond a secret query")
 warnings.warn("a warning")
 

@@ -9,10 +9,10 @@ from starlette.testclient import TestClient
 
 from nextquery.service.engine.engine import Engine
 from nextquery.service.greeting import greeting
+from nextquery.service.http.access import new_token
 from nextquery.service.http.app import create_app
-from nextquery.service.http.keyless import new_token
 from nextquery.service.http.keys import KeyRing
-from nextquery.service.http.scopes import ADMIN, NEEDED
+from nextquery.service.http.responses import ADMIN, NEEDED
 from nextquery.service.log.store import Store
 from nextquery.service.settings import Settings
 from tests.service.http.conftest import BEARER, LOCAL, TOKEN

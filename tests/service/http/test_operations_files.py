@@ -17,7 +17,7 @@ from nextquery import cli
 from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.http.metrics import Metrics
-from nextquery.service.http.scopes import NEEDED
+from nextquery.service.http.responses import NEEDED
 from nextquery.service.log.store import Store
 from nextquery.service.settings import PREFIX, EngineOptions, Settings
 

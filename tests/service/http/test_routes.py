@@ -11,7 +11,7 @@ from nextquery.service.engine.engine import Engine
 from nextquery.service.http import bodies as b
 from nextquery.service.http.app import create_app
 from nextquery.service.http.request_log import HEADERS
-from nextquery.service.http.scopes import NEEDED
+from nextquery.service.http.responses import NEEDED
 from nextquery.service.log.store import Store
 from nextquery.service.settings import EngineOptions, Settings
 from tests.service.http.conftest import LOCAL

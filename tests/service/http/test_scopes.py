@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import KeyRing
-from nextquery.service.http.scopes import NEEDED, SCOPES
+from nextquery.service.http.responses import NEEDED, SCOPES
 from nextquery.service.log.store import Store
 from nextquery.service.settings import Settings
 from tests.service.http.conftest import LOCAL

@@ -10,7 +10,7 @@ from limits import RateLimitItemPerMinute
 from starlette.testclient import TestClient
 
 from nextquery.service.engine.engine import Engine
-from nextquery.service.http import failed_keys
+from nextquery.service.http import access
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import FRESH_S, KeyRing
 from nextquery.service.log.store import Store
@@ -156,7 +156,7 @@ def test_the_service_stops_while_the_store_is_stalled(
 def test_guessing_keys_is_slowed_and_locks_nobody_out(
     keyed: TestClient, key: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failed_keys, "OF_ADDRESS", RateLimitItemPerMinute(5))
+    monkeypatch.setattr(access, "OF_ADDRESS", RateLimitItemPerMinute(5))
     statuses = [keyed.get("/v1/stats", headers=UNKNOWN).status_code for _ in range(8)]
     assert statuses == [401] * 5 + [429] * 3
     refused = keyed.get("/v1/stats", headers=UNKNOWN)

@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Page, Route
 
 import nextquery as nq
-from nextquery.service.http.routes.page import page_files
 from nextquery.service.process import ServiceProcess
+from nextquery.service.routes.page import page_files
 from tests.service.page.conftest import Locked, Open
 from tests.service.worlds import until
 

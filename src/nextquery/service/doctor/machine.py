@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from packaging.requirements import Requirement
 
 from nextquery.service.doctor.findings import Finding, ok, problem, warning
-from nextquery.service.http.limits.connections import most_connections
+from nextquery.service.http.limits import most_connections
 from nextquery.service.settings import Settings
 
 EXTRAS = ("service", "postgres", "ingest", "trained", "cluster", "otel")

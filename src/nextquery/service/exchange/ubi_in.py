@@ -17,8 +17,7 @@ from nextquery.errors import (
 )
 from nextquery.service.exchange.export import decision_before, decision_of
 from nextquery.service.http.bodies import Id, Segment, Text, example
-from nextquery.service.http.error_responses import mistakes, quoted
-from nextquery.service.http.served import Served
+from nextquery.service.http.responses import Served, mistakes, quoted
 from nextquery.service.log.store import StoredDecision
 
 MOST_RECORDS = 500

@@ -1,20 +1,30 @@
 """Access control: API keys and their scopes, rates, and the Host and Origin headers.
 
-With keys, every path except the public ones needs a key with the right scope, and each key has a
-rate limit. Without keys (only on localhost) the Host and Origin headers must name this machine.
-Otherwise any web page opened on this machine could call the service, through a host name that
-resolves to 127.0.0.1. No proxy may have passed the request on, and paths with scope admin need the
-token of this start, or a key.
+*With keys*, every path except the public ones needs a key with the right scope, and each key has
+a rate limit. Only failed lookups of a key are counted, so another client cannot lock out a valid
+key. This also holds behind a proxy where all clients share one address. A key is protected by its
+256 random bits. The limits keep guessing cheap for the service and visible to the client.
+
+*Without keys* (only on localhost) everyone who reaches the port may ask for recommendations. The
+Host and Origin headers must name this machine. Otherwise any web page opened on this machine
+could call the service, through a host name that resolves to 127.0.0.1. A proxy could pass the
+port on to a whole network, and nothing in a request proves that none did. So two rules hold:
+
+- A request that a proxy has marked is refused.
+- Administration, and everything that shows the queries of people, needs the token that the start
+  printed, or a key.
 """
 
 import asyncio
 import contextlib
 import hmac
 import math
+import secrets
 import time
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+from limits import RateLimitItemPerMinute
 from limits import parse as parse_rate
 from limits.storage import MemoryStorage
 from limits.strategies import SlidingWindowCounterRateLimiter
@@ -23,19 +33,79 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nextquery.errors import StoreUnavailable
-from nextquery.service.http.error_responses import problem, quoted
-from nextquery.service.http.failed_keys import FailedKeys
-from nextquery.service.http.json_log import LOGGER
-from nextquery.service.http.keyless import (
-    CREATE_A_KEY,
-    CREATE_AN_ADMIN_KEY,
-    forwarding_header,
-    same_origin,
-)
 from nextquery.service.http.keys import FRESH_S, KeyRing
-from nextquery.service.http.scopes import ADMIN, PUBLIC, allows, cost, needed
+from nextquery.service.http.responses import (
+    ADMIN,
+    LOGGER,
+    PUBLIC,
+    allows,
+    cost,
+    needed,
+    problem,
+    quoted,
+)
 from nextquery.service.log.database import StoreCalls
 from nextquery.service.settings import Settings, is_loopback
+
+OF_ADDRESS = RateLimitItemPerMinute(100)
+OF_ALL = RateLimitItemPerMinute(1000)
+"""Failures per client address, and of all clients of a worker; above, the answer is 429."""
+
+
+class FailedKeys:
+    """Counts unknown keys by client address.
+
+    >>> failed = FailedKeys()
+    >>> [failed.count("10.0.0.1") for _ in range(100)] == [None] * 100
+    True
+    >>> 0 < failed.count("10.0.0.1") <= 60, failed.count("10.0.0.2")
+    (True, None)
+    """
+
+    def __init__(self) -> None:
+        self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
+
+    def count(self, address: str) -> int | None:
+        """Count a failure; return the seconds to wait if there were too many, else None."""
+        for rate, name in ((OF_ALL, "all"), (OF_ADDRESS, f"of {address}")):
+            if not self._limiter.hit(rate, name):  # so at most `OF_ALL` addresses are kept
+                reset = self._limiter.get_window_stats(rate, name).reset_time
+                return max(1, math.ceil(reset - time.time()))
+        return None
+
+
+_EXACT = (
+    *("forwarded", "via", "x-forwarded", "x-real-ip", "x-client-ip", "true-client-ip"),
+    *("cf-connecting-ip", "cdn-loop", "x-cluster-client-ip", "fastly-client-ip"),
+    *("x-azure-clientip", "x-envoy-external-address"),
+)
+_PREFIXES = ("x-forwarded-", "x-original-")
+CREATE_A_KEY = 'nextquery keys create "search box" --scope write --store URL'
+CREATE_AN_ADMIN_KEY = "nextquery keys create operator --scope admin --store URL"
+
+
+def new_token() -> str:
+    """Return a token for one start of the service: 256 random bits."""
+    return secrets.token_urlsafe(32)
+
+
+def forwarding_header(headers: Headers) -> str | None:
+    """Return the name of a header that only a proxy writes, or None.
+
+    >>> forwarding_header(Headers({"X-Forwarded-For": "192.0.2.7", "Host": "localhost"}))
+    'x-forwarded-for'
+    """
+    return next((name for name in headers if name in _EXACT or name.startswith(_PREFIXES)), None)
+
+
+def same_origin(origin: str, host: str) -> bool:
+    """Whether a web page's Origin is that of the Host it calls.
+
+    >>> same_origin("http://localhost:8000", "localhost:8000"), same_origin("http://[", "localhost")
+    (True, False)
+    """
+    return origin.lower() in (f"http://{host}".lower(), f"https://{host}".lower())
+
 
 NO_OWNER = ""  #: the owner of requests without a key
 

@@ -1,4 +1,8 @@
-"""The ASGI application: routes, inside body limits, access control, CORS and the request log."""
+"""The ASGI application and its OpenAPI document.
+
+Routes are inside body limits, access control, CORS and the request log. The document has the
+scopes of routes, limits set by settings, and errors with their media type.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,58 +30,67 @@ from nextquery.service.engine.explore import ExploredTable
 from nextquery.service.engine.page_work import Simulator
 from nextquery.service.engine.requests import Trust
 from nextquery.service.http.access import Access
-from nextquery.service.http.documentation.api_page import HEADERS, api_page
-from nextquery.service.http.documentation.endpoints import (
+from nextquery.service.http.bodies import ForecastBody, RecommendBody
+from nextquery.service.http.documentation import (
+    HEADERS,
     Endpoint,
+    api_page,
     endpoints,
+    only_live_links,
     problem_fields,
 )
-from nextquery.service.http.documentation.site import only_live_links
-from nextquery.service.http.error_responses import mistakes, problem
-from nextquery.service.http.json_log import LOGGER
+from nextquery.service.http.documentation import router as documentation_router
 from nextquery.service.http.keys import KeyRing
-from nextquery.service.http.limits.body_limits import BodyLimits
+from nextquery.service.http.limits import BodyLimits
 from nextquery.service.http.metrics import Metrics
-from nextquery.service.http.openapi import openapi_document
-from nextquery.service.http.request_log import RequestLog
-from nextquery.service.http.routes import (
-    control,
-    documentation,
-    experiment,
-    explore,
-    feedback,
-    forecast,
-    health,
-    learning,
-    operate,
-    page,
-    recommend,
-    rows,
-    ubi,
+from nextquery.service.http.request_log import RequestLog, Traces
+from nextquery.service.http.responses import (
+    LOGGER,
+    NEEDED,
+    PUBLIC,
+    Served,
+    mistakes,
+    problem,
+    served,
 )
-from nextquery.service.http.routes.operators import (
-    arms,
-    audit,
-    curation,
-    model,
-    patterns,
-    people,
-)
-from nextquery.service.http.scopes import NEEDED
-from nextquery.service.http.served import Served, served
-from nextquery.service.http.traces.middleware import Traces
 from nextquery.service.log.database import StoreCalls
+from nextquery.service.routes.operate import router as operate_router
+from nextquery.service.routes.page import page_router
+from nextquery.service.routes.page import router as view_router
+from nextquery.service.routes.recommend import forecast_router
+from nextquery.service.routes.recommend import router as recommend_router
 from nextquery.service.settings import Settings
 
-_ROUTES = (
-    *(recommend, feedback, forecast, ubi, explore, rows, learning, experiment),
-    *(operate, control, model, patterns, curation, arms, people, audit),
-    *(health, page, documentation),
+
+def openapi_document(app: FastAPI, *, m_max: int) -> dict[str, Any]:
+    """Return the OpenAPI document of an application that answers with at most `m_max` queries."""
+    schema = app.openapi()
+    for body in (RecommendBody, ForecastBody):
+        m = schema["components"]["schemas"][body.__name__]["properties"]["m"]
+        m |= {"maximum": m_max, "default": min(m["default"], m_max)}
+    bearer = {"type": "http", "scheme": "bearer", "description": "nextquery keys create"}
+    schema["components"]["securitySchemes"] = {"key": bearer}
+    for path, methods in schema["paths"].items():
+        scope = NEEDED[path]
+        for operation in methods.values():
+            operation["x-scope"] = scope
+            operation["security"] = [] if scope == PUBLIC else [{"key": []}]
+            for response in operation["responses"].values():
+                content = response.get("content", {})
+                shown = content.get("application/json", {}).get("schema", {})
+                if shown.get("$ref", "").endswith("/Problem"):
+                    content["application/problem+json"] = content.pop("application/json")
+    return schema
+
+
+_ROUTERS = (
+    *(recommend_router, forecast_router, view_router, operate_router),
+    *(page_router, documentation_router),
 )
 _POSTS = {
     route.path
-    for room in _ROUTES
-    for route in room.router.routes
+    for router in _ROUTERS
+    for route in router.routes
     if isinstance(route, APIRoute) and "POST" in (route.methods or ())
 }
 _STATUS = {
@@ -181,8 +194,8 @@ def _with_routes(**more: Any) -> FastAPI:
         openapi_url=None,  # added by `create_app`, so that it has a scope like every route
         **more,
     )
-    for room in _ROUTES:
-        app.include_router(room.router)
+    for router in _ROUTERS:
+        app.include_router(router)
     return app
 
 

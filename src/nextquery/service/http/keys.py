@@ -15,7 +15,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from nextquery.checks import number, one_of
 from nextquery.errors import InvalidInput
-from nextquery.service.http.scopes import SCOPES
+from nextquery.service.http.responses import SCOPES
 from nextquery.service.log.schema import LONGEST_KEY_NAME
 from nextquery.service.log.schema import keys as table
 from nextquery.service.log.store import Store

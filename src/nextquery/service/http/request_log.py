@@ -1,4 +1,7 @@
-"""The outermost layer: request ids, the request log, security headers, unexpected errors."""
+"""The outermost layer: request ids, traces, the request log, security headers, unexpected errors.
+
+If tracing is configured, every request has a span around everything else.
+"""
 
 import re
 import secrets
@@ -7,10 +10,9 @@ import time
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nextquery.service.http.error_responses import problem
-from nextquery.service.http.json_log import LOGGER
+from nextquery import tracing
 from nextquery.service.http.metrics import Metrics
-from nextquery.service.http.scopes import row
+from nextquery.service.http.responses import LOGGER, problem, row
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -77,3 +79,30 @@ class RequestLog:
             "key": scope["state"].get("key", ""),
         }
         LOGGER.info("request", extra={"fields": fields})
+
+
+class Traces:
+    """Makes a span with method, route, status and request id; no query and no id of a person."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request in its span."""
+        if scope["type"] != "http" or not tracing.on():
+            return await self._app(scope, receive, send)
+        route = row(scope["path"]) or "other"  # an unknown path may contain private text
+        headers = Headers(scope=scope)
+        caller = {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
+        with tracing.request(f"{scope['method']} {route}", caller) as span:
+            span.set_attribute("http.request.method", scope["method"])
+            span.set_attribute("http.route", route)
+
+            async def sending(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    answered = Headers(raw=message["headers"])
+                    span.set_attribute("http.response.status_code", message["status"])
+                    span.set_attribute("request_id", answered.get("x-request-id", ""))
+                await send(message)
+
+            await self._app(scope, receive, sending)

@@ -7,9 +7,8 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from docsite.build import what_it_loads
-from nextquery.service.http.documentation.api_page import SCOPE
-from nextquery.service.http.documentation.endpoints import Endpoint, endpoints
-from nextquery.service.http.scopes import NEEDED
+from nextquery.service.http.documentation import SCOPE, Endpoint, endpoints
+from nextquery.service.http.responses import NEEDED
 
 DOCUMENT: dict[str, Any] = {
     "paths": {
@@ -118,7 +117,7 @@ def test_links_of_the_page_lead_to_its_sections(client: TestClient) -> None:
 
 
 def test_text_cannot_become_html(client: TestClient) -> None:
-    from nextquery.service.http.documentation.api_page import api_page
+    from nextquery.service.http.documentation import api_page
 
     one = Endpoint(
         "GET", "/<i>", "read", "<b>", "<u>", (), "<s>", "text/plain", (), (("400", "<p>"),)

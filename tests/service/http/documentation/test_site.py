@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from nextquery.service.http.documentation import site
-from nextquery.service.http.documentation.site import POLICY, site_file
+from nextquery.service.http import documentation
+from nextquery.service.http.documentation import POLICY, site_file
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "style.css").write_text("h1 { margin: 0 }")
     (tmp_path / "secret.txt").write_text("secret")
     (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
-    monkeypatch.setattr(site, "FOLDER", folder)
+    monkeypatch.setattr(documentation, "FOLDER", folder)
     return folder
 
 
@@ -64,10 +64,10 @@ def test_a_path_names_a_file_or_nothing(built: Path) -> None:
 def test_without_the_site_one_sentence_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: TestClient
 ) -> None:
-    monkeypatch.setattr(site, "FOLDER", tmp_path / "nothing")
+    monkeypatch.setattr(documentation, "FOLDER", tmp_path / "nothing")
     answer = client.get("/docs/")
     assert answer.status_code == 404
-    assert answer.text == site.NOT_BUILT
+    assert answer.text == documentation.NOT_BUILT
     assert "make docs" in answer.text
     for page in ("/", "/api"):
         assert "/docs/" not in client.get(page).text
@@ -75,4 +75,4 @@ def test_without_the_site_one_sentence_says_what_to_do(
 
 def test_the_page_and_the_api_page_link_to_the_site(built: Path, client: TestClient) -> None:
     for page in ("/", "/api"):
-        assert site.LINK in client.get(page).text
+        assert documentation.LINK in client.get(page).text

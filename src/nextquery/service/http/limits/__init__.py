@@ -1,1 +1,0 @@
-"""Limits on what clients can use up: bodies, connections, lines of the log."""

@@ -1,1 +1,0 @@
-"""What operators ask: queries under review, patterns, pins, the audit, and the rights of people."""
