@@ -21,10 +21,7 @@ from nextquery.arms import ArmPool
 from nextquery.experiments.off_policy import Logged, ips
 from nextquery.policies.policy import Floats
 from nextquery.service.engine.engine import Engine
-from nextquery.service.evaluate.decisions import Span
-from nextquery.service.evaluate.run import PARTS, evaluate, evaluated
-from nextquery.service.evaluate.sample import Reading
-from nextquery.service.evaluate.target import Target
+from nextquery.service.evaluate import PARTS, Reading, Span, Target, evaluate, evaluated
 from nextquery.service.log.store import Store
 from nextquery.service.settings import EngineOptions
 

@@ -66,7 +66,7 @@ def main() -> None:
     import nextquery as nq
     from nextquery.service.engine.engine import Engine
     from nextquery.service.log.store import Store
-    from nextquery.service.warm_up import warm_up
+    from nextquery.service.server import warm_up
 
     with tempfile.TemporaryDirectory(prefix="nextquery-memory-") as folder:
         url = f"sqlite:///{folder}/memory.db"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nextquery.service.garbage import keep_what_is_loaded, loading
+from nextquery.service.server import keep_what_is_loaded, loading
 
 
 class Ring:

@@ -1,7 +1,7 @@
 """The warm-up answers once and leaves no trace."""
 
 from nextquery.service.log.store import Store
-from nextquery.service.warm_up import warm_up
+from nextquery.service.server import warm_up
 from tests.service.conftest import Start
 
 

@@ -25,7 +25,7 @@ def doctor(
     settings = s.load_settings({"store": store}, more=set, config=config).settings
     from rich.markup import escape
 
-    from nextquery.service.doctor.run import examine
+    from nextquery.service.doctor import examine
 
     findings = examine(settings, pool)
     problems = sum(one.state == "problem" for one in findings)

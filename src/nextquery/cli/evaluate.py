@@ -9,7 +9,7 @@ from nextquery.cli.leave_out import moment
 from nextquery.cli.output import Stages, err, out, print_json, table
 
 if TYPE_CHECKING:
-    from nextquery.service.evaluate.run import Evaluation
+    from nextquery.service.evaluate import Evaluation
 
 
 def evaluate(
@@ -47,7 +47,7 @@ def evaluate(
     from nextquery.errors import InvalidInput
 
     settings = s.load_settings({"store": store, "pool": pool}, more=set, config=config).settings
-    from nextquery.service.evaluate.run import evaluate as run
+    from nextquery.service.evaluate import evaluate as run
     from nextquery.service.log.store import Store
 
     if settings.pool is None:

@@ -32,8 +32,8 @@ def serve_with(
     config : the configuration file.
     forget : a change of the policy may forget what was learnt live.
     """
-    from nextquery.service.garbage import loading
     from nextquery.service.http import responses
+    from nextquery.service.server import loading
 
     responses.start(level="info", messages=False)  # so that warnings about settings are JSON too
     with loading():

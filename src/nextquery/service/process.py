@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from nextquery.errors import StoreUnavailable
-from nextquery.service.greeting import LAST
+from nextquery.service.server import LAST
 
 __all__ = ["ServiceProcess"]
 

@@ -1,22 +1,30 @@
-"""The server: the socket and the worker processes.
+"""The server: the socket, the worker processes, and what a worker does at its start.
 
-A single worker runs in this process. Several workers are processes that share one socket; each has
-its own engine over the same memory-mapped pool and event log. On a cluster each has its own shards
-over the same files. On SIGTERM a worker accepts no new connections, answers the requests it
-has and saves a snapshot.
+A single worker runs in this process. Several workers are processes that share one socket; each
+has its own engine over the same memory-mapped pool and event log. On a cluster each has its own
+shards over the same files. On SIGTERM a worker accepts no new connections, answers the requests
+it has and saves a snapshot.
+
+At the start, a worker makes one forecast, so that the first visitor does not wait for
+compilation. Modules and compiled code are excluded from garbage collection: scanning them takes a
+tenth of a second, again and again, and stops every thread. The start prints the address, who may
+call, and how to try the service.
 """
 
+import atexit
+import gc
 import json
 import os
 import pkgutil
+import shlex
 import signal
 import socket
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,22 +36,109 @@ from uvicorn.supervisors import Multiprocess
 
 from nextquery.arms import ArmPool
 from nextquery.errors import InvalidInput, NextqueryError, StorageError
+from nextquery.segments import segment_of, text_of
 from nextquery.service.engine.engine import Engine
 from nextquery.service.engine.explore import explored
 from nextquery.service.engine.requests import leave
 from nextquery.service.engine.slates import example_queries
-from nextquery.service.garbage import keep_what_is_loaded
-from nextquery.service.greeting import greeting
 from nextquery.service.http import responses
-from nextquery.service.http.access import NO_OWNER, new_token
+from nextquery.service.http.access import CREATE_A_KEY, CREATE_AN_ADMIN_KEY, NO_OWNER, new_token
 from nextquery.service.http.app import create_app
+from nextquery.service.http.documentation import is_built
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.http.limits import ConnectionLimits, LimitedConfig, most_connections
 from nextquery.service.log.database import without_password
 from nextquery.service.log.store import Store
 from nextquery.service.model.prepare import Ask, never, prepare
 from nextquery.service.settings import Settings, is_loopback
-from nextquery.service.warm_up import warm_up
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Collect nothing while modules are imported, and leave out later what was there at the end."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        _leave_alone()
+        if was_on:
+            gc.enable()
+
+
+def keep_what_is_loaded() -> None:
+    """Exclude what exists now from garbage collection."""
+    gc.collect()
+    _leave_alone()
+
+
+def _leave_alone() -> None:
+    gc.freeze()
+    atexit.unregister(gc.unfreeze)
+    atexit.register(gc.unfreeze)  # some libraries complain about what is left at the end
+
+
+LAST = "then: "  #: how the last line begins
+
+
+def greeting(
+    settings: Settings, port: int, *, arms: int, token: str | None, query: str = "A QUERY"
+) -> list[str]:
+    """Return the lines to print.
+
+    Parameters
+    ----------
+    settings : where the service listens.
+    port : the port that it got.
+    arms : number of arms.
+    token : what opens admin paths without API keys; None if requests need keys.
+    query : what to ask in the example.
+    """
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    url = f"http://{host}:{port}"
+    key = " -H 'Authorization: Bearer KEY'" if token is None else ""
+    curl = f"curl {url}/v1/recommend{key} -H 'Content-Type: application/json'"
+    asked = shlex.quote(json.dumps({"session_id": "s1", "query": query}, ensure_ascii=False))
+    taken = '\'{"decision_id": "FROM THE ANSWER", "accepted": ARM_ID}\''
+    return [
+        f"serving {arms:,} arms at {url} (ctrl-c stops)",
+        f"page: {url}/" if token is None else f"page: {url}/#token={token}",
+        f"API:  {url}/api",
+        "docs: " + (f"{url}/docs/" if is_built() else "run make docs, then start again"),
+        *([f"examples: rows of {settings.explore}, on the page"] if settings.explore else []),
+        *_who_may_call(settings, token),
+        f"try:  {curl} -d {asked}",
+        f"{LAST}{curl.replace('recommend', 'feedback')} -d {taken}",
+    ]
+
+
+def _who_may_call(settings: Settings, token: str | None) -> list[str]:
+    store = without_password(settings.store)
+    key, admin_key = (text.replace("URL", store) for text in (CREATE_A_KEY, CREATE_AN_ADMIN_KEY))
+    if token is None:
+        return [f"API keys are on. For the page's Operate view: {admin_key}"]
+    off = "API keys are OFF: everyone on this machine may ask for recommendations. "
+    on = "Creating the first key turns them on." if settings.keys == "auto" else ""
+    return [
+        (off + on).rstrip(),
+        "Administration needs the token in the link above; it is new at every start.",
+        f"Before you put a proxy in front, create keys: {key}",
+        f"and, since keys end the token: {admin_key}",
+    ]
+
+
+def warm_up(engine: Engine) -> None:
+    """Make a forecast, which records nothing: kernels are compiled or loaded, memory is read.
+
+    On a machine that has never served this takes seconds; later it takes as long as one answer.
+    What fails here, such as a shard that is not back yet, is reported when somebody asks.
+    """
+    texts = engine.catalogue.pool.texts
+    if texts:
+        with suppress(NextqueryError):
+            query, segment = text_of(texts[0]), segment_of(texts[0])
+            engine.forecast(session_id="warm-up", query=query, m=1, segment=segment)
+
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # shared by the workers; prometheus-client reads the name too
 _READY = "ready-"  # plus the process id: a file in that folder for each worker that can answer

@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 
 import nextquery as nq
 from nextquery import cli
-from nextquery.service.doctor.findings import Finding
-from nextquery.service.doctor.run import examine
+from nextquery.service.doctor import Finding, examine
 from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.settings import EngineOptions, Settings
@@ -173,7 +172,7 @@ def test_files_packages_and_keys(place: tuple[Path, Path], monkeypatch: pytest.M
     assert "ulimit -n" in wrong(found(pool, file), "open files")
     usual = version
     monkeypatch.setattr(
-        "nextquery.service.doctor.machine.version",
+        "nextquery.service.doctor.version",
         lambda name: "0.1" if name == "uvicorn" else usual(name),
     )
     assert "uvicorn is 0.1, needed is >=0.40" in wrong(found(pool, file), "extra service")

@@ -10,12 +10,11 @@ import pytest
 import nextquery as nq
 from nextquery.errors import InvalidInput
 from nextquery.experiments.off_policy import ENOUGH
+from nextquery.service import evaluate as reasons
 from nextquery.service.engine.engine import Engine
 from nextquery.service.engine.requests import Decision
 from nextquery.service.erasure.rights import Person
-from nextquery.service.evaluate import decisions as reasons
-from nextquery.service.evaluate.plan import planned
-from nextquery.service.evaluate.run import PARTS, Evaluation, evaluate
+from nextquery.service.evaluate import PARTS, Evaluation, evaluate, planned
 from nextquery.service.log.store import Store
 from nextquery.service.log.teaching import LeaveOut
 from nextquery.service.settings import EngineOptions

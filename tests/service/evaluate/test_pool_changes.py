@@ -9,8 +9,7 @@ import nextquery as nq
 from nextquery.errors import InvalidInput
 from nextquery.service.engine.engine import Engine
 from nextquery.service.engine.requests import Decision
-from nextquery.service.evaluate.decisions import OTHER_POOL, UNDELIVERED
-from nextquery.service.evaluate.run import PARTS, evaluate
+from nextquery.service.evaluate import OTHER_POOL, PARTS, UNDELIVERED, evaluate
 from nextquery.service.log.store import Store
 from nextquery.service.model.experiments import policy_of
 from nextquery.service.model.prepare import first_model

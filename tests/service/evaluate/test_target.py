@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 import nextquery as nq
-from nextquery.service.evaluate.decisions import Span
-from nextquery.service.evaluate.sample import Reading, of_model
-from nextquery.service.evaluate.target import Target
+from nextquery.service.evaluate import Reading, Span, Target, of_model
 from nextquery.service.log.store import Store
 from nextquery.service.model.experiments import policy_of
 from nextquery.service.model.prepare import first_model

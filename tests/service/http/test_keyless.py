@@ -8,12 +8,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from nextquery.service.engine.engine import Engine
-from nextquery.service.greeting import greeting
 from nextquery.service.http.access import new_token
 from nextquery.service.http.app import create_app
 from nextquery.service.http.keys import KeyRing
 from nextquery.service.http.responses import ADMIN, NEEDED
 from nextquery.service.log.store import Store
+from nextquery.service.server import greeting
 from nextquery.service.settings import Settings
 from tests.service.http.conftest import BEARER, LOCAL, TOKEN
 from tests.service.http.test_scopes import ALLOWED, BODIES, paths_of

@@ -14,13 +14,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Concatenate, Literal, ParamSpec, TypeVar
 
-from nextquery import tracing
 from nextquery.arms import ArmPool
 from nextquery.catalogue.catalogue import Catalogue
 from nextquery.catalogue.rules import MOST_PATTERNS, MOST_PINS
 from nextquery.checks import one_of, whole_number
 from nextquery.errors import InvalidInput, StoreUnavailable
 from nextquery.segments import check_segment, key_of, segment_of, text_of
+from nextquery.service import tracing
 from nextquery.service.engine.experiments import Experiment, report
 from nextquery.service.engine.handler import Batcher, RequestHandler
 from nextquery.service.engine.requests import (

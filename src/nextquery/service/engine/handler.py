@@ -18,12 +18,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from nextquery import tracing
 from nextquery.catalogue.catalogue import Place
 from nextquery.errors import Conflict, NextqueryError, StoreUnavailable
 from nextquery.loop import Visit
 from nextquery.segments import key_of, text_of
 from nextquery.selection import Candidates
+from nextquery.service import tracing
 from nextquery.service.engine.requests import (
     Decision,
     FeedbackRequest,

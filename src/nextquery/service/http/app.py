@@ -16,7 +16,6 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from nextquery import tracing
 from nextquery.errors import (
     ClusterUnavailable,
     Conflict,
@@ -25,6 +24,7 @@ from nextquery.errors import (
     UnknownDecision,
     WrongSignature,
 )
+from nextquery.service import tracing
 from nextquery.service.engine.engine import Engine
 from nextquery.service.engine.explore import ExploredTable
 from nextquery.service.engine.page_work import Simulator

@@ -10,7 +10,7 @@ import time
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nextquery import tracing
+from nextquery.service import tracing
 from nextquery.service.http.metrics import Metrics
 from nextquery.service.http.responses import LOGGER, problem, row
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from nextquery import tracing
 from nextquery.errors import NextqueryError, StoreUnavailable
 from nextquery.learning import OPEN, Outcome
+from nextquery.service import tracing
 from nextquery.service.log.events import Body, FeedbackEvent, NextQuery, from_json, parts, to_json
 from nextquery.service.log.new_arms import Caps, Identities, Teaching, TypedTexts
 from nextquery.service.log.schema import counter, decisions, events

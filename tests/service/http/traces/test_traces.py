@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from starlette.testclient import TestClient
 
-from nextquery import tracing
+from nextquery.service import tracing
 from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
 from nextquery.service.settings import Settings

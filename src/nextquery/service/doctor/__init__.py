@@ -1,1 +1,0 @@
-"""What `nextquery doctor` checks."""
