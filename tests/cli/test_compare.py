@@ -7,7 +7,7 @@ import numpy as np
 
 import nextquery as nq
 from nextquery.build.ingest import ingest
-from nextquery.cli.compare import saw_answers
+from nextquery.cli.evaluate import saw_answers
 from nextquery.logs import LogOptions
 from nextquery.research import replay
 from tests.command_line import run_here

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from nextquery.cli import complete
+from nextquery.cli import output
 from tests.command_line import run_here
 
 
@@ -43,8 +43,8 @@ def test_commands_and_names_are_completed(words: str, names: list[str]) -> None:
 
 
 def test_every_list_of_names_is_that_of_its_registry() -> None:
-    assert {"max-utility", "random"} <= set(complete.selections())
-    assert {"none", "bump"} <= set(complete.schedules())
-    assert "one-side" in complete.readings()
-    assert {"auto", "tuned"} <= set(complete.encoders())
-    assert set(complete.served_policies()) < set(complete.policies())
+    assert {"max-utility", "random"} <= set(output.selections())
+    assert {"none", "bump"} <= set(output.schedules())
+    assert "one-side" in output.readings()
+    assert {"auto", "tuned"} <= set(output.encoders())
+    assert set(output.served_policies()) < set(output.policies())

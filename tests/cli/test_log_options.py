@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nextquery import datasets
-from nextquery.cli.log_options import source
+from nextquery.cli.options import source
 from tests.command_line import run_here
 from tests.logs_for_tests import pets
 

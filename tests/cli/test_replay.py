@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 import nextquery as nq
 from nextquery import cli
 from nextquery.build.ingest import ingest
-from nextquery.cli.cluster import encoding_on
+from nextquery.cli.evaluate import pool_of, saw_anchors
+from nextquery.cli.options import encoding_on
 from nextquery.cli.output import Stages
-from nextquery.cli.reproduce import pool_of, saw_anchors
 from nextquery.errors import InvalidInput
 from nextquery.research import replay
 from tests.command_line import run_here

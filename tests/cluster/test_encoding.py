@@ -17,7 +17,7 @@ import pytest
 from nextquery.build.ingest import ingest
 from nextquery.build.stages import Plan, in_this_process
 from nextquery.cli import app
-from nextquery.cli.cluster import join
+from nextquery.cli.options import join
 from nextquery.cluster.tasks import on_ray
 from nextquery.encode.tokens import pretrained
 from nextquery.encode.transformers import TrainedEncoder

@@ -15,7 +15,7 @@ from httpx2 import Response
 from starlette.testclient import TestClient
 
 import nextquery as nq
-from nextquery.cli.serving import join_cluster, open_pool
+from nextquery.cli.serve import join_cluster, open_pool
 from nextquery.cluster import RayArmPool
 from nextquery.errors import InvalidInput
 from nextquery.service.engine.engine import Engine

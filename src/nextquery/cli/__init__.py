@@ -12,35 +12,15 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from nextquery.cli.algorithms import algorithms
-from nextquery.cli.audit import audit
-from nextquery.cli.backup import backup, restore
-from nextquery.cli.block import block
-from nextquery.cli.compare import compare
-from nextquery.cli.config import config
-from nextquery.cli.curate import curate
-from nextquery.cli.demo import demo
-from nextquery.cli.doctor import doctor
-from nextquery.cli.encode import encode
-from nextquery.cli.evaluate import evaluate
-from nextquery.cli.explore import explore
-from nextquery.cli.export import export
-from nextquery.cli.forget import forget
-from nextquery.cli.ingest import ingest
-from nextquery.cli.keys import keys
-from nextquery.cli.leave_out import leave_out
+from nextquery.cli.build import encode, ingest, stats, verify
+from nextquery.cli.control import audit, block, curate
+from nextquery.cli.data import backup, export, forget, restore, take_over
+from nextquery.cli.evaluate import algorithms, compare, evaluate, replay, report, reproduce
+from nextquery.cli.model import end_fallback, leave_out, rebuild, roll_back
 from nextquery.cli.output import BAD_FILES, err, exit_code
-from nextquery.cli.rebuild import rebuild
-from nextquery.cli.recommend import recommend
-from nextquery.cli.replay import replay
-from nextquery.cli.report import report
-from nextquery.cli.reproduce import reproduce
-from nextquery.cli.roll_back import end_fallback, roll_back
-from nextquery.cli.serve import serve
-from nextquery.cli.stats import stats
-from nextquery.cli.take_over import take_over
+from nextquery.cli.serve import config, doctor, keys, serve
+from nextquery.cli.start import demo, explore, recommend
 from nextquery.cli.train import train
-from nextquery.cli.verify import verify
 from nextquery.errors import NextqueryError
 
 _FIRST_STEPS = """\
@@ -116,7 +96,7 @@ def _version(value: bool) -> None:
 
 
 @app.callback(invoke_without_command=True)
-def options(
+def main_options(
     context: typer.Context,
     version: Annotated[
         bool,

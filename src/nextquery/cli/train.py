@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nextquery.cli import log_options as o
+from nextquery.cli import options as o
 from nextquery.cli.output import Stages, err, out, print_json, table
 from nextquery.encode.train import METHODS, TrainOptions
 from nextquery.errors import InvalidInput

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from playwright.sync_api import expect
 
-from nextquery.cli.changes import write_all
+from nextquery.cli.options import write_all
 from nextquery.service.log.events import By, FellBack
 from nextquery.service.log.store import Store
 from nextquery.service.log.teaching import FallBack

@@ -1,4 +1,4 @@
-"""`nextquery ingest`: make a pool from a raw log."""
+"""Commands that build and check pools: ingest a log, encode again, show statistics, verify."""
 
 import os
 from collections.abc import Mapping
@@ -7,13 +7,49 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nextquery.cli import complete
-from nextquery.cli import log_options as o
-from nextquery.cli.cluster import Cluster, encoding_on, stdout_to_stderr
-from nextquery.cli.output import Stages, err, print_json, print_report, size
+from nextquery.cli import options as o
+from nextquery.cli import output
+from nextquery.cli.options import Cluster, encoding_on, stdout_to_stderr
+from nextquery.cli.output import Stages, err, out, print_json, print_report, size
 
 if TYPE_CHECKING:
     from nextquery.build.ingest import Personal
+
+
+def encode(
+    pool: Annotated[Path, typer.Argument(metavar="POOL", help="A pool that ingest wrote.")],
+    encoder: Annotated[
+        str,
+        typer.Option(
+            help="auto, static, projected, tuned, lsa, word-vectors, sentence (fitted on the log "
+            "that the pool has now), or the folder of a saved encoder."
+        ),
+    ] = "auto",
+    cluster: Cluster = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Encode the queries of a pool anew: ids, counts and sessions stay.
+
+    The old pool is kept until the new one is complete. Running services take it over.
+    """
+    from nextquery.build.reencode import encode_anew
+
+    err().print(f"plan: fit the encoder ({encoder}), encode, write {pool}", markup=False)
+    with Stages() as stages, stdout_to_stderr():
+        done = encode_anew(pool, encoder, progress=stages, **encoding_on(cluster))
+    arms, name = len(done.pool), done.report["encoder"]["name"]
+    if as_json:
+        seconds = {stage: round(s, 2) for stage, s in stages.seconds.items()}
+        about = {"encoder": done.report["encoder"], "seconds": seconds}
+        print_json({"out": str(pool), "arms": arms, "unplaced": done.unplaced, **about})
+        return
+    err().print(
+        f"{pool} has {arms:,} arms with vectors of {name}; it cannot place {done.unplaced:,} "
+        "queries, which are no arms until an encoder can",
+        markup=False,
+        soft_wrap=True,
+    )
+
 
 _MANY = 0.05  # share of rows in another language above which a user should know it
 
@@ -33,7 +69,7 @@ def ingest(
     encoder: Annotated[
         str,
         typer.Option(
-            autocompletion=complete.encoders,
+            autocompletion=output.encoders,
             help="auto, static, projected, tuned, lsa, word-vectors, sentence, or the folder of a "
             "saved encoder.",
         ),
@@ -247,4 +283,122 @@ def _warn(report: Mapping[str, object], to: Path) -> None:
         err().print(
             f"[bold]not k-anonymous:[/bold] a query of a single user may become an arm of {to} "
             "and be shown to others. Pass the log's user column (--user) and --min-users 2 or more."
+        )
+
+
+def stats(
+    log: o.Log,
+    session: o.Session = None,
+    user: o.User = None,
+    time: o.Time = None,
+    time_format: o.TimeFormat = None,
+    query: o.Query = None,
+    hits: o.Hits = None,
+    segment: o.Segment = None,
+    gap: o.Gap = 30.0,
+    profile: o.Profile = "text",
+    skip: o.Skip = [],  # noqa: B006
+    min_queries: o.MinQueries = None,
+    max_queries: o.MaxQueries = 50,
+    max_chars: o.MaxChars = 1000,
+    language: o.Language = None,
+    format: o.Format = None,
+    memory_limit: o.MemoryLimit = "2GB",
+    threads: o.Threads = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Show the statistics of a log (the paper's Table 3) or of a pool folder."""
+    from nextquery.logs import LogOptions, stats_of
+
+    if len(log) == 1 and Path(log[0]).is_dir():
+        report = _of_pool(log[0])
+    else:
+        files = o.source(log)
+        options = LogOptions.of(
+            files,
+            session=session,
+            user=user,
+            time=time,
+            time_format=time_format,
+            query=query,
+            hits=hits,
+            segment=segment,
+            gap_minutes=gap,
+            profile=profile,
+            skip=tuple(skip),
+            min_queries=min_queries,
+            max_queries=max_queries,
+            max_chars=max_chars,
+            language=language,
+            format=format,
+            memory_limit=memory_limit,
+            threads=threads,
+        )
+        with Stages() as stages:
+            report = stats_of(files, options, progress=stages).to_dict()
+    if as_json:
+        print_json(report)
+    else:
+        print_report(report)
+
+
+def _of_pool(path: str) -> dict[str, object]:
+    from nextquery.arms import ArmPool
+    from nextquery.errors import InvalidInput
+
+    pool = ArmPool.open(path)
+    if pool.origin is None:
+        raise InvalidInput(
+            f"{path} is a pool of {len(pool)} arms that was not made from a log, so it has no "
+            "statistics. Pass a log, or a pool that ingest wrote."
+        )
+    return dict(pool.origin.report)
+
+
+_BUILT_BY = {
+    "nextquery pool": "nextquery ingest",
+    "nextquery encoder": "nextquery train",
+    "nextquery recommender": "Recommender.save",
+}
+
+
+def verify(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER", help="A pool, an encoder or a recommender that nextquery wrote."
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check every byte of a folder against its manifest.
+
+    Exits with 0 if all is well, and with 4 if anything is damaged, missing or not readable.
+    """
+    from nextquery import folders
+    from nextquery.errors import Damaged
+
+    kind, opened = folders.read_any(folder)
+    problems = opened.problems()
+    total = sum(int(entry["bytes"]) for entry in opened.files.values())
+    if as_json:
+        print_json(
+            {
+                "folder": str(folder),
+                "kind": kind,
+                "files": len(opened.files),
+                "bytes": total,
+                "ok": not problems,
+                "damaged": problems,
+            }
+        )
+    elif not problems:
+        out().print(f"{folder} is intact: a {kind}, {len(opened.files)} files, {size(total)}")
+    if problems:
+        listed = "".join(f"\n  {name}: {problem}" for name, problem in problems.items())
+        raise Damaged(
+            f"{folder} is damaged: {len(problems)} of {len(opened.files)} files.{listed}\nDo not "
+            f"serve it. Restore the folder from a backup, or build it again with "
+            f"{_BUILT_BY.get(kind, 'the command that wrote it')}. Then check the disk: files do "
+            "not change by themselves."
         )

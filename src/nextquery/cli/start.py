@@ -1,19 +1,25 @@
-"""`nextquery explore`: mark rows of a table, get the WHERE clause that finds such rows."""
+"""Commands to start with: demo, recommend, and explore a table by example."""
 
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 from rich.markup import escape
 from rich.syntax import Syntax
 
-from nextquery.cli.output import err, out, print_json, table
+from nextquery.cli import options as s
+from nextquery.cli import output
+from nextquery.cli.output import Stages, err, out, print_json, table
+from nextquery.cli.serve import built_in_pool, serve_with
 from nextquery.errors import InvalidInput
 
 if TYPE_CHECKING:
+    import nextquery
     from nextquery.explore import Exploration
+
 
 _HELP = (
     "Type the numbers of the rows that are relevant, like 1 3. Enter: none of them. "
@@ -201,3 +207,105 @@ def _value(value: Any) -> str:
         return "–"
     text = f"{value:,.6g}" if isinstance(value, float) else str(value)
     return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+
+
+def recommend(
+    pool_folder: Annotated[Path, typer.Argument(metavar="POOL", help="A pool that ingest wrote.")],
+    query: Annotated[str, typer.Argument(help="The current query.")],
+    m: Annotated[int, typer.Option("-m", "--many", help="Number of recommendations.")] = 5,
+    k: Annotated[int, typer.Option(help="Size of the candidate set.")] = 250,
+    epsilon: Annotated[float, typer.Option(help="Similarity threshold of the preference.")] = 0.5,
+    reading: Annotated[
+        str,
+        typer.Option(
+            autocompletion=output.readings,
+            help="Reading of the preference: example, defined or joint.",
+        ),
+    ] = "example",
+    utility: Annotated[
+        str, typer.Option(help="Utility: log-probability, facility-location or log-det.")
+    ] = "log-probability",
+    segment: Annotated[str, typer.Option(help="Recommend queries of this segment.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Recommend the next queries for QUERY, best first.
+
+    Candidates are selected by similarity. A candidate's score grows with how often it followed
+    QUERY in the log (0.3 if never); ties go to the higher preference.
+    """
+    import nextquery as nq
+
+    began = time.perf_counter()
+    pool = nq.ArmPool.open(pool_folder)
+    selector = nq.MaxUtility(k, epsilon, utility, reading, shortlist=max(1000, k))
+    rec = nq.Recommender(pool, selector, nq.LinUCB(model="disjoint"))
+    session = rec.start(query, segment=segment)
+    loaded = time.perf_counter()
+    followed = _followers(pool, pool.find(query, segment))
+    for _, arm in followed:
+        rec.policy.update(nq.Choice(arm, np.empty(0), 0.0, 1.0), 1.0)
+    slate = session.recommend(m)
+    took = time.perf_counter() - loaded
+    assert session.candidates is not None
+    places = {arm: i for i, arm in enumerate(session.candidates.arms.tolist())}
+    next_arms = [pair[1] for pair in followed]
+    rows = [
+        {
+            "arm": choice.arm,
+            "query": choice.text,
+            "similarity": float(session.candidates.similarities[places[choice.arm]]),
+            "preference": float(session.candidates.preferences[places[choice.arm]]),
+            "score": choice.score,
+            "followed": next_arms.count(choice.arm),
+        }
+        for choice in slate
+    ]
+    milliseconds = {"load": 1e3 * (loaded - began), "recommend": 1e3 * took}
+    if as_json:
+        print_json({"query": query, "recommendations": rows, "milliseconds": milliseconds})
+        return
+    if not rows:
+        err().print("no query of the pool matches these options. Try a lower --epsilon.")
+    columns = ["next query", "similarity", "preference", "score", "followed it in the log"]
+    cells = [[row[name] for name in list(row)[1:]] for row in rows]
+    out().print(table(f"after: {query}", columns, cells, numbers=[1, 2, 3, 4]))
+    err().print(
+        f"{len(pool):,} arms; opened in {milliseconds['load']:.0f} ms, recommended in "
+        f"{milliseconds['recommend']:.0f} ms"
+    )
+
+
+def _followers(pool: "nextquery.ArmPool", arm: int | None) -> list[list[int]]:
+    """Return (query, next query) for every time the query occurs in the log with a successor."""
+    origin = pool.origin
+    if arm is None or origin is None:
+        return []
+    arms, offsets = np.asarray(origin.sessions.arms), np.asarray(origin.sessions.offsets)
+    places = np.flatnonzero(arms[:-1] == arm) + 1
+    places = places[~np.isin(places, offsets)]  # the first query of another session did not follow
+    return [[arm, int(arms[place])] for place in places]
+
+
+def demo(
+    folder: Annotated[
+        Path, typer.Option(help="Where the pool and what it learns are kept; made if missing.")
+    ] = Path("nextquery-demo"),
+    port: Annotated[
+        str | None, typer.Option(help="The port to listen on; 0 for any free port.")
+    ] = None,
+    set: s.Set = [],  # noqa: B006  (typer only reads it)
+) -> None:
+    """Try nextquery: serve the built-in log, topics, with its page on this machine.
+
+    The first start makes the pool, which takes seconds. Later starts continue with what was
+    learnt. To start from the beginning, delete the folder.
+    """
+    settings = {"store": f"sqlite:///{folder / 'topics.db'}", "port": port}
+    loaded = s.load_settings(settings, more=set).settings
+    from nextquery.service.server import check_address
+
+    check_address(loaded)  # an error comes before anything is written
+    folder.mkdir(parents=True, exist_ok=True)
+    with Stages() as stages:
+        pool = built_in_pool("topics", folder, stages)
+    serve_with({**settings, "pool": str(pool)}, more=set)

@@ -1,17 +1,110 @@
-"""`nextquery forget`: erase a user or a session, or show what is known of them."""
+"""Commands for the data of a store: export, backup, restore, erase a person, take over a log."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nextquery.cli import settings_options as s
-from nextquery.cli.changes import this_user
+from nextquery.cli import options as s
+from nextquery.cli.options import this_user
 from nextquery.cli.output import Stages, out, print_json
 
 if TYPE_CHECKING:
     from nextquery.service.erasure.files import Cleaned
     from nextquery.service.erasure.rights import Erasure
+    from nextquery.service.maintain.backup import Proof
+
+
+def export(
+    format: Annotated[
+        str,
+        typer.Option(
+            help="ubi (JSON Lines, UBI 1.3), parquet (one row per entry), obp (Open Bandit "
+            "Pipeline), vw (VowpalWabbit), gru4rec or hred (sessions)."
+        ),
+    ] = "ubi",
+    to: Annotated[
+        Path | None, typer.Option("--out", help="The file to write; standard output by default.")
+    ] = None,
+    pool: Annotated[
+        str | None, typer.Option(help="The pool that the service serves; for the format obp.")
+    ] = None,
+    store: s.StoreUrl = None,
+    config: s.Config = None,
+) -> None:
+    """Write every decision with its outcome, in the order of the log."""
+    from nextquery.checks import one_of
+
+    settings = s.load_settings({"store": store, "pool": pool}, config=config).settings
+    from nextquery.service.erasure.files import export_to, write
+    from nextquery.service.exchange.export import FORMATS
+    from nextquery.service.log.store import Store
+
+    one_of(format, "format", FORMATS)
+    needs_pool = FORMATS[format].pages is None
+    event_log = Store.open(settings.store, create=False)
+    if to is None:
+        write(event_log, sys.stdout.buffer, format, settings.pool if needs_pool else None)
+        sys.stdout.buffer.flush()
+    else:
+        export_to(event_log, to, format, settings.pool if needs_pool else None)
+
+
+def backup(
+    to: Annotated[Path, typer.Option("--out", metavar="FILE", help="The new file to write.")],
+    store: s.StoreUrl = None,
+    config: s.Config = None,
+    as_json: s.AsJson = False,
+) -> None:
+    """Copy a store into one file while the service runs, and prove the copy.
+
+    The file is an SQLite database, also for a store on PostgreSQL. The model is computed again from
+    the copied log and compared with the store's newest snapshot.
+    """
+    settings = s.load_settings({"store": store}, config=config).settings
+    from nextquery.service.log.store import Store
+    from nextquery.service.maintain.backup import backup as run
+
+    opened = Store.open(settings.store, create=False)
+    try:
+        proof = run(opened, to)
+    finally:
+        opened.close()
+    _print_proof(proof, f"backed up {opened.name} to {to}", as_json=as_json)
+
+
+def restore(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file that nextquery backup wrote.")
+    ],
+    store: s.StoreUrl = None,
+    config: s.Config = None,
+    as_json: s.AsJson = False,
+) -> None:
+    """Make a new store from a backup, and prove it: the same events, the same model.
+
+    The store must not exist yet, or be an empty PostgreSQL database. Serve it with the pool that it
+    was made with.
+    """
+    settings = s.load_settings({"store": store}, config=config).settings
+    from nextquery.service.log.database import without_password
+    from nextquery.service.maintain.backup import restore as run
+
+    proof = run(file, settings.store)
+    _print_proof(proof, f"restored {file} as {without_password(settings.store)}", as_json=as_json)
+
+
+def _print_proof(proof: "Proof", what: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(proof._asdict())
+        return
+    out().print(
+        f"{what}: {proof.position} events; the model computed from them differs by "
+        f"{proof.difference:g} at position {proof.position}",
+        markup=False,
+    )
+
 
 NOTHING_FOUND = 5
 
@@ -113,12 +206,12 @@ def forget(
     finally:
         writer.close()
         opened.close()
-    _tell(erased, cleaned, clean_only=clean_only, dirty=dirty, as_json=as_json)
+    _print_erasure(erased, cleaned, clean_only=clean_only, dirty=dirty, as_json=as_json)
     if not erased.anything and not clean_only:
         raise typer.Exit(NOTHING_FOUND)
 
 
-def _tell(
+def _print_erasure(
     erased: "Erasure", cleaned: "Cleaned", *, clean_only: bool, dirty: bool, as_json: bool
 ) -> None:
     """Say what was done, and what is left to do."""
@@ -151,3 +244,52 @@ def _tell(
         tell(f"export deleted, since it cannot be made any more: {file}", markup=False)
     for file in cleaned.elsewhere:
         tell(f"export on another machine, delete it there: {file}", markup=False)
+
+
+def take_over(
+    pool: Annotated[Path, typer.Argument(metavar="POOL", help="The new pool.")],
+    old_pool: Annotated[
+        Path, typer.Option(metavar="OLD_POOL", help="The pool that the old store was created with.")
+    ],
+    old_store: Annotated[
+        str, typer.Option(metavar="URL", help="The event log that has learnt; it does not change.")
+    ],
+    store: s.StoreUrl = None,
+    policy: Annotated[str | None, typer.Option(help="The policy, as in nextquery serve.")] = None,
+    set: s.Set = [],  # noqa: B006  (typer only reads it)
+    config: s.Config = None,
+    as_json: s.AsJson = False,
+) -> None:
+    """Begin the store of a new pool with what an old store has learnt, then serve the new pool.
+
+    Takes over the model's live learning, blocks, removed arms, arms that were added live, and held
+    and rejected queries. The new store must be empty.
+    """
+    options = {"store": store, "policy": policy}
+    settings = s.load_settings(options, more=set, config=config).settings
+    from nextquery.arms import ArmPool
+    from nextquery.service.log.store import Store
+    from nextquery.service.maintain.take_over import take_over as run
+
+    new, old = ArmPool.open(pool), ArmPool.open(old_pool)
+    learnt, empty = Store.open(old_store, create=False), Store.open(settings.store)
+    with Stages() as stages:
+        done = run(
+            new,
+            empty,
+            settings.engine_options(),
+            old_pool=old,
+            old_store=learnt,
+            progress=lambda done, total: stages(
+                "learn from past sessions", done / total if total else 1.0
+            ),
+        )
+    if as_json:
+        print_json(done._asdict())
+        return
+    out().print(
+        f"{empty.name} begins with {done.updates} live updates, {done.arms} added arms, "
+        f"{done.removed} removed arms, {done.blocked} blocks, {done.held} held and "
+        f"{done.rejected} rejected queries",
+        markup=False,
+    )
