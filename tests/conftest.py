@@ -41,7 +41,7 @@ _LONGEST = (
     *_TOGETHER,
     "tests/service/test_server.py",
     "tests/service/test_soak.py",
-    "tests/test_ingest.py",
+    "tests/build/test_ingest.py",
     "tests/cli/test_replay.py",
     "tests/service/model/test_repair.py",
     "tests/test_examples.py",

@@ -23,9 +23,9 @@ from nextquery.encode.tokens import pretrained
 from nextquery.encode.transformers import TrainedEncoder
 from nextquery.errors import InvalidInput, StorageError
 from nextquery.folders import Folder
+from tests.build.test_ingest import contents
 from tests.cluster.workers import kill, raylet, workers_of
 from tests.logs_for_tests import pets
-from tests.test_ingest import contents
 
 BLOCK = 7  # of 36 texts: five whole blocks and one text more
 

@@ -19,6 +19,7 @@ from nextquery.service.maintain.repair import rebuild
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.pool_change import open_again, reader_of
 from nextquery.service.model.prepare import Change, check_pool, first_model, prepare
+from tests.build.updating.logs import WORDS, Row
 from tests.service.new_pool.worlds import (
     CUT,
     NEW,
@@ -36,7 +37,6 @@ from tests.service.new_pool.worlds import (
     typed,
 )
 from tests.service.worlds import kinds, rarely, until
-from tests.updating.logs import WORDS, Row
 
 
 @pytest.mark.parametrize("url", ["sqlite", *rarely("postgresql")], indirect=True)

@@ -8,6 +8,7 @@ from nextquery.build.ingest import ingest
 from nextquery.service.engine.engine import Engine
 from nextquery.service.erasure.rights import Person
 from nextquery.service.log.store import Store
+from tests.build.updating.logs import OPTIONS, SECRET, Row, saved_encoder, write
 from tests.service.new_pool.worlds import (
     CUT,
     NEW,
@@ -21,7 +22,6 @@ from tests.service.new_pool.worlds import (
     typed,
 )
 from tests.service.worlds import until
-from tests.updating.logs import OPTIONS, SECRET, Row, saved_encoder, write
 
 
 def test_an_arm_that_ends_is_again_what_the_log_has(

@@ -13,8 +13,8 @@ from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.model.experiments import policies_of
 from nextquery.service.settings import EngineOptions
+from tests.build.updating.logs import OPTIONS, SECRET, WORDS, Row, random_rows, saved_encoder, write
 from tests.service.worlds import options, until
-from tests.updating.logs import OPTIONS, SECRET, WORDS, Row, random_rows, saved_encoder, write
 
 ROWS = random_rows(5, 160)
 CUT = 120

@@ -14,8 +14,8 @@ from nextquery.build.update import update
 from nextquery.cli import app
 from nextquery.encode import LsaEncoder
 from nextquery.errors import InvalidInput
-from tests.updating.logs import SECRET, WORDS, pool_arms, pool_sessions, write
-from tests.updating.test_update import ROWS, made
+from tests.build.updating.logs import SECRET, WORDS, pool_arms, pool_sessions, write
+from tests.build.updating.test_update import ROWS, made
 
 PAIRS = [f"{a} {b}" for a in WORDS for b in WORDS if a != b]
 

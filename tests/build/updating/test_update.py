@@ -15,9 +15,8 @@ from nextquery.build.ingest import Ingested, ingest
 from nextquery.build.update import GONE, Updated, update
 from nextquery.cli import app
 from nextquery.errors import InvalidInput, StorageError
-from tests.full_disk import room_for
-from tests.test_ingest import contents
-from tests.updating.logs import (
+from tests.build.test_ingest import contents
+from tests.build.updating.logs import (
     OPTIONS,
     SECRET,
     Row,
@@ -27,6 +26,7 @@ from tests.updating.logs import (
     saved_encoder,
     write,
 )
+from tests.full_disk import room_for
 
 ROWS = random_rows(5, 160)
 

@@ -14,16 +14,8 @@ from nextquery.errors import Damaged, InvalidInput
 from nextquery.logs import LogOptions, Prepared, prepare
 from nextquery.logs.ledger import Keys, Ledger, Strings, opened, sealed
 from nextquery.logs.merge import Remember
+from tests.build.updating.logs import OPTIONS, SECRET, Row, arms_of, random_rows, sessions_of, write
 from tests.few_examples import few
-from tests.updating.logs import (
-    OPTIONS,
-    SECRET,
-    Row,
-    arms_of,
-    random_rows,
-    sessions_of,
-    write,
-)
 
 KEYS = Keys(SECRET)
 
