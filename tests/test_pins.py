@@ -14,7 +14,7 @@ from nextquery.service.exchange.export import entry_rows, pages, rounds, ubi_rec
 from nextquery.service.log.events import By
 from nextquery.service.log.operators import as_json, changes
 from nextquery.service.log.store import Store
-from nextquery.service.model.catalogue import followed
+from nextquery.service.model.learner import followed
 from tests.service.worlds import TEXTS, caught_up, options, small_pool
 
 OPS = By("key", "ops", "shop")

@@ -3,8 +3,7 @@
 Every call is safe to repeat: a recommendation carries a request id, and feedback is idempotent.
 So a client retries when the service is briefly unavailable, for no longer than its `deadline`.
 
-Clients ignore response fields that this version does not know, so a newer service does not break
-an older client.
+Clients ignore response fields that they do not know.
 """
 
 import asyncio

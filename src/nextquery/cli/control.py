@@ -208,7 +208,7 @@ def curate(
     from nextquery.errors import InvalidInput
     from nextquery.service.engine.engine import listed_pins, to_curate, to_pin, to_unpin
     from nextquery.service.log.store import Hashes, Store
-    from nextquery.service.model.catalogue import followed
+    from nextquery.service.model.learner import followed
     from nextquery.service.model.prepare import check_pool
 
     texts = [*queries, *lines(file)]

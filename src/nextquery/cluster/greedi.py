@@ -5,7 +5,7 @@ Each part is optimised on the node that holds its arms.
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import ray
@@ -16,7 +16,6 @@ from nextquery.arms.pool import NO_IDS, checked_ids
 from nextquery.arms.scan import Blocks, RowRange
 from nextquery.checks import number, one_of, whole_number
 from nextquery.cluster.connection import warn_if_no_cpus
-from nextquery.cluster.pool import RayArmPool
 from nextquery.cluster.shards import Share
 from nextquery.errors import ClusterUnavailable, InvalidInput
 from nextquery.selection import MaxUtility, preference
@@ -24,6 +23,9 @@ from nextquery.selection.max_utility import SHARDS, UTILITIES
 from nextquery.selection.optimize import lazy_greedy
 from nextquery.selection.selector import refuse_partial
 from nextquery.selection.utility import FacilityLocation, LogDet, LogProbability, Utility
+
+if TYPE_CHECKING:
+    from nextquery.cluster.pool import RayArmPool  # it imports this module
 
 
 class Problem(NamedTuple):
@@ -167,7 +169,7 @@ _merge = _retried(Problem.merge)
 
 
 def greedi(
-    pool: RayArmPool,
+    pool: "RayArmPool",
     vector: ArrayLike,
     k: int,
     *,
@@ -218,7 +220,7 @@ def greedi(
     If a shard stays unavailable or a part is lost, this raises `errors.ClusterUnavailable`: the
     answer never comes from only some of the arms. While a shard runs greedy, its searches wait.
     """
-    if not isinstance(pool, RayArmPool):
+    if not hasattr(pool, "greedi"):
         raise InvalidInput(
             f"cluster.greedi takes a RayArmPool; received {type(pool).__name__}. Use "
             "optimize.greedi in one process."
@@ -259,7 +261,7 @@ def greedi(
 
 
 def _rounds(
-    pool: RayArmPool, problem: Problem, partitions: str | int | Sequence[Sequence[int]], seed: int
+    pool: "RayArmPool", problem: Problem, partitions: str | int | Sequence[Sequence[int]], seed: int
 ) -> list[int]:
     """Run both rounds of Algorithm 3; the second also on a node, because it may need all arms."""
     bounds = [*pool._shards.bounds.tolist(), problem.rows]
@@ -297,7 +299,7 @@ def _check_sizes(problem: Problem, sizes: Sequence[int]) -> None:
     problem.check_size(sum(min(size, problem.k) for size in sizes))
 
 
-def _given(pool: RayArmPool, ground_set: Iterable[int], excluded: Ids) -> Ids:
+def _given(pool: "RayArmPool", ground_set: Iterable[int], excluded: Ids) -> Ids:
     """Return the ids of a ground set in order, without removed and excluded ones."""
     ids = checked_ids(ground_set, "ground_set", pool.rows_in_all, keep_order=True)
     if len(np.unique(ids)) != len(ids):
@@ -305,12 +307,12 @@ def _given(pool: RayArmPool, ground_set: Iterable[int], excluded: Ids) -> Ids:
     return np.setdiff1d(pool.alive(ids), excluded)
 
 
-def _all_rows(pool: RayArmPool) -> Share:
+def _all_rows(pool: "RayArmPool") -> Share:
     assert pool._folder is not None
     return Share(pool._folder, 0, len(pool._rows.stored))
 
 
-def _mass(pool: RayArmPool, anchor: Vectors, excluded: Ids, epsilon: float) -> preference.Mass:
+def _mass(pool: "RayArmPool", anchor: Vectors, excluded: Ids, epsilon: float) -> preference.Mass:
     """Return the sums over the whole pool, which preferences need for any ground set."""
     _, sums = pool.scan(anchor, [], exclude=[excluded], epsilon=epsilon)
     assert sums is not None
@@ -318,7 +320,7 @@ def _mass(pool: RayArmPool, anchor: Vectors, excluded: Ids, epsilon: float) -> p
     return preference.Mass(float(sums.total[0]), float(sums.similar[0]), pool.count(excluded))
 
 
-def _peak(pool: RayArmPool, problem: Problem, selector: MaxUtility, excluded: Ids) -> float:
+def _peak(pool: "RayArmPool", problem: Problem, selector: MaxUtility, excluded: Ids) -> float:
     """Return the largest preference in the ground set without scanning all of it."""
     if problem.ground is not None:
         similarities = pool.score(problem.ground, problem.anchor)

@@ -23,6 +23,7 @@ from nextquery.arms.pool import KIND, NO_IDS, VERSION, ArmPool
 from nextquery.arms.scan import Band, Found, RowRange, Rows, Sums
 from nextquery.cluster import shards
 from nextquery.cluster.connection import connect
+from nextquery.cluster.greedi import greedi
 from nextquery.cluster.shards import (
     Call,
     Hidden,
@@ -328,8 +329,6 @@ class RayArmPool(ShardedPool):
 
     def greedi(self, vector: ArrayLike, k: int, **options: Any) -> list[int]:
         """Choose arms for one anchor by Algorithm 3; the options are those of `cluster.greedi`."""
-        from nextquery.cluster.greedi import greedi  # it imports this module
-
         return greedi(self, vector, k, **options)
 
     def close(self) -> None:

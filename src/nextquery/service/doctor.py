@@ -2,7 +2,7 @@
 
 - The machine: Python and packages, the clock, open files.
 - The pool: every byte, its encoder, and who may change it.
-- The store: its disk and its tables. A store of an older version is checked without changing it.
+- The store: its disk and its tables, without changing it.
 """
 
 import os

@@ -13,7 +13,8 @@ from nextquery.errors import InvalidInput
 from nextquery.service.engine.engine import Engine
 from nextquery.service.engine.page_work import draw
 from nextquery.service.exchange.export import added, pool_by_id
-from nextquery.service.log.events import AnnouncePool, DecisionEvent, ModelEvent
+from nextquery.service.log.events import DecisionEvent, ModelEvent
+from nextquery.service.log.operators import AnnouncePool
 from nextquery.service.log.store import Store
 from nextquery.service.maintain.repair import rebuild
 from nextquery.service.model.learner import Learner

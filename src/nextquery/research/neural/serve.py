@@ -13,10 +13,9 @@ To add a method, write these parts and add a line to the registry here:
 
 - its parameters in `options.py` (or a module of its own);
 - its training task in a module of this package;
-- its rival, if it computes scores in a way of its own.
+- its rival, if it computes scores in a way of its own, with a line in `research.rivals.registry`.
 
-The command ``nextquery train``, the registry of rivals, checkpoints and the model folder then
-follow.
+The command ``nextquery train``, checkpoints and the model folder then follow.
 """
 
 import hashlib

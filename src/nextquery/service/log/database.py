@@ -1,4 +1,4 @@
-"""The database below the event log: connections, its files, time limits, errors and upgrades.
+"""The database below the event log: connections, its files, tables, time limits and errors.
 
 *Connections* to SQLite and PostgreSQL are durable, through one SQLAlchemy engine. An open
 database is checked when it is opened, and gives out transactions.

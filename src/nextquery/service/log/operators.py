@@ -1,15 +1,18 @@
 """Writes of operators: blocks, the kill switch, reviews of arms, leases, and the audit.
 
 *Audit.* The log has the changes of operators, and the table of keys those of API keys. A change
-that is an event records who made it (`By`), unless an older version wrote it without that. The
-table of keys has when a key was created and when it ends, not who did it.
+that is an event records who made it (`By`), if that is known. The table of keys has when a key
+was created and when it ends, not who did it.
+
+*Another pool* under the same log takes two steps: its new arms get their ids, then all workers
+change together.
 
 *Review.* Approve or reject a held text, or remove an arm.
 
 *Leases.* One process works for all: a lease keeps the others from the same work until it is over.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from heapq import nlargest
@@ -18,7 +21,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from nextquery.errors import Conflict, Damaged
-from nextquery.segments import segment_of, text_of
+from nextquery.segments import key_of, segment_of, text_of
 from nextquery.service.log.events import (
     ArmAdded,
     ArmHeld,
@@ -31,9 +34,12 @@ from nextquery.service.log.events import (
     PatternAllowed,
     PatternBlocked,
     Pinned,
+    PoolAnnounced,
+    Runs,
     Switched,
     Unblocked,
     Unpinned,
+    parts,
 )
 from nextquery.service.log.schema import arm_texts, events, keys, leases
 from nextquery.service.log.store import Store, as_event
@@ -280,11 +286,11 @@ class TakeLease:
     holder: str
     seconds: float
 
-    def needs(self) -> "Needs":
+    def needs(self) -> Needs:
         """Nothing."""
-        return _nothing()
+        return NOTHING
 
-    def write(self, transaction: "Transaction") -> bool:
+    def write(self, transaction: Transaction) -> bool:
         """Write it, unless somebody else holds it."""
         connection, until = transaction.connection, transaction.time + self.seconds
         here = leases.c.name == self.name
@@ -308,17 +314,148 @@ class EndLease:
     name: str
     holder: str
 
-    def needs(self) -> "Needs":
+    def needs(self) -> Needs:
         """Nothing."""
-        return _nothing()
+        return NOTHING
 
-    def write(self, transaction: "Transaction") -> None:
+    def write(self, transaction: Transaction) -> None:
         """Delete it, if `holder` has it."""
         own = (leases.c.name == self.name, leases.c.holder == self.holder)
         transaction.connection.execute(sa.delete(leases).where(*own))
 
 
-def _nothing() -> "Needs":
-    from nextquery.service.log.writer import NOTHING
+class Curated(NamedTuple):
+    """A query to make an arm: the key of its text in the store, and the fields of `ArmAdded`."""
 
-    return NOTHING
+    text_key: str
+    text: str
+    shown: str
+    vector: str
+
+
+@dataclass(frozen=True)
+class Curate:
+    """Make arms of queries that operators chose.
+
+    Those that are arms already stay as they are, but need no users any more: they do not end when
+    somebody who typed them is forgotten.
+    """
+
+    queries: Sequence[Curated]
+    by: By
+    model: int | None = None  #: position of the model when the vectors were computed
+    known: Collection[str] = ()  #: the keys in the store of those that are arms
+
+    def needs(self) -> Needs:
+        """Nothing."""
+        return NOTHING
+
+    def write(self, transaction: Transaction) -> int:
+        """Append the new arms, raise the barrier to them, and return how many there are."""
+
+        states = [_state(transaction, query.text_key) for query in self.queries]
+        for query, state in zip(self.queries, states, strict=True):
+            if state in ("rejected", "removed"):
+                raise Conflict(
+                    f"{text_of(query.text)[:80]!r} was {state} for good, so it cannot be curated. "
+                    "Leave it out of the list. Nothing was written."
+                )
+        _need_no_users(transaction, self.known)
+        added = 0
+        for query, state in zip(self.queries, states, strict=True):
+            if state == "added":
+                _need_no_users(transaction, [query.text_key])
+                continue
+            arm = transaction.take_arm_id()
+            vector = transaction.vector(query.vector, self.model)
+            transaction.append(ArmAdded(arm, query.text, query.shown, vector, self.by))
+            _keep(transaction, query, arm, known=state is not None)
+            added += 1
+        if added:
+            transaction.raise_barrier()
+        return added
+
+
+def _need_no_users(transaction: Transaction, text_keys: Collection[str]) -> None:
+    """Keep these arms whoever is forgotten, unless an erasure is ending them just now."""
+    for part in parts(text_keys):
+        these = arm_texts.c.text_key.in_(part), arm_texts.c.min_users > 0
+        transaction.connection.execute(sa.update(arm_texts).where(*these).values(min_users=None))
+
+
+def _keep(transaction: Transaction, query: Curated, arm: int, *, known: bool) -> None:
+    """Remember in `arm_texts` that the text is an arm, so that it never becomes another one."""
+    transaction.texts.settle(query.text_key)
+    values = {"state": "added", "arm": arm, "time": transaction.time, "min_users": None}
+    if known:
+        held = sa.update(arm_texts).where(arm_texts.c.text_key == query.text_key)
+        transaction.connection.execute(held.values(**values))
+        return
+    shown = key_of(segment_of(query.text), query.shown)
+    row = {"text_key": query.text_key, "shown": shown, "owner": "", **values}
+    transaction.connection.execute(sa.insert(arm_texts).values(**row))
+
+
+_BARRED = ("rejected", "removed")
+
+
+@dataclass(frozen=True)
+class AnnouncePool:
+    """Take ids for the rows that a pool has more than the one of the model at `after`."""
+
+    pool: str
+    runs: Runs  #: of the rows that have ids already
+    known: int  #: how many rows have
+    rows: int
+    after: int
+
+    def needs(self) -> Needs:
+        """Nothing."""
+        return NOTHING
+
+    def write(self, transaction: Transaction) -> PoolAnnounced | None:
+        """Append the event and return it; None if `after` is not the newest model."""
+        if transaction.model != self.after:
+            return None
+        first, more = transaction.next_arm, self.rows - self.known
+        transaction.next_arm += more
+        row, id = (self.runs or ((0, 0),))[-1]
+        follows = first == id + self.known - row
+        runs = (
+            self.runs if not more or follows else (*(self.runs or ((0, 0),)), (self.known, first))
+        )
+        announced = PoolAnnounced(self.pool, runs, transaction.next_arm)
+        transaction.append(announced)
+        return announced
+
+
+@dataclass(frozen=True)
+class ChangePool:
+    """From here on decisions are made with another pool, and with this model for it.
+
+    `texts` are the keys of the new rows, each with its id: those that an operator removed or
+    rejected are removed.
+    """
+
+    body: ModelEvent
+    after: int
+    texts: Mapping[str, int]
+
+    def needs(self) -> Needs:
+        """Nothing."""
+        return NOTHING
+
+    def write(self, transaction: Transaction) -> int | None:
+        """Append the model, raise the barrier, return the position; None as of `AnnouncePool`."""
+        if transaction.model != self.after:
+            return None
+        transaction.model = transaction.append(self.body)
+        for arm in self._barred(transaction):
+            transaction.append(ArmRemoved(arm))
+        transaction.raise_barrier()
+        return transaction.model
+
+    def _barred(self, transaction: Transaction) -> Sequence[int]:
+        rows = sa.select(arm_texts.c.text_key).where(arm_texts.c.state.in_(_BARRED))
+        keys = transaction.connection.execute(rows).scalars()
+        return sorted(self.texts[key] for key in keys if key in self.texts)

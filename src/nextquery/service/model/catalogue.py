@@ -33,7 +33,6 @@ from nextquery.service.log.events import (
     Unpinned,
     Void,
 )
-from nextquery.service.log.store import Store
 from nextquery.service.model.state import State, unusable
 
 NO_MINIMUMS: Mapping[str, int] = MappingProxyType({})
@@ -228,14 +227,3 @@ class Arms:
         if event is not None and event.pool != self.digest:
             return None
         return ServedCatalogue.at(self.pool, state, minimums=self.minimums)
-
-
-def followed(pool: ArmPool, store: Store) -> ServedCatalogue:
-    """Return the arms at the end of a log, with what is blocked and pinned."""
-    from nextquery.service.model.learner import Learner  # it imports this module
-    from nextquery.service.model.snapshots import newest_state
-
-    learner = Learner(store, newest_state(store), arms=Arms(pool))
-    learner.catch_up()
-    assert learner.catalogue is not None  # the pool was checked
-    return learner.catalogue

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from nextquery.arms import ArmPool
 from nextquery.errors import Damaged
 from nextquery.service.log.events import DecisionEvent, Event, ModelEvent
 from nextquery.service.log.store import Store, as_event
 from nextquery.service.model.catalogue import Arms, ServedCatalogue
 from nextquery.service.model.experiments import Decided
+from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.state import FORESEEN, State, check
 
 _REMEMBERED = 10_000  # decisions kept in memory for their feedback
@@ -169,3 +171,11 @@ def rebuilt(
     learner = Learner(store, foreseeing(store, head), arms=arms)
     learner.catch_up(batch=batch, until=head)
     return learner.state
+
+
+def followed(pool: ArmPool, store: Store) -> ServedCatalogue:
+    """Return the arms at the end of a log, with what is blocked and pinned."""
+    learner = Learner(store, newest_state(store), arms=Arms(pool))
+    learner.catch_up()
+    assert learner.catalogue is not None  # the pool was checked
+    return learner.catalogue

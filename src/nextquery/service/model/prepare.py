@@ -25,14 +25,15 @@ from nextquery.learning import Learnt
 from nextquery.loop import Loop
 from nextquery.memory import Memory
 from nextquery.policies import Policy
-from nextquery.service.log.events import (
+from nextquery.service.log.events import BesideModel, ModelEvent, PoolAnnounced
+from nextquery.service.log.operators import (
+    LEASE_S,
     AnnouncePool,
-    BesideModel,
     ChangePool,
-    ModelEvent,
-    PoolAnnounced,
+    EndLease,
+    NewModel,
+    TakeLease,
 )
-from nextquery.service.log.operators import LEASE_S, EndLease, NewModel, TakeLease
 from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import Write, Writer
 from nextquery.service.model.catalogue import ServedCatalogue
