@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from nextquery.service.engine.engine import Engine
 from nextquery.service.erasure.files import clean
-from nextquery.service.erasure.rights import Person, erase
+from nextquery.service.erasure.rights import DataSubject, erase
 from nextquery.service.log.schema import (
     arm_texts,
     counter,
@@ -162,7 +162,7 @@ def main() -> None:
             longest = max(longest, time.perf_counter() - started)
             return written
 
-        erased = erase(store, None, Person(user_id="the-user"), "", submit, progress=tell)
+        erased = erase(store, None, DataSubject(user_id="the-user"), "", submit, progress=tell)
         total = time.perf_counter() - begin
         writer.close()
         print(f"erased: {erased.log._asdict()}")

@@ -14,7 +14,7 @@ import numpy as np
 
 import nextquery as nq
 from benchmarks.random_pool import random_pool
-from nextquery.loop import Visit
+from nextquery.loop import SessionState
 from nextquery.memory import Mentions, Moment
 from nextquery.memory.past import NEAR
 from nextquery.policies.registry import SERVED
@@ -104,7 +104,9 @@ def stan_alone(memory: nq.Memory) -> Callable[[], object]:
 def event_bytes(rec: nq.Recommender) -> dict[str, int]:
     """Return the size of a decision in the log: without a person, and of an arm and a new text."""
     place, rng = rec.place("1"), np.random.default_rng(0)
-    slate = rec.rank(place, Visit(), rec.select([place], [Visit()])[0], 5, rng, Moment(NOW))
+    slate = rec.rank(
+        place, SessionState(), rec.select([place], [SessionState()])[0], 5, rng, Moment(NOW)
+    )
     entries = tuple(
         SlateEntry(
             choice.arm,
@@ -151,8 +153,12 @@ def main(arms: int = ARMS, sessions: int = SESSIONS, turns: int = 200) -> None:
     rec = recommender(arms, sessions)
     memory, own_id, at = rec.memory, rec.catalogue.own_id, Moment(NOW)
     current = int(HISTORY[-1])
-    place, me, nobody = rec.place(str(current)), Visit(HISTORY[:-1], (), 7, PERSON), Visit(HISTORY)
-    selected = rec.select([place], [Visit()])[0]
+    place, me, nobody = (
+        rec.place(str(current)),
+        SessionState(HISTORY[:-1], (), 7, PERSON),
+        SessionState(HISTORY),
+    )
+    selected = rec.select([place], [SessionState()])[0]
 
     def own() -> object:
         return memory.own(PERSON, current, at=at, own_id=own_id)

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from scipy.stats import t as student
 
-from nextquery.research.report.figures import Curve, Heading, Table, markdown, read_curves
+from nextquery.research.report.figures import Curve, Heading, ReportTable, markdown, read_curves
 from nextquery.research.report.tables import claims, interval, policies
 
 STREAM = ("lin-ucb-memory", "lin-ucb-memory@personal=off")
@@ -43,7 +43,7 @@ def anchored(args: argparse.Namespace) -> None:
         nextquery("reproduce", args.log, *options)
 
 
-def beside(runs: Sequence[Path]) -> Table:
+def beside(runs: Sequence[Path]) -> ReportTable:
     """Return R(T)/T of every cell with its interval, and the floor, for each run."""
     by_run = [{_cell(curve): curve for curve in read_curves(run)} for run in runs]
     rows = [
@@ -52,7 +52,7 @@ def beside(runs: Sequence[Path]) -> Table:
     ]
     header = ["selection", "policy", "reading", "k", "ε", "schedule"]
     header += [f"{run.name}: {what}" for run in runs for what in ("t = 100", "t = T", "floor")]
-    return Table(header, rows)
+    return ReportTable(header, rows)
 
 
 def _cell(curve: Curve) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ def _end(curve: Curve | None) -> list[str]:
     return [f"{early:.3f}", end, f"{curve.floor:.3f}"]
 
 
-def stream(args: argparse.Namespace) -> Table:
+def stream(args: argparse.Namespace) -> ReportTable:
     """Play the stream on topics with every seed, and return hit@10 with intervals."""
     pool = args.out / "topics"
     runs: list[Path] = []
@@ -88,7 +88,7 @@ def stream(args: argparse.Namespace) -> Table:
         mean, low, high = over_people_and_seeds(hits, people)
         own = ", ".join(f"{value:.4f}" for value in hits.mean(axis=1))
         rows.append([name, f"{mean:.4f} [{low:.4f}, {high:.4f}]", own, f"{len(people):,}"])
-    return Table(["policy", "hit@10 [95%]", "each seed", "steps"], rows)
+    return ReportTable(["policy", "hit@10 [95%]", "each seed", "steps"], rows)
 
 
 def over_people_and_seeds(hits: Any, people: Any) -> tuple[float, float, float]:

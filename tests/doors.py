@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 import nextquery as nq
 from nextquery.build.ingest import Personal
-from nextquery.learning import Learnt
+from nextquery.learning import ModelState
 from nextquery.policies.registry import schedule_named, selector_named
 from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
@@ -129,7 +129,7 @@ class Library:
         likely = self.sessions[session].forecast(8, at_least=0.03)
         return [(entry.arm, entry.probability) for entry in likely]
 
-    def learnt(self) -> Learnt:
+    def learnt(self) -> ModelState:
         return self.rec.learnt
 
     def _answered(self, session: str) -> None:
@@ -232,7 +232,7 @@ class Service:
         )
         return [(entry["arm_id"], entry["probability"]) for entry in answer["forecast"]]
 
-    def learnt(self) -> Learnt:
+    def learnt(self) -> ModelState:
         return self.engine.learner.state.learnt
 
     def _feedback(self, session: str, **body: Any) -> None:
@@ -250,7 +250,7 @@ def agree(first: list[Any], second: list[Any]) -> None:
         )
 
 
-def same_learnt(first: Learnt, second: Learnt) -> None:
+def same_learnt(first: ModelState, second: ModelState) -> None:
     a, b = first.policy.state(), second.policy.state()
     assert a.keys() == b.keys()
     for name in set(a) - {"params", "generator"}:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import nextquery as nq
 from nextquery.errors import InvalidInput
 from nextquery.learning import fit, probability
-from nextquery.loop import Visit
+from nextquery.loop import SessionState
 from nextquery.memory import Moment
 from tests.doors import pool_with_people, same_learnt
 from tests.service.worlds import TEXTS
@@ -37,8 +37,8 @@ def recommender(pool: nq.ArmPool, **options: float) -> nq.Recommender:
 def scored(rec: nq.Recommender, query: str) -> dict[int, tuple[float, float]]:
     """Return the probability and the score of every candidate for the first query of a session."""
     place = rec.place(query)
-    selected, at = rec.select([place], [Visit()])[0], Moment(rec.clock())
-    candidates, context = rec.candidates(place, Visit(), selected, returns=False, at=at)
+    selected, at = rec.select([place], [SessionState()])[0], Moment(rec.clock())
+    candidates, context = rec.candidates(place, SessionState(), selected, returns=False, at=at)
     chances = dict(rec.learnt.likeliest(candidates, context, 1000))
     ranked = rec.policy.rank(candidates, context, 1000)
     return {choice.arm: (chances[choice.arm], choice.score) for choice in ranked}

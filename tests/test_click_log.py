@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.click_log import TOGETHER, batches, play
-from nextquery.research.neural.cfan import visits_of
+from nextquery.research.neural.cfan import click_sessions_of
 from tests.research.replay.worlds import returning_world
 
 
@@ -30,7 +30,7 @@ def test_the_export_has_the_sessions_and_what_was_clicked(tmp_path: Path) -> Non
     assert steps == int((sessions.lengths - 1).sum())
     rows = pq.read_table(out).to_pylist()
     assert 0 < clicks == sum(row["accepted"] for row in rows)
-    visits, unknown = visits_of(out, pool.find, None)
+    visits, unknown = click_sessions_of(out, pool.find, None)
     assert unknown == 0
     rows_of = [sessions.of_number(one).tolist() for one in range(sessions.size)]
     asked = sorted([arm for arm, _ in groupby(row)] for row in rows_of)  # a repeat is one query

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nextquery as nq
-from nextquery.learning import Answered, Learnt, Observed, Replaced, examples
-from nextquery.loop import HISTORY, SEEN, Visit
+from nextquery.learning import Answered, ModelState, Observed, Replaced, examples
+from nextquery.loop import HISTORY, SEEN, SessionState
 from nextquery.policies.packed import Context
 
 POOL = nq.ArmPool.from_vectors(
@@ -36,7 +36,7 @@ UNKNOWN = Answered([])
 
 @given(st.lists(ANSWERS, min_size=1, max_size=6), st.sampled_from([FAILURES, b""]))
 def test_only_the_last_answer_counts(answers: list[Answered], failures: bytes) -> None:
-    changed, straight = Learnt(nq.LinUCB()), Learnt(nq.LinUCB())
+    changed, straight = ModelState(nq.LinUCB()), ModelState(nq.LinUCB())
     for learnt in (changed, straight):
         learnt.policy.update(SLATE[0], 1.0)  # from somebody else
     for old, new in zip([UNKNOWN, *answers], answers, strict=False):
@@ -62,7 +62,7 @@ def test_a_full_answer_is_one_example_and_a_partial_one_an_example_per_entry() -
 
 
 def test_a_repeated_query_is_asked_once() -> None:
-    learnt = Learnt(POLICY)
+    learnt = ModelState(POLICY)
     for arm, history in ((7, []), (7, [7]), (None, [7]), (8, [7])):
         learnt.asked(arm, history, 1.0)
     assert learnt.live.count == 2
@@ -78,12 +78,12 @@ def test_a_repeated_query_is_asked_once() -> None:
 def test_the_query_before_is_known_if_it_is_remembered(
     arm: int | None, key: int | str | None, previous: int | str
 ) -> None:
-    visit = Visit((3,), (), 1, "ann", 3).after(arm, [5], key)
-    assert visit == Visit((3, 7) if arm == 7 else (3,), (5,), 2, "ann", previous)
+    visit = SessionState((3,), (), 1, "ann", 3).after(arm, [5], key)
+    assert visit == SessionState((3, 7) if arm == 7 else (3,), (5,), 2, "ann", previous)
 
 
 def test_a_visit_stays_small() -> None:
-    visit = Visit()
+    visit = SessionState()
     for arm in range(500):
         visit = visit.after(arm, [arm])
     assert (len(visit.history), len(visit.seen), visit.trial) == (HISTORY, SEEN, 500)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nextquery as nq
 from nextquery.catalogue.catalogue import Catalogue
-from nextquery.loop import Selecting, Visit
+from nextquery.loop import Selecting, SessionState
 from nextquery.policies.registry import selector_named
 from nextquery.selection.schedule import Sizes
 
@@ -34,7 +34,7 @@ def test_a_kept_set_is_algorithm_2_by_hand(
 ) -> None:
     """Arms once in C stay; what is added are the most similar arms to the current query."""
     loop = selecting(schedule=schedule, reselect=reselect, repeat=True)
-    sizes, visit, kept = Sizes(schedule), Visit(session="s"), list[int]()
+    sizes, visit, kept = Sizes(schedule), SessionState(session="s"), list[int]()
     for trial, arm in enumerate(queries, start=1):
         place = loop.catalogue.place_of(arm)
         similar = POOL.nearest(place.vector, ARMS, exclude=[arm])[0].tolist()
@@ -57,7 +57,7 @@ def test_together_is_as_alone(selection: str, schedule: Any) -> None:
     loop = selecting(selection, schedule=schedule, seed=4)
     places = [loop.catalogue.place_of(arm) for arm in (1, 1, 7, 30, 7)]
     visits = [
-        Visit(trial=trial, session=name, kept=() if schedule is None else (5, 6))
+        SessionState(trial=trial, session=name, kept=() if schedule is None else (5, 6))
         for name, trial in (("a", 0), ("b", 0), ("a", 3), ("c", 3), ("a", 9))
     ]
     together = loop.select(places, visits)
@@ -72,7 +72,7 @@ def test_together_is_as_alone(selection: str, schedule: Any) -> None:
 
 def test_what_a_session_was_shown_takes_no_place_in_a_limited_set() -> None:
     near = POOL.nearest(POOL.rows([0])[0], ARMS, exclude=[0])[0].tolist()
-    visit = Visit((3,), (*near[:2], -2), 2, session="s")
+    visit = SessionState((3,), (*near[:2], -2), 2, session="s")
     bump = nq.Bump(peak=12, start=4)
     unseen = [arm for arm in near if arm not in (*near[:2], 3)]
     for loop, expected in (
@@ -87,7 +87,7 @@ def test_what_a_session_was_shown_takes_no_place_in_a_limited_set() -> None:
 def test_a_query_without_a_vector_leaves_the_set_as_it_is() -> None:
     loop = selecting(schedule=nq.Bump(peak=12, start=4))
     place = loop.catalogue.place_of(0)._replace(arm=None, vector=np.zeros(5, np.float32))
-    visit = Visit(session="s", kept=(1, 2))
+    visit = SessionState(session="s", kept=(1, 2))
     (found,) = loop.select([place], [visit])
     assert len(found) == 0
     assert loop.kept(place, visit, found) == (1, 2)

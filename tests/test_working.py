@@ -8,7 +8,7 @@ import pytest
 from nextquery import ArmPool
 from nextquery.build.ingest import ingest
 from nextquery.errors import InvalidInput, StorageError
-from nextquery.folders import work_beside, work_on
+from nextquery.folders import work_folder_of, work_on
 from tests.logs_for_tests import pets
 
 
@@ -18,12 +18,12 @@ def test_the_folder_is_beside_the_target_however_it_is_named(
     (tmp_path / "pool" / "inner").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "pool")
     for name in (".", "inner/..", "../pool", "../pool/", str(tmp_path / "pool")):
-        assert work_beside(name).is_absolute()
-        assert work_beside(name).resolve() == tmp_path.resolve() / ".pool.work"
+        assert work_folder_of(name).is_absolute()
+        assert work_folder_of(name).resolve() == tmp_path.resolve() / ".pool.work"
     (tmp_path / "link").symlink_to(tmp_path / "pool")  # the path that machines share is kept
-    assert work_beside(tmp_path / "link") == tmp_path / ".link.work"
+    assert work_folder_of(tmp_path / "link") == tmp_path / ".link.work"
     with pytest.raises(InvalidInput, match="cannot write to /, which has no name"):
-        work_beside("/")
+        work_folder_of("/")
 
 
 def test_a_pool_in_the_folder_where_one_stands(

@@ -41,7 +41,7 @@ def make(root: Path) -> list[Path]:
     return new
 
 
-def unmake(new: Iterable[Path]) -> None:
+def remove_empty_folders(new: Iterable[Path]) -> None:
     """Remove the folders that are empty."""
     for folder in new:
         with contextlib.suppress(OSError):
@@ -330,7 +330,7 @@ def writing(
             "again."
         ) from error
     finally:
-        unmake(new)
+        remove_empty_folders(new)
 
 
 def read(path: str | os.PathLike[str], *, kind: str, version: int) -> Folder:
@@ -444,13 +444,13 @@ def _sweep(root: Path, keep: set[str]) -> None:
             (root / name).unlink()
 
 
-def work_beside(target: str | os.PathLike[str]) -> Path:
+def work_folder_of(target: str | os.PathLike[str]) -> Path:
     """Return the working folder of `target`, however the path is spelled.
 
     Links are followed only if the path ends in ``..``: on a cluster, machines share a path as
     written, not what it resolves to on one of them.
 
-    >>> work_beside("/nowhere/pool/inner/..").as_posix()
+    >>> work_folder_of("/nowhere/pool/inner/..").as_posix()
     '/nowhere/.pool.work'
     """
     full = Path(target).absolute()
@@ -468,7 +468,7 @@ def work_on(target: str | os.PathLike[str]) -> Iterator[Path]:
     If the work stops early, the folder keeps its files; an empty one is removed. The lock is
     released when the process ends, even if it is killed.
     """
-    work = work_beside(target)
+    work = work_folder_of(target)
     with contextlib.ExitStack() as held:
         try:
             new = make(work)
@@ -489,4 +489,4 @@ def work_on(target: str | os.PathLike[str]) -> Iterator[Path]:
             with contextlib.suppress(OSError):
                 if set(os.listdir(work)) <= {LOCK}:
                     shutil.rmtree(work)
-            unmake(new)
+            remove_empty_folders(new)

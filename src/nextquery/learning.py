@@ -301,7 +301,7 @@ def examples(
     slate alone. Pinned entries teach nothing, and a click on one nothing about the others.
     """
     if any(choice.pinned for choice in slate):
-        old, new = _besides_pins(slate, old), _besides_pins(slate, new)
+        old, new = _without_pins(slate, old), _without_pins(slate, new)
     before, after = old.failures or failures, new.failures or failures
     if failures and old.full and new.full and _same(old.success, new.success) and before == after:
         return
@@ -316,7 +316,7 @@ def examples(
 
 
 @dataclass
-class Learnt:
+class ModelState:
     """Everything learnt from users: the model, its calibration, live sessions, own pasts."""
 
     policy: Policy
@@ -366,7 +366,7 @@ class Learnt:
             example.learn(self.policy, at)
 
 
-def _besides_pins(slate: Sequence[Choice], known: Answered) -> Answered:
+def _without_pins(slate: Sequence[Choice], known: Answered) -> Answered:
     """Return what is known of the entries that a policy chose."""
     pins = {choice.arm for choice in slate if choice.pinned}
     paired = list(zip(slate, known.rewards, strict=False))

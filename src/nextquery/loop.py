@@ -19,19 +19,19 @@ from nextquery.arms.kernels import Ids
 from nextquery.arms.pool import NO_IDS, ArmPool, among
 from nextquery.catalogue.catalogue import Catalogue, Place
 from nextquery.errors import InvalidInput
-from nextquery.learning import Learnt
+from nextquery.learning import ModelState
 from nextquery.memory import NOW, Key, Memory, Moment, with_memory, without
 from nextquery.policies.packed import Choice, Context
 from nextquery.policies.policy import Policy
 from nextquery.segments import text_of
-from nextquery.selection.duplicates import Folding, best_first
+from nextquery.selection.duplicates import DuplicateKeys, best_first
 from nextquery.selection.schedule import Schedule, Sizes
 from nextquery.selection.selector import Candidates, Selector
 
 HISTORY, SEEN = 20, 200  # how many of its newest queries and shown arms a session remembers
 
 
-class Visit(NamedTuple):
+class SessionState(NamedTuple):
     """The state of a session.
 
     `history` contains its earlier queries that are arms, `seen` the arms it was shown, `trial` the
@@ -54,18 +54,18 @@ class Visit(NamedTuple):
         shown: Iterable[int],
         key: Key | None = None,
         kept: tuple[int, ...] = (),
-    ) -> "Visit":
+    ) -> "SessionState":
         """Return the session after a recommendation for a query (its arm, or None).
 
         `key` is the query itself, also if it is not an arm, and `kept` is that of its candidates.
 
-        >>> Visit().after(7, [8, 9]).after(7, [])[:3]
+        >>> SessionState().after(7, [8, 9]).after(7, [])[:3]
         ((7,), (8, 9), 2)
         """
         history = tuple(self.with_anchor(arm))[-HISTORY:]
         seen = (*self.seen, *shown)[-SEEN:]
         previous = self.previous if arm is None and key is None else key if arm is None else arm
-        return Visit(
+        return SessionState(
             history, seen, self.trial + 1, self.person, previous, self.session, tuple(kept)
         )
 
@@ -123,7 +123,7 @@ class Selecting:
         alone = self.reselects and not self.selector.draws and not self.selector.moves
         return alone and (self.schedule is None or self.repeat)
 
-    def size(self, visit: Visit) -> int | None:
+    def size(self, visit: SessionState) -> int | None:
         """Return the size of C at the next recommendation; None if the selector has no k."""
         return self.selector.k if self._sizes is None else self._sizes.at(visit.trial + 1)
 
@@ -138,7 +138,7 @@ class Selecting:
     def select(
         self,
         places: Sequence[Place],
-        visits: Sequence[Visit],
+        visits: Sequence[SessionState],
         *,
         pool: ArmPool | None = None,
         unknown: Sequence[Ids] | None = None,
@@ -191,7 +191,7 @@ class Selecting:
         return selected
 
     def select_further(
-        self, place: Place, visit: Visit, hidden: Ids, *, normalise: bool
+        self, place: Place, visit: SessionState, hidden: Ids, *, normalise: bool
     ) -> Candidates:
         """Select more arms, since everything that was selected is hidden."""
         rng = self.draws(visit.session, visit.trial + 1, _FURTHER) if self.selector.draws else None
@@ -199,18 +199,18 @@ class Selecting:
         assert arms is not None  # something was selected from it
         return self.selector.select(arms, place.vector, hidden, rng, normalise=normalise)
 
-    def kept(self, place: Place, visit: Visit, selected: Candidates) -> tuple[int, ...]:
+    def kept(self, place: Place, visit: SessionState, selected: Candidates) -> tuple[int, ...]:
         """Return the arms that stay in C; none if each query gets candidates of its own."""
         if self.reselects:
             return ()
         return tuple(selected.arms.tolist()) if place.vector.any() else visit.kept
 
-    def _draws_of(self, visits: Sequence[Visit]) -> list[np.random.Generator] | None:
+    def _draws_of(self, visits: Sequence[SessionState]) -> list[np.random.Generator] | None:
         if not self.selector.draws:
             return None
         return [self.draws(visit.session, visit.trial + 1, _SELECTING) for visit in visits]
 
-    def _not_selected(self, place: Place, visit: Visit) -> Ids:
+    def _not_selected(self, place: Place, visit: SessionState) -> Ids:
         """Return the arms not to select: those not to recommend, and what a set of limited size
         has no place for."""
         if self.repeat or (self.schedule is None and self.reselects):
@@ -237,7 +237,7 @@ class _Step(NamedTuple):
     """A step whose candidates are wanted."""
 
     place: Place
-    visit: Visit
+    visit: SessionState
     hidden: Ids
     returns: bool
     at: Moment
@@ -258,7 +258,7 @@ class Gathering(Selecting):
         self,
         catalogue: Catalogue,
         selector: Selector,
-        learnt: Learnt,
+        learnt: ModelState,
         memory: Memory,
         *,
         schedule: Schedule | None = None,
@@ -281,7 +281,7 @@ class Gathering(Selecting):
     def candidates(
         self,
         place: Place,
-        visit: Visit,
+        visit: SessionState,
         selected: Candidates,
         *,
         repeat: bool = True,
@@ -396,7 +396,7 @@ class ToRank(NamedTuple):
     """A slate that is wanted: see `Loop.rank`."""
 
     place: Place
-    visit: Visit
+    visit: SessionState
     selected: Candidates
     m: int
     rng: np.random.Generator
@@ -421,7 +421,7 @@ class Likely(NamedTuple):
 
 
 class Loop(Gathering):
-    """Recommends and forecasts. It keeps no session state: pass a `Visit` with each call.
+    """Recommends and forecasts. It keeps no session state: pass a `SessionState` with each call.
 
     Parameters
     ----------
@@ -444,7 +444,7 @@ class Loop(Gathering):
         self,
         catalogue: Catalogue,
         selector: Selector,
-        learnt: Learnt,
+        learnt: ModelState,
         memory: Memory,
         *,
         exploration: float = 0.0,
@@ -468,13 +468,13 @@ class Loop(Gathering):
         )
         self.exploration, self.returns = exploration, returns
         self.recommend_at_least = recommend_at_least
-        self.folding = Folding(catalogue) if fold_similar else None
+        self.folding = DuplicateKeys(catalogue) if fold_similar else None
 
-    def use(self, learnt: Learnt) -> None:
+    def use(self, learnt: ModelState) -> None:
         """Recommend with another `learnt` from now on."""
         self.learnt, self.memory.live, self.memory.people = learnt, learnt.live, learnt.people
 
-    def beside(self, learnt: Learnt, *, exploration: float | None = None) -> "Loop":
+    def beside(self, learnt: ModelState, *, exploration: float | None = None) -> "Loop":
         """Return a loop with the same arms and memory that ranks by another `learnt`."""
         twin = copy(self)
         twin.learnt = learnt
@@ -496,7 +496,7 @@ class Loop(Gathering):
     def rank(
         self,
         place: Place,
-        visit: Visit,
+        visit: SessionState,
         selected: Candidates,
         m: int,
         rng: np.random.Generator,
@@ -564,7 +564,7 @@ class Loop(Gathering):
     def forecast(
         self,
         place: Place,
-        visit: Visit,
+        visit: SessionState,
         selected: Candidates,
         m: int,
         *,
@@ -608,7 +608,7 @@ class Loop(Gathering):
         known = None if past is None else past.queries.get(place.text)
         return place.arm if place.arm is not None or known is None else -1 - known.number
 
-    def asked(self, place: Place, visit: Visit, time: float) -> None:
+    def asked(self, place: Place, visit: SessionState, time: float) -> None:
         """Record the current query of a session, for everybody and for its owner."""
         self.learnt.asked(place.arm, visit.history, time)
         key = self.own_key(place)

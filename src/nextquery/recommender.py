@@ -17,7 +17,7 @@ from nextquery.catalogue.rules import MIN_HITS
 from nextquery.checks import class_named, number, path_of, whole_number
 from nextquery.encode.encoder import Encoder
 from nextquery.errors import InvalidInput
-from nextquery.learning import Learning, Learnt
+from nextquery.learning import Learning, ModelState
 from nextquery.loop import Loop
 from nextquery.memory import LiveMemory, Memory, People, SessionMemory
 from nextquery.policies.policy import Policy
@@ -226,7 +226,7 @@ class Recommender(Loop):
                 min_hits=whole_number(min_hits, "min_hits", at_least=0),
             ),
             selector,
-            Learnt(policy, live=session_memory.live, people=session_memory.people),
+            ModelState(policy, live=session_memory.live, people=session_memory.people),
             session_memory,
             exploration=number(exploration, "exploration", low=0, high=1),
             repeat=repeat,

@@ -9,7 +9,7 @@ from nextquery.catalogue.catalogue import Place
 from nextquery.checks import number, whole_number
 from nextquery.errors import InvalidInput
 from nextquery.learning import OPEN, Answered, Outcome, Typed, after_feedback, entry_failed
-from nextquery.loop import Likely, Slate, Visit
+from nextquery.loop import Likely, SessionState, Slate
 from nextquery.memory import Moment
 from nextquery.policies.packed import Choice
 from nextquery.selection.selector import Candidates
@@ -24,7 +24,7 @@ class _Shown:
 
     slate: Slate
     place: Place
-    visit: Visit
+    visit: SessionState
     time: float
     outcome: Outcome = OPEN
     success: Choice | None = None  # the candidate that came next, if it is known
@@ -62,7 +62,7 @@ class Session:
         self, recommender: "Recommender", id: str, anchor: Place, person: str | None = None
     ) -> None:
         self.recommender, self.id, self._anchor = recommender, id, anchor
-        self.visit = Visit(person=person, session=id)
+        self.visit = SessionState(person=person, session=id)
         self._shown: dict[str, _Shown] = {}
         self._empty: _Shown | None = None  # the last slate, if nothing was recommended
         self._candidates: Candidates | None = None

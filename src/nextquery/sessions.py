@@ -11,7 +11,7 @@ from nextquery.errors import InvalidInput
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 UNTIMED = np.empty(0)
-NOBODY = np.empty(0, np.int64)
+NO_PEOPLE = np.empty(0, np.int64)
 
 
 class Sessions(NamedTuple):
@@ -30,7 +30,7 @@ class Sessions(NamedTuple):
     offsets: Ids
     times: Floats = UNTIMED
     asked: Floats = UNTIMED
-    people: Ids = NOBODY
+    people: Ids = NO_PEOPLE
 
     @property
     def size(self) -> int:
@@ -154,7 +154,7 @@ class Sessions(NamedTuple):
         >>> Sessions.of([[0, 1, 0], [2]]).offsets.tolist()
         [0, 3, 4]
         """
-        times, asked, people = UNTIMED, UNTIMED, NOBODY
+        times, asked, people = UNTIMED, UNTIMED, NO_PEOPLE
         if isinstance(sessions, Sessions):
             arms, offsets = np.asarray(sessions.arms), np.asarray(sessions.offsets)
             times = np.asarray(sessions.times, np.float64)

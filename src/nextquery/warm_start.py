@@ -13,7 +13,7 @@ import numpy as np
 from nextquery import learning
 from nextquery.arms.pool import NO_IDS, ArmPool
 from nextquery.learning import Fitted
-from nextquery.loop import HISTORY, Loop, Visit
+from nextquery.loop import HISTORY, Loop, SessionState
 from nextquery.memory import FEATURES, Moment, SessionMemory, only_seen
 from nextquery.policies.packed import Context
 from nextquery.policies.policy import Policy
@@ -119,7 +119,7 @@ class Steps(NamedTuple):
             return pool, [NO_IDS] * len(known)
         return only_seen(pool, self.first_seen, known)
 
-    def visit(self, place: int, names: "PersonNames") -> Visit:
+    def visit(self, place: int, names: "PersonNames") -> SessionState:
         """Return the session of the query at a place, just before it."""
         sessions = self.past.sessions
         session = int(np.searchsorted(sessions.offsets, place, side="right")) - 1
@@ -128,7 +128,7 @@ class Steps(NamedTuple):
         person = int(sessions.people[session]) if len(sessions.people) else -1
         name = names[person] if 0 <= person < len(names) else None
         previous = history[-1] if history else None
-        return Visit(history, (), place - begin, name, previous, str(session))
+        return SessionState(history, (), place - begin, name, previous, str(session))
 
     def moment(self, at: int) -> Moment:
         """Return when a step happens, by its number."""
@@ -151,7 +151,7 @@ class OneByOne:
         self._batch = -1
         self._arms: tuple[ArmPool, Sequence[Ids]] = (loop.pool, ())
 
-    def __call__(self, at: int, visit: Visit) -> Candidates:
+    def __call__(self, at: int, visit: SessionState) -> Candidates:
         """Select for the step of this number in its session."""
         batch, within = divmod(at, STEPS_PER_SCAN)
         if batch != self._batch:

@@ -77,5 +77,5 @@ def test_a_missing_gpu_is_an_error_if_it_is_named() -> None:
         pool.nearest([[1, 0]], 1, device="cuda")
     with pytest.raises(InvalidInput, match="'auto', 'cpu' or 'cuda'"):
         pool.nearest([[1, 0]], 1, device="tpu")
-    assert not gpu.wanted("auto", 10**6, 10**6)
+    assert not gpu.use_gpu("auto", 10**6, 10**6)
     assert pool.nearest([[1, 0]], 1, device="cpu")[0].tolist() == [[0]]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import nextquery as nq
 from nextquery.arms import coded as coding
 from nextquery.arms.origin import Origin
-from nextquery.arms.remap import Layout, LiveArm, lay_out
-from nextquery.arms.texts import nameless
+from nextquery.arms.remap import IdMap, LiveArm, lay_out
+from nextquery.arms.texts import placeholder_text
 from nextquery.catalogue.catalogue import Catalogue
 from nextquery.sessions import Sessions
 
@@ -24,8 +24,8 @@ def unit(rng: np.random.Generator) -> np.ndarray:
     return (row / np.linalg.norm(row)).astype(np.float32)
 
 
-def random_layout(rng: np.random.Generator) -> Layout:
-    layout = Layout.of([], int(rng.integers(1, 6)))
+def random_layout(rng: np.random.Generator) -> IdMap:
+    layout = IdMap.of([], int(rng.integers(1, 6)))
     for _ in range(int(rng.integers(1, 4))):
         first = layout.end + int(rng.integers(0, 3))
         layout = layout.grown(layout.rows + int(rng.integers(0, 4)), first)
@@ -69,7 +69,11 @@ def test_it_is_the_pool_in_the_order_of_ids(seed: int, saved: bool) -> None:
     gone = {ids[row] for row in [*pool.removed.tolist(), *twins.values()]}
     gone |= {id for id in range(layout.end) if id not in row_at and id not in live}
     texts = [
-        pool.texts[row_at[id]] if id in row_at else live[id].text if id in live else nameless(id)
+        pool.texts[row_at[id]]
+        if id in row_at
+        else live[id].text
+        if id in live
+        else placeholder_text(id)
         for id in range(layout.end)
     ]
     assert list(laid.texts) == texts
@@ -115,7 +119,7 @@ def test_coded_rows_are_searched_as_they_lie(
     nq.ArmPool.from_vectors([f"row {n}" for n in range(3000)], vectors).save(tmp_path / "pool")
     pool = nq.ArmPool.open(tmp_path / "pool")
     assert pool.codes is not None
-    layout = Layout.of([], 1500).grown(2100, 1507).grown(3000, 2110)
+    layout = IdMap.of([], 1500).grown(2100, 1507).grown(3000, 2110)
     live = {id: LiveArm(f"live {id}", "", unit(rng)) for gap in layout.gaps for id in gap}
     laid = lay_out(pool, layout, live)
     oracle = nq.ArmPool.from_vectors([str(n) for n in range(layout.end)], laid.vectors)
@@ -128,12 +132,12 @@ def test_coded_rows_are_searched_as_they_lie(
 def test_a_live_arm_without_a_place_is_never_selected() -> None:
     rng = np.random.default_rng(0)
     pool = pool_of(rng, 4)
-    laid = lay_out(pool, Layout.of([], 3).grown(4, 4), {3: LiveArm("live", "Live", None)})
+    laid = lay_out(pool, IdMap.of([], 3).grown(4, 4), {3: LiveArm("live", "Live", None)})
     assert laid.removed.tolist() == [3]
     assert Catalogue(laid).find("row 3") == 4
 
 
 def test_a_plain_layout_is_the_pool_itself() -> None:
     pool = pool_of(np.random.default_rng(0), 4)
-    assert lay_out(pool, Layout.of([], 4), {}) is pool
-    assert replace(Layout.of([], 3)).grown(4, 3).is_plain
+    assert lay_out(pool, IdMap.of([], 4), {}) is pool
+    assert replace(IdMap.of([], 3)).grown(4, 3).is_plain

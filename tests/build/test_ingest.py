@@ -17,7 +17,7 @@ from nextquery.build.ingest import held_out_of, ingest, not_held_out
 from nextquery.encode import LsaEncoder, TunedEncoder
 from nextquery.errors import InvalidInput, NotAFolder
 from nextquery.logs import LogOptions
-from nextquery.sessions import NOBODY, Sessions
+from nextquery.sessions import NO_PEOPLE, Sessions
 from tests.logs_for_tests import pets
 
 SECRETS = ("my zyxphobia therapy", "4111 1111 1111 1111", "quxalice@example.org")
@@ -226,7 +226,7 @@ def test_the_encoder_sees_nothing_dated_after_the_first_hidden_session_began() -
         np.array([1.0, 5.0, 8.0]),
         np.array([1.0, 7.0, 9.0, 5.0, 8.0, 8.0, 9.0]),
     )
-    origin = Origin([], NOBODY, NOBODY, sessions, True, held_out=1)
+    origin = Origin([], NO_PEOPLE, NO_PEOPLE, sessions, True, held_out=1)
     assert not_held_out(origin).arms.tolist() == [0, 1, 3]
     assert not_held_out(origin).offsets.tolist() == [0, 2, 3]
     untimed = replace(origin, sessions=sessions._replace(asked=np.empty(0)))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import nextquery as nq
 from nextquery.arms.texts import TextColumn, Texts, containing
 from nextquery.catalogue.catalogue import Catalogue
-from nextquery.catalogue.rules import Exclusions, Pattern, check_pattern
+from nextquery.catalogue.rules import Exclusions, TextPattern, check_pattern
 from nextquery.errors import InvalidInput
 
 WORD = st.text("ab*?", min_size=1, max_size=6)
@@ -28,13 +28,13 @@ def oracle(pattern: str, query: str) -> bool:
 def test_a_pattern_matches_as_the_regular_expression_does(pattern: str, query: str) -> None:
     if not set(pattern) & set("ab"):
         with pytest.raises(InvalidInput, match="every query"):
-            Pattern.of(pattern)
+            TextPattern.of(pattern)
         return
-    assert Pattern.of(pattern).matches(query) == oracle(pattern, query)
+    assert TextPattern.of(pattern).matches(query) == oracle(pattern, query)
 
 
 def test_no_pattern_takes_long() -> None:
-    evil = Pattern.of("*a" * 99 + "b")
+    evil = TextPattern.of("*a" * 99 + "b")
     assert not evil.matches("a" * 2000)  # a backtracking matcher would not end
 
 
@@ -62,7 +62,7 @@ def test_exclusions_are_those_in_force(changes: list[tuple[bool, str]]) -> None:
     blocked, patterns = set[str](), set[str]()
     for on, name in changes:
         if "*" in name or "?" in name:
-            (excluded.block_pattern if on else excluded.unblock_pattern)(Pattern.of(name))
+            (excluded.block_pattern if on else excluded.unblock_pattern)(TextPattern.of(name))
             (patterns.add if on else patterns.discard)(name)
         else:
             (excluded.block if on else excluded.unblock)(name)

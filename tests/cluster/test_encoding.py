@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from nextquery.build.ingest import ingest
-from nextquery.build.stages import Plan, in_this_process
+from nextquery.build.stages import EncodingPlan, in_this_process
 from nextquery.cli import app
 from nextquery.cli.options import join
 from nextquery.cluster.tasks import on_ray
@@ -130,7 +130,7 @@ def test_blocks_made_before_the_driver_was_killed_are_found_again(
     assert not (tmp_path / "there").exists()
     remaining: list[int] = []
 
-    def counted(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
+    def counted(plan: EncodingPlan, missing: Sequence[int]) -> Iterator[int]:
         remaining.extend(missing)
         return on_ray(plan, missing)
 
@@ -154,7 +154,7 @@ def test_blocks_made_before_an_interrupt_are_found_again(
     assert not (tmp_path / "there").exists()
     remaining: list[int] = []
 
-    def counted(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
+    def counted(plan: EncodingPlan, missing: Sequence[int]) -> Iterator[int]:
         remaining.extend(missing)
         return in_this_process(plan, missing)
 
@@ -167,7 +167,7 @@ def test_blocks_made_before_an_interrupt_are_found_again(
 def test_what_is_wrong_with_an_encoder_is_said_as_it_is_here(
     cluster: str, log: Path, tmp_path: Path, encode: Any
 ) -> None:
-    def other(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
+    def other(plan: EncodingPlan, missing: Sequence[int]) -> Iterator[int]:
         meta = {"encoder": {**plan.encoder.meta["encoder"], "name": "magic"}}
         wrong = Folder(plan.encoder.path, meta, plan.encoder.files)
         yield from encode(replace(plan, encoder=wrong), missing)
@@ -189,7 +189,7 @@ def test_a_folder_that_others_do_not_reach_is_refused(
 
 
 def test_a_block_that_is_missing_or_short_is_noticed(log: Path, tmp_path: Path) -> None:
-    def lazy(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
+    def lazy(plan: EncodingPlan, missing: Sequence[int]) -> Iterator[int]:
         yield from in_this_process(plan, missing[:-1])
         yield missing[-1]
 
@@ -205,7 +205,7 @@ def test_a_worker_killed_in_the_middle_of_a_block_costs_only_time(
     progress: list[float | None] = []
     parent, killed = raylet(), list[int]()
 
-    def assassin(plan: Plan, stuck: Path) -> None:
+    def assassin(plan: EncodingPlan, stuck: Path) -> None:
         """Once all other blocks are done and reported, kill the worker of block 3."""
         others = [number for number in range(6) if number != 3]
         # A block's file is there before its task has ended: wait until one worker is left.
@@ -217,7 +217,7 @@ def test_a_worker_killed_in_the_middle_of_a_block_costs_only_time(
         for worker in killed:
             kill(worker)
 
-    def endangered(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
+    def endangered(plan: EncodingPlan, missing: Sequence[int]) -> Iterator[int]:
         stuck = plan.out / ".3.tries.tmp"
         os.mkfifo(stuck)  # the worker of block 3 waits here for a reader that never comes
         thread = threading.Thread(target=assassin, args=(plan, stuck), daemon=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import nextquery as nq
 from nextquery import folders
 from nextquery.arms.pool import KIND, NO_IDS, VERSION
-from nextquery.cluster.greedi import Problem
+from nextquery.cluster.greedi import GreediProblem
 from nextquery.cluster.shards import Share
 from nextquery.selection import optimize, preference
 from nextquery.selection.max_utility import UTILITIES
@@ -23,10 +23,10 @@ from tests.cluster.one_process import in_one_process, mass_of, utility_here
 
 def problem_in(
     path: Path, one: nq.ArmPool, anchor: NDArray[Any], k: int, utility: str, reading: str
-) -> Problem:
+) -> GreediProblem:
     """Save a pool and return the problem that nodes would receive."""
     one.save(path)
-    problem = Problem(
+    problem = GreediProblem(
         share=Share(folders.read(path, kind=KIND, version=VERSION), 0, len(one)),
         added=one.vectors[:0],
         ground=None,

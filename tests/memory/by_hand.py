@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from nextquery.memory import Recalled
-from nextquery.sessions import NOBODY, Sessions
+from nextquery.sessions import NO_PEOPLE, Sessions
 
 ARMS = 7
 DAY = 86_400.0
@@ -53,7 +53,9 @@ def as_sessions(log: Log, people: list[int] | None = None, *, timed: bool = True
     asked = np.array([query.time for session in log for query in session], np.float64)
     starts = np.array([session[0].time for session in log], np.float64)
     return sessions._replace(
-        times=starts, asked=asked, people=NOBODY if people is None else np.array(people, np.int64)
+        times=starts,
+        asked=asked,
+        people=NO_PEOPLE if people is None else np.array(people, np.int64),
     )
 
 

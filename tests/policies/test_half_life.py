@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
-from nextquery.policies.packed import Arms, Vectors
+from nextquery.policies.packed import FailedArms, Vectors
 from nextquery.policies.registry import POLICIES, policy_named
 from nextquery.policies.ridge import DAY, REFRESH, DisjointRidge, HalfLife, Ridge, latest
 
@@ -104,7 +104,7 @@ def test_any_calls_give_what_explicit_weights_give(
             examples = [(arm, reward, at, 1.0)]
         else:
             shared.observe(Vectors(ROWS, 2.0), ROWS[arm], sign=sign, at=at)
-            disjoint.observe(Arms(np.arange(ARMS), 2.0), arm, sign=sign, at=at)
+            disjoint.observe(FailedArms(np.arange(ARMS), 2.0), arm, sign=sign, at=at)
             examples = [(a, 0.5 * (a == arm), at, 2.0) for a in range(ARMS)]
         for example in examples:
             if sign > 0:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nextquery as nq
-from nextquery.selection.duplicates import best_first, fold, numbers
+from nextquery.selection.duplicates import best_first, duplicate_keys, two_forms
 from nextquery.service.engine.engine import Engine
 from nextquery.service.engine.page_work import draw
 from nextquery.service.engine.slates import example_queries
@@ -35,13 +35,13 @@ OTHER = [
 
 
 def alike(one: str, other: str) -> bool:
-    return any(a == b for a, b in zip(fold(one), fold(other), strict=True))
+    return any(a == b for a, b in zip(two_forms(one), two_forms(other), strict=True))
 
 
 def test_what_says_the_same() -> None:
     assert [pair for pair in SAME if not alike(*pair)] == []
     assert [pair for pair in OTHER if alike(*pair)] == []
-    assert numbers("a") == numbers("a ")
+    assert duplicate_keys("a") == duplicate_keys("a ")
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12))
@@ -77,7 +77,7 @@ def test_the_better_ranked_one_is_shown(policy: nq.Policy) -> None:
     assert len(plain) == 6
     folded = recommender(policy, fold_similar=True).start("start").recommend(m=6)
     texts = [choice.text for choice in plain]
-    kept = best_first(np.array([numbers(text) for text in texts]))
+    kept = best_first(np.array([duplicate_keys(text) for text in texts]))
     wanted = [text for text, keep in zip(texts, kept, strict=True) if keep]
     assert [choice.text for choice in folded] == wanted
     assert len(wanted) == 3
@@ -102,7 +102,7 @@ def test_propensities_are_those_of_what_could_be_drawn() -> None:
 def test_forecasts_are_folded_and_learning_is_not() -> None:
     rec = recommender(nq.LinUCB(), fold_similar=True)
     session = rec.start("start")
-    assert len({numbers(likely.text) for likely in session.forecast(6)}) == 3
+    assert len({duplicate_keys(likely.text) for likely in session.forecast(6)}) == 3
     slate = session.recommend(m=6)
     hidden = next(text for text in TEXTS if text not in [choice.text for choice in slate])
     session.ignore(slate, issued=hidden)  # it was a candidate, so it teaches
@@ -118,7 +118,7 @@ def test_the_service_folds_every_answer(tmp_path: Path) -> None:
         ask: dict[str, Any] = {"session_id": "s", "query": "tea"}
 
         def once(texts: list[str]) -> bool:
-            return len(texts) == sum(best_first(np.array([numbers(text) for text in texts])))
+            return len(texts) == sum(best_first(np.array([duplicate_keys(text) for text in texts])))
 
         slate = [entry.text for entry in engine.recommend(**ask, m=6).recommendations]
         assert len(slate) == 3

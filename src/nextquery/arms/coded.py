@@ -25,7 +25,7 @@ FEW = 16
 _ROWS = 1 << 16  # coded at once
 
 
-class Anchors(NamedTuple):
+class CodedAnchors(NamedTuple):
     """Anchors as whole numbers times a step, and the largest length of their rounding error."""
 
     codes: NDArray[np.int16]
@@ -76,7 +76,7 @@ class Codes(NamedTuple):
         """Return the parts to save in a folder."""
         return dict(zip(FILES, self, strict=True))
 
-    def multiply(self, part: slice, anchors: Anchors, out: Vectors) -> float:
+    def multiply(self, part: slice, anchors: CodedAnchors, out: Vectors) -> float:
         """Write the products of some rows with all anchors to `out`; return their slack."""
         rows, scales = self.rows[part], self.scales[part]
         compiled(kernels.multiply_codes)(rows, scales, anchors.codes, anchors.steps, out)
@@ -89,7 +89,7 @@ class Codes(NamedTuple):
         return (error + (1 + error) * residual) * (1 + rounding) + rounding
 
 
-def coded_anchors(anchors: Vectors, *, finest: int = 2**15 - 1) -> Anchors:
+def coded_anchors(anchors: Vectors, *, finest: int = 2**15 - 1) -> CodedAnchors:
     """Return anchors as whole numbers up to `finest`, or what 32-bit sums over a row allow."""
     finest = min(finest, (2**31 - 1) // (127 * max(1, anchors.shape[1])))
     largest = np.abs(anchors).max(axis=1, initial=0.0)
@@ -97,7 +97,9 @@ def coded_anchors(anchors: Vectors, *, finest: int = 2**15 - 1) -> Anchors:
     wide = anchors.astype(np.float64)
     codes = np.clip(np.rint(wide / steps[:, None]), -finest, finest).astype(np.int16)
     errors = wide - codes * steps[:, None].astype(np.float64)
-    return Anchors(codes, steps, float(np.sqrt((errors * errors).sum(axis=1)).max(initial=0.0)))
+    return CodedAnchors(
+        codes, steps, float(np.sqrt((errors * errors).sum(axis=1)).max(initial=0.0))
+    )
 
 
 def _no_residuals(n: int) -> NDArray[np.float32]:

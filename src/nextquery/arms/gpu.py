@@ -28,7 +28,7 @@ GROUP = 32
 _SHARE = 0.25  # of the free memory for one product
 
 
-def wanted(device: str, anchors: int, arms: int) -> bool:
+def use_gpu(device: str, anchors: int, arms: int) -> bool:
     """Return whether to search on a GPU: if it is named, or with ``auto`` if it is worthwhile."""
     if device == "auto":
         return anchors >= MANY and anchors * arms >= LARGE and _cuda_available()

@@ -23,7 +23,7 @@ from nextquery.logs.latex import RAW_BYTES, readable
 from nextquery.logs.options import CLEANING
 from nextquery.logs.private_text import Cleaned, QueryCleaner
 from nextquery.segments import key_of, segment_of, text_of
-from nextquery.sessions import NOBODY, Sessions
+from nextquery.sessions import NO_PEOPLE, Sessions
 
 if TYPE_CHECKING:
     from nextquery.arms.pool import ArmPool
@@ -92,7 +92,7 @@ class Origin:
     held_out: int = 0  #: number of newest sessions that the encoder was not fitted on
     for_replays: int = 0  #: the newest of them, not of the warm start
     #: newest number of results, -1: unknown; empty: all are
-    hits: NDArray[np.int64] = field(default_factory=lambda: NOBODY)
+    hits: NDArray[np.int64] = field(default_factory=lambda: NO_PEOPLE)
     people: Sequence[str] = ()  #: keyed hashes of the users, by their number in `sessions`
     named_with: Mapping[str, str] = field(default_factory=dict)  #: `Personal.named_with`
     #: number of each arm's segment in `segment_names`; empty: none has one
@@ -201,7 +201,7 @@ class Origin:
         counts: dict[str, Any] = {name: folder.array(f"log_{name}.npy") for name in _COUNTS}
         names = [f"log_{name}.npy" for name in _SESSIONS]
         arrays: list[Any] = [folder.array(name) if name in folder else None for name in names]
-        empty: list[Any] = list(Sessions(NOBODY, NOBODY))
+        empty: list[Any] = list(Sessions(NO_PEOPLE, NO_PEOPLE))
         sessions = Sessions(
             *(own if given is None else given for given, own in zip(arrays, empty, strict=True))
         )

@@ -463,7 +463,7 @@ class ArmPool:
         return ids_per_anchor(exclude, anchors, self.rows_in_all)
 
     def _on_gpu(self, device: str, anchors: int) -> bool:
-        return gpu.wanted(device, anchors, self.rows_in_all)
+        return gpu.use_gpu(device, anchors, self.rows_in_all)
 
     def _blocks(self) -> Blocks:
         return Blocks(self._rows.segments(), self._removed)

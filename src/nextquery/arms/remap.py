@@ -19,7 +19,7 @@ from nextquery.arms.kernels import Ids, Vectors
 from nextquery.arms.origin import Origin
 from nextquery.arms.pool import ArmPool
 from nextquery.arms.scan import Rows
-from nextquery.arms.texts import TextColumn, Texts, nameless, text_table
+from nextquery.arms.texts import TextColumn, Texts, placeholder_text, text_table
 from nextquery.errors import InvalidInput
 from nextquery.segments import text_of
 from nextquery.vectors import unit_rows
@@ -34,10 +34,10 @@ class LiveArm(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class IdMap:
     """The ids of the rows of a pool: pairs of a row and its id, at which a run of both begins.
 
-    >>> layout = Layout(((0, 0), (3, 5)), rows=5)
+    >>> layout = IdMap(((0, 0), (3, 5)), rows=5)
     >>> layout.ids(np.array([2, 3, 4])).tolist(), layout.end, layout.gaps
     ([2, 5, 6], 7, [range(3, 5)])
     """
@@ -46,19 +46,19 @@ class Layout:
     rows: int
 
     @classmethod
-    def of(cls, runs: Sequence[Sequence[int]], rows: int) -> "Layout":
+    def of(cls, runs: Sequence[Sequence[int]], rows: int) -> "IdMap":
         """Create it from the runs of an event; without any, every row is its own id."""
         return cls(tuple((int(row), int(id)) for row, id in runs) or ((0, 0),), rows)
 
-    def grown(self, rows: int, first: int) -> "Layout":
+    def grown(self, rows: int, first: int) -> "IdMap":
         """Return the layout with rows added up to `rows`, whose ids begin with `first`.
 
         >>> Layout.of([], 3).grown(5, 5).runs, Layout.of([], 3).grown(5, 3).runs
         (((0, 0), (3, 5)), ((0, 0),))
         """
         if rows == self.rows or first == self.end:
-            return Layout(self.runs, rows)
-        return Layout((*self.runs, (self.rows, first)), rows)
+            return IdMap(self.runs, rows)
+        return IdMap((*self.runs, (self.rows, first)), rows)
 
     @property
     def is_plain(self) -> bool:
@@ -105,7 +105,7 @@ def vector_of(pool: ArmPool, text: str) -> Vectors | None:
     return vector if vector.any() else None
 
 
-def lay_out(pool: ArmPool, layout: Layout, live: Mapping[int, LiveArm]) -> ArmPool:
+def lay_out(pool: ArmPool, layout: IdMap, live: Mapping[int, LiveArm]) -> ArmPool:
     """Return a pool with its rows under the ids of a layout, and with live arms in the gaps.
 
     A row with the text of a live arm of a smaller id is that arm: what the log knows of the row
@@ -147,7 +147,7 @@ def lay_out(pool: ArmPool, layout: Layout, live: Mapping[int, LiveArm]) -> ArmPo
     return twin
 
 
-def _rows(pool: ArmPool, layout: Layout, live: Mapping[int, LiveArm]) -> Rows:
+def _rows(pool: ArmPool, layout: IdMap, live: Mapping[int, LiveArm]) -> Rows:
     """Return the vectors by id: views of the stored ones, with those of live arms in between."""
     vectors, codes = pool.vectors, pool.codes
     nowhere = np.zeros(pool.dim, np.float32)
@@ -163,19 +163,19 @@ def _rows(pool: ArmPool, layout: Layout, live: Mapping[int, LiveArm]) -> Rows:
     return Rows(*parts[0], between=parts[1:])
 
 
-def _texts(texts: Texts, layout: Layout, names: Mapping[int, str]) -> Texts:
+def _texts(texts: Texts, layout: IdMap, names: Mapping[int, str]) -> Texts:
     """Return the texts by id."""
     column = _spread(texts.stored, layout, names)
     hashes, rows = texts.table
     between = [id for gap in layout.gaps for id in gap]
-    more, places = text_table([names.get(id, nameless(id)) for id in between])
+    more, places = text_table([names.get(id, placeholder_text(id)) for id in between])
     every = np.concatenate([hashes, more])
     of = np.concatenate([layout.ids(np.asarray(rows)), np.array(between, np.int64)[places]])
     order = np.argsort(every, kind="stable")
     return Texts(column, every[order], of[order])
 
 
-def _spread(column: TextColumn, layout: Layout, between: Mapping[int, str]) -> TextColumn:
+def _spread(column: TextColumn, layout: IdMap, between: Mapping[int, str]) -> TextColumn:
     """Return texts of rows by id, with others in the gaps."""
     data, lengths = list[NDArray[np.uint8]](), list[Ids]()
     for number, (rows, _) in enumerate(layout.ranges):
@@ -183,7 +183,7 @@ def _spread(column: TextColumn, layout: Layout, between: Mapping[int, str]) -> T
         data.append(np.asarray(column.data[offsets[0] : offsets[-1]]))
         lengths.append(np.diff(offsets))
         for gap in layout.gaps[number : number + 1]:
-            some = TextColumn.of([between.get(id, nameless(id)) for id in gap])
+            some = TextColumn.of([between.get(id, placeholder_text(id)) for id in gap])
             data.append(some.data)
             lengths.append(np.diff(some.offsets))
     return TextColumn(
@@ -193,7 +193,7 @@ def _spread(column: TextColumn, layout: Layout, between: Mapping[int, str]) -> T
 
 def _origin(
     origin: Origin | None,
-    layout: Layout,
+    layout: IdMap,
     ids: Ids,
     row_of: Mapping[int, int],
     live: Mapping[int, LiveArm],

@@ -425,7 +425,7 @@ class Search:
         def score(part: slice) -> None:
             exact[part] = self.chunk.blocks.score(ids[part], self.chunk.anchors, row[part])
 
-        together([partial(score, slice(*ends)) for ends in pairwise(cuts.tolist())])
+        run_in_parallel([partial(score, slice(*ends)) for ends in pairwise(cuts.tolist())])
         counts = np.empty(len(self.low), np.int64)
         best = np.empty(self.used, np.int64), np.empty(self.used)
         most = self.used if self.k is None else self.k
@@ -496,7 +496,7 @@ def _as_arrays(found: Sequence[Found], k: int) -> tuple[Any, Any]:
 T = TypeVar("T")
 
 
-def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
+def run_in_parallel(tasks: Sequence[Callable[[], T]]) -> list[T]:
     """Run tasks in parallel, one of them in this thread."""
     if len(tasks) == 1:
         return [tasks[0]()]
@@ -618,7 +618,7 @@ class _Chunk:
                 self._scan_block(block, buffer, copies, sums)
 
         with self._threads() as threads:
-            done = together([work] * max(1, min(threads, len(cut))))
+            done = run_in_parallel([work] * max(1, min(threads, len(cut))))
             found = [
                 search.finish([copies[number] for copies in done], threads)
                 for number, search in enumerate(searches)

@@ -185,10 +185,10 @@ def text_table(texts: Iterable[str]) -> tuple[NDArray[np.uint64], NDArray[np.int
     return hashes[order], order
 
 
-def nameless(row: int) -> str:
+def placeholder_text(row: int) -> str:
     """Return the text of a row that has none, or none any more: no query is like it.
 
-    >>> nameless(7)
+    >>> placeholder_text(7)
     '\\x00arm 7'
     """
     return f"\0arm {row}"

@@ -32,8 +32,8 @@ from nextquery.build.stages import (
     BLOCK,
     FOR_FITTING,
     EncodeBlocks,
+    EncodingPlan,
     Fitted,
-    Plan,
     checksums,
     fingerprint,
     finished,
@@ -326,7 +326,7 @@ def not_held_out(origin: Origin, held_out: int | None = None) -> Sessions:
     return known
 
 
-def encode(plan: Plan, encode_blocks: EncodeBlocks, progress: Progress) -> bool:
+def encode(plan: EncodingPlan, encode_blocks: EncodeBlocks, progress: Progress) -> bool:
     """Make the missing blocks; return whether an earlier run made some."""
     progress("encode", None)
     missing, total = plan.missing(), len(plan.blocks)
@@ -340,7 +340,7 @@ def encode(plan: Plan, encode_blocks: EncodeBlocks, progress: Progress) -> bool:
 
 
 def _pool(
-    plan: Plan,
+    plan: EncodingPlan,
     texts: TextColumn,
     origin: Origin,
     fitted: Fitted,

@@ -31,7 +31,7 @@ UNPLACED = "unplaced_by_encoder"
 
 
 @dataclass(frozen=True)
-class EncodedAnew:
+class Reencoded:
     """The result: the pool, and how many of its queries the encoder cannot place."""
 
     pool: ArmPool
@@ -39,14 +39,14 @@ class EncodedAnew:
     report: Mapping[str, Any]
 
 
-def encode_anew(
+def reencode(
     pool: str | os.PathLike[str],
     encoder: str = AUTO,
     *,
     progress: Progress | None = None,
     encode_blocks: EncodeBlocks = in_this_process,
     block: int = BLOCK,
-) -> EncodedAnew:
+) -> Reencoded:
     """Give the arms of the pool folder `pool` the vectors of another encoder.
 
     Parameters
@@ -118,7 +118,7 @@ def encode_anew(
         new.save(target)
         shutil.rmtree(work, ignore_errors=True)
     report("write", 1.0)
-    return EncodedAnew(ArmPool.open(target), len(unplaced), changed)
+    return Reencoded(ArmPool.open(target), len(unplaced), changed)
 
 
 def _vectors(rows: NDArray[np.float32], placed: NDArray[np.bool_]) -> NDArray[np.float32]:

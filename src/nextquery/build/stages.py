@@ -33,14 +33,14 @@ from nextquery.errors import NotAFolder, StorageError
 from nextquery.folders import Folder
 from nextquery.logs import LogOptions
 from nextquery.logs.files import files_of
-from nextquery.logs.merge import Rows
+from nextquery.logs.merge import RowsRead
 from nextquery.vectors import unit_rows
 
 BLOCK = 1 << 14  # texts encoded at once: batch shapes change the last bits of some encoders
 
 
 @dataclass(frozen=True)
-class Plan:
+class EncodingPlan:
     """Everything a process needs to encode a block, as paths that every machine must reach.
 
     Parameters
@@ -52,7 +52,7 @@ class Plan:
     block : texts in a block, at least 1; the last block may be shorter.
 
     >>> nowhere = Folder(Path("x"), {}, {})
-    >>> plan = Plan(nowhere, nowhere, Path("x"), rows=40, block=16)
+    >>> plan = EncodingPlan(nowhere, nowhere, Path("x"), rows=40, block=16)
     >>> [(rows.start, rows.stop) for rows in map(plan.rows_of, plan.blocks)]
     [(0, 16), (16, 32), (32, 40)]
     """
@@ -119,14 +119,14 @@ class Plan:
         return np.memmap(file, np.float32, "r", shape=(int(placed.sum()), dim)), placed
 
 
-EncodeBlocks = Callable[[Plan, Sequence[int]], Iterator[int]]
+EncodeBlocks = Callable[[EncodingPlan, Sequence[int]], Iterator[int]]
 """Makes the given blocks of a plan, and yields the number of each when it is written."""
 
 
-class Hand:
+class EncodingWorker:
     """A worker that maps the texts and loads the encoder once, and can then make any block."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: EncodingPlan) -> None:
         self._plan = plan
         self._texts = TextColumn.open(plan.texts, "texts")
         self._encoder = Encoder.of(plan.encoder)
@@ -159,15 +159,15 @@ def _unwritten(file: Path, error: OSError) -> StorageError:
     )
 
 
-def in_this_process(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
+def in_this_process(plan: EncodingPlan, missing: Sequence[int]) -> Iterator[int]:
     """Make the blocks one after another in this process."""
-    hand = Hand(plan)
+    hand = EncodingWorker(plan)
     for number in missing:
         hand.make(number)
         yield number
 
 
-def planned(work: Path, texts: Folder, encoder: Folder, *, rows: int, block: int) -> Plan:
+def planned(work: Path, texts: Folder, encoder: Folder, *, rows: int, block: int) -> EncodingPlan:
     """Return the plan of an ingest; blocks of other texts or encoders are deleted.
 
     The folder is named after everything that determines the vectors.
@@ -184,7 +184,7 @@ def planned(work: Path, texts: Folder, encoder: Folder, *, rows: int, block: int
             shutil.rmtree(other, ignore_errors=True)
     for temporary in out.glob(".*.tmp"):  # of processes that were killed
         temporary.unlink(missing_ok=True)
-    return Plan(_absolute(texts), _absolute(encoder), out, rows, size)
+    return EncodingPlan(_absolute(texts), _absolute(encoder), out, rows, size)
 
 
 def _content(folder: Folder) -> Mapping[str, Any]:
@@ -301,7 +301,7 @@ def checksums(log: Any) -> list[str]:
     return found
 
 
-def ingested(rows: Rows, files: list[str]) -> dict[str, Any]:
+def ingested(rows: RowsRead, files: list[str]) -> dict[str, Any]:
     """Return what a report says of one ingest: its files, and how many rows from when to when."""
     return {"files": files, "rows": rows.number, "from": rows.first, "to": rows.last}
 

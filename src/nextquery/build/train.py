@@ -27,7 +27,7 @@ from nextquery.logs import LogOptions
 
 if TYPE_CHECKING:
     from nextquery.encode.train.export import Trained
-    from nextquery.encode.train.loop import Note, Say
+    from nextquery.encode.train.loop import Note, OnCheck
 
 __all__ = ["train"]
 
@@ -121,7 +121,7 @@ def train(
     *,
     hold_out: int = 0,
     progress: Callable[[str, float | None], None] = lambda stage, done: None,
-    say: "Say" = lambda stage, check, steps: None,
+    say: "OnCheck" = lambda stage, check, steps: None,
     note: "Note" = lambda message: None,
 ) -> dict[str, Any]:
     """Train an encoder on a log; an older one at `out` stays until the new one is complete.

@@ -37,14 +37,14 @@ from nextquery.folders import work_on
 from nextquery.logs import LogOptions, Prepared, prepare
 from nextquery.logs.ledger import Keys, Ledger
 from nextquery.logs.merge import Remember, day
-from nextquery.sessions import NOBODY, UNTIMED, Sessions
+from nextquery.sessions import NO_PEOPLE, UNTIMED, Sessions
 
 __all__ = ["Updated", "update"]
 
 
 Ids = NDArray[np.int64]
 NEW = -1  #: the id of a text that is no arm yet
-GONE = "removed_by_updates"
+REMOVED_BY_UPDATES = "removed_by_updates"
 """In the report: arms that an update removed, because a rule removes them now; they may return."""
 
 
@@ -61,7 +61,9 @@ def ids_of(pool: ArmPool, texts: Sequence[str]) -> Ids:
     return np.fromiter(alive, np.int64, len(texts))
 
 
-def together(pool: ArmPool, origin: Origin, done: Prepared, ids: Ids, fewest: int) -> Origin:
+def merge_with_ledger(
+    pool: ArmPool, origin: Origin, done: Prepared, ids: Ids, fewest: int
+) -> Origin:
     """Return the log of all days, which were prepared together.
 
     Parameters
@@ -92,8 +94,11 @@ def together(pool: ArmPool, origin: Origin, done: Prepared, ids: Ids, fewest: in
     )
 
 
-def alone(pool: ArmPool, origin: Origin, done: Prepared, ids: Ids, fewest: int) -> Origin:
-    """Return the log of all days if only the new ones could be prepared (see `together`)."""
+def merge_new_days(pool: ArmPool, origin: Origin, done: Prepared, ids: Ids, fewest: int) -> Origin:
+    """Return the log of all days if only the new ones could be prepared.
+
+    See `merge_with_ledger` for the parameters.
+    """
     shown, size, arms = _spellings(pool, origin), pool.rows_in_all, np.flatnonzero(ids >= 0)
     place = ids[arms]
     fresh = place >= len(origin.shown)
@@ -126,7 +131,7 @@ def alone(pool: ArmPool, origin: Origin, done: Prepared, ids: Ids, fewest: int) 
     )
 
 
-def gone(pool: ArmPool, origin: Origin, ids: Ids) -> Ids:
+def arms_to_remove(pool: ArmPool, origin: Origin, ids: Ids) -> Ids:
     """Return the arms of the log that a rule removes now; `ids` are those that it does not."""
     counted = np.flatnonzero(np.asarray(origin.session_counts))
     lost: Ids = np.setdiff1d(counted, np.append(ids, pool.removed))
@@ -165,7 +170,7 @@ def _joined(old: Sessions, new: Sessions) -> Sessions:
         np.concatenate([old.offsets, new.offsets[1:] + old.offsets[-1]]),
         column("times", UNTIMED),  # type: ignore[arg-type]
         column("asked", UNTIMED),  # type: ignore[arg-type]
-        column("people", NOBODY),  # type: ignore[arg-type]
+        column("people", NO_PEOPLE),  # type: ignore[arg-type]
     )
     return whole.in_order_of_time()
 
@@ -270,11 +275,15 @@ def update(
         grown = old.copy()
         if len(added := new[placed]):
             ids[added] = grown.add([done.texts[i] for i in added.tolist()], vectors)
-        merge = alone if remember is None else together
+        merge = merge_new_days if remember is None else merge_with_ledger
         log_of_all = merge(grown, origin, done, ids, options.fewest_left)
-        lost = gone(old, origin, ids) if remember is not None else np.empty(0, np.int64)
-        away = np.setdiff1d(np.union1d(origin.report.get(GONE, []), lost), ids).astype(np.int64)
-        removed = np.union1d(np.setdiff1d(old.removed, origin.report.get(GONE, [])), away)
+        lost = arms_to_remove(old, origin, ids) if remember is not None else np.empty(0, np.int64)
+        away = np.setdiff1d(
+            np.union1d(origin.report.get(REMOVED_BY_UPDATES, []), lost), ids
+        ).astype(np.int64)
+        removed = np.union1d(
+            np.setdiff1d(old.removed, origin.report.get(REMOVED_BY_UPDATES, [])), away
+        )
         made = grown.with_log(log_of_all, removed.astype(np.int64))
         complete = _complete(made, log_of_all, origin, done, sums, len(new) - len(added), away)
         made_from = [sums, log_of_all.sessions.size, len(log_of_all.sessions.arms), away.tolist()]
@@ -431,5 +440,5 @@ def _complete(
         },
     }
     if len(away):
-        report[GONE] = away.tolist()
+        report[REMOVED_BY_UPDATES] = away.tolist()
     return replace(log, report=report)

@@ -13,8 +13,8 @@ from nextquery.arms.origin import arm_in_other_form, arm_of, other_forms
 from nextquery.catalogue.rules import (
     MIN_HITS,
     Exclusions,
-    Pattern,
     Pins,
+    TextPattern,
     check_pattern,
     hidden_wildcards,
     shown_wildcards,
@@ -225,14 +225,14 @@ class Catalogue:
         self._changed()
         self.version += 1
 
-    def pattern(self, text: str) -> Pattern:
+    def pattern(self, text: str) -> TextPattern:
         """Return a pattern (see `patterns`), cleaned like the queries of the log.
 
         >>> Catalogue(ArmPool.from_vectors(["a"], [[1, 0]])).pattern("Free *Spin*").text
         'free *spin*'
         """
         cleaned = self._clean(hidden_wildcards(check_pattern(text))).text
-        return Pattern.of(shown_wildcards(cleaned))
+        return TextPattern.of(shown_wildcards(cleaned))
 
     def block_pattern(self, text: str) -> str:
         """Never show a query that matches this pattern again. Returns the cleaned pattern."""

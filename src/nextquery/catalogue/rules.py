@@ -29,7 +29,7 @@ _ANY, _ONE = "*", "?"
 _HIDDEN = {_ANY: "\ue000", _ONE: "\ue001"}
 
 
-class Pattern(NamedTuple):
+class TextPattern(NamedTuple):
     """A pattern, cleaned like the queries that it is compared with.
 
     >>> Pattern.of("casino*").matches("best casinos online"), Pattern.of("bet").matches("betting")
@@ -43,7 +43,7 @@ class Pattern(NamedTuple):
     piece: str  #: some of it that every matching query contains
 
     @classmethod
-    def of(cls, text: str) -> "Pattern":
+    def of(cls, text: str) -> "TextPattern":
         """Return the pattern of a text that is clean already."""
         words = tuple(text.lower().split())
         pieces = [piece for word in words for piece in word.replace(_ONE, _ANY).split(_ANY)]
@@ -167,7 +167,7 @@ class Exclusions:
         short = with_few_letters(pool.texts, min_letters) if min_letters else []
         self._poor: Ids = np.union1d(none_found, np.array(short, np.int64))
         self.texts: set[str] = set()
-        self.patterns: dict[str, Pattern] = {}
+        self.patterns: dict[str, TextPattern] = {}
         self._of_pattern: dict[str, Ids] = {}
         self._of_texts: dict[str, list[int]] = {}
         self.arms: Ids = self._poor  #: in order of id; replaced, never changed in place
@@ -198,14 +198,14 @@ class Exclusions:
         self._of_texts.pop(text, None)
         self._collect()
 
-    def block_pattern(self, pattern: Pattern) -> None:
+    def block_pattern(self, pattern: TextPattern) -> None:
         """Exclude every text that a pattern matches."""
         if pattern.text not in self.patterns:
             self.patterns = {**self.patterns, pattern.text: pattern}  # others may iterate over it
             self._of_pattern[pattern.text] = self._matching(pattern)
             self._collect()
 
-    def unblock_pattern(self, pattern: Pattern) -> None:
+    def unblock_pattern(self, pattern: TextPattern) -> None:
         """No longer exclude what a pattern matches."""
         kept = self.patterns.items()
         self.patterns = {text: one for text, one in kept if text != pattern.text}
@@ -228,7 +228,7 @@ class Exclusions:
                 self._of_pattern[name] = np.append(self._of_pattern[name], arm)
         self._collect()
 
-    def _matching(self, pattern: Pattern) -> Ids:
+    def _matching(self, pattern: TextPattern) -> Ids:
         texts = self._pool.texts
         some = containing(texts, pattern.piece)
         found = [arm for arm in some if pattern.matches(text_of(texts[arm]))]

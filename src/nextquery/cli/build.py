@@ -32,11 +32,11 @@ def encode(
 
     The old pool is kept until the new one is complete. Running services take it over.
     """
-    from nextquery.build.reencode import encode_anew
+    from nextquery.build.reencode import reencode
 
     err().print(f"plan: fit the encoder ({encoder}), encode, write {pool}", markup=False)
     with Stages() as stages, stdout_to_stderr():
-        done = encode_anew(pool, encoder, progress=stages, **encoding_on(cluster))
+        done = reencode(pool, encoder, progress=stages, **encoding_on(cluster))
     arms, name = len(done.pool), done.report["encoder"]["name"]
     if as_json:
         seconds = {stage: round(s, 2) for stage, s in stages.seconds.items()}

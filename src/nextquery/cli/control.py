@@ -44,13 +44,19 @@ def audit(
         print_json({"changes": rows})
         return
     cells = [
-        [row["time"], str(row["position"] or "-"), row["change"], _told(row["details"]), _who(row)]
+        [
+            row["time"],
+            str(row["position"] or "-"),
+            row["change"],
+            _details_text(row["details"]),
+            _who(row),
+        ]
         for row in rows
     ]
     out().print(table("changes", ["time", "position", "change", "what", "who"], cells))
 
 
-def _told(details: dict[str, object]) -> str:
+def _details_text(details: dict[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in details.items() if name != "settings")
 
 

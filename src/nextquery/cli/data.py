@@ -11,7 +11,7 @@ from nextquery.cli.options import this_user
 from nextquery.cli.output import Stages, out, print_json
 
 if TYPE_CHECKING:
-    from nextquery.service.erasure.files import Cleaned
+    from nextquery.service.erasure.files import CleanedFiles
     from nextquery.service.erasure.rights import Erasure
     from nextquery.service.maintain.backup import Proof
 
@@ -163,7 +163,7 @@ def forget(
     from nextquery.service.erasure.erase import finish
     from nextquery.service.erasure.files import NOT_NECESSARY, clean, needs_cleaning
     from nextquery.service.erasure.person import anything
-    from nextquery.service.erasure.rights import NO_ERASURE, Person, erase, known
+    from nextquery.service.erasure.rights import NO_ERASURE, DataSubject, erase, known
     from nextquery.service.log.store import Clock, Store
     from nextquery.service.log.writer import Writer
     from nextquery.service.model.prepare import check_pool
@@ -177,7 +177,7 @@ def forget(
     if arms is not None:
         check_pool(opened, arms, or_next=True)
     secret = settings.user_hash_secret.get_secret_value()
-    person = Person(user, session, owner)
+    person = DataSubject(user, session, owner)
     if show:
         data = known(opened, arms, person, secret)
         print_json(data)
@@ -212,7 +212,7 @@ def forget(
 
 
 def _print_erasure(
-    erased: "Erasure", cleaned: "Cleaned", *, clean_only: bool, dirty: bool, as_json: bool
+    erased: "Erasure", cleaned: "CleanedFiles", *, clean_only: bool, dirty: bool, as_json: bool
 ) -> None:
     """Say what was done, and what is left to do."""
     log, pool = erased

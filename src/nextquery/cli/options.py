@@ -21,7 +21,7 @@ from nextquery.logs import FORMATS, PROFILES
 
 if TYPE_CHECKING:
     from nextquery.research.replay.work import Each
-    from nextquery.service.load_settings import Loaded
+    from nextquery.service.load_settings import LoadedSettings
     from nextquery.service.log.events import By
     from nextquery.service.log.store import Store
     from nextquery.service.log.writer import Write
@@ -211,7 +211,7 @@ Set = Annotated[
 
 def load_settings(
     options: Mapping[str, str | None], *, more: Iterable[str] = (), config: Path | None = None
-) -> "Loaded":
+) -> "LoadedSettings":
     """Load the settings from options, environment and file."""
     from nextquery.checks import installed
     from nextquery.errors import InvalidInput

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nextquery.cluster.pool import RayArmPool  # it imports this module
 
 
-class Problem(NamedTuple):
+class GreediProblem(NamedTuple):
     """Everything but the arms themselves, which a node maps from the shared folder.
 
     A node computes what it needs from ids: similarities by the common definition of a score,
@@ -163,9 +163,9 @@ def _size(count: int) -> str:
 
 _TRIES = 5  # how often Ray restarts a task whose process or machine died
 _retried = ray.remote(max_retries=_TRIES)
-_answer = _retried(Problem.answer)
-_answer_of_draw = _retried(Problem.answer_of_draw)
-_merge = _retried(Problem.merge)
+_answer = _retried(GreediProblem.answer)
+_answer_of_draw = _retried(GreediProblem.answer_of_draw)
+_merge = _retried(GreediProblem.merge)
 
 
 def greedi(
@@ -239,7 +239,7 @@ def greedi(
         preferred = selector.select(pool, anchor[0], exclude=excluded, k=shortlist)
         refuse_partial(preferred.missing)
         ground = np.sort(preferred.arms)
-    problem = Problem(
+    problem = GreediProblem(
         share=_all_rows(pool),
         added=pool._added(),
         ground=ground,
@@ -261,7 +261,10 @@ def greedi(
 
 
 def _rounds(
-    pool: "RayArmPool", problem: Problem, partitions: str | int | Sequence[Sequence[int]], seed: int
+    pool: "RayArmPool",
+    problem: GreediProblem,
+    partitions: str | int | Sequence[Sequence[int]],
+    seed: int,
 ) -> list[int]:
     """Run both rounds of Algorithm 3; the second also on a node, because it may need all arms."""
     bounds = [*pool._shards.bounds.tolist(), problem.rows]
@@ -293,7 +296,7 @@ def _rounds(
     return [int(arm) for arm in _results([_merge.remote(shared, answers)])[0]]
 
 
-def _check_sizes(problem: Problem, sizes: Sequence[int]) -> None:
+def _check_sizes(problem: GreediProblem, sizes: Sequence[int]) -> None:
     """Raise an error for parts that are too large, before anything is computed."""
     problem.check_size(max(sizes, default=0))
     problem.check_size(sum(min(size, problem.k) for size in sizes))
@@ -320,7 +323,7 @@ def _mass(pool: "RayArmPool", anchor: Vectors, excluded: Ids, epsilon: float) ->
     return preference.Mass(float(sums.total[0]), float(sums.similar[0]), pool.count(excluded))
 
 
-def _peak(pool: "RayArmPool", problem: Problem, selector: MaxUtility, excluded: Ids) -> float:
+def _peak(pool: "RayArmPool", problem: GreediProblem, selector: MaxUtility, excluded: Ids) -> float:
     """Return the largest preference in the ground set without scanning all of it."""
     if problem.ground is not None:
         similarities = pool.score(problem.ground, problem.anchor)
@@ -353,5 +356,5 @@ def _results(sent: Sequence[Any]) -> list[Any]:
         ) from error
 
 
-def _answer_of_shard(part: RowRange, problem: Problem) -> list[int]:
+def _answer_of_shard(part: RowRange, problem: GreediProblem) -> list[int]:
     return problem.answer(problem.ids(part.first, part.first + len(part.rows)))

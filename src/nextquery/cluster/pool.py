@@ -26,10 +26,10 @@ from nextquery.cluster.connection import connect
 from nextquery.cluster.greedi import greedi
 from nextquery.cluster.shards import (
     Call,
+    ClusterOptions,
     Hidden,
-    Layout,
-    Plan,
     Sent,
+    ShardPlan,
     Shards,
     Whereabouts,
     merged,
@@ -38,7 +38,7 @@ from nextquery.cluster.shards import (
 from nextquery.encode.encoder import Encoder
 from nextquery.errors import InvalidInput
 
-_TOGETHER = 1024  # anchors in one request
+_ANCHORS_PER_REQUEST = 1024  # anchors in one request
 _ANSWER = 1 << 20  # arms in one answer of a shard: about 12 MB
 _ROWS = 1 << 16  # vectors in one answer
 _FEW = 8  # up to this many rows, reading the files is faster than asking a shard
@@ -113,7 +113,7 @@ class ShardedPool(ArmPool):
         hidden = self.excluded(exclude, len(anchors))
         ends = [band.bounds(len(anchors)) for band in bands]
         most = sum(band.k for band in bands if band.k is not None)
-        step = max(1, min(_TOGETHER, _ANSWER // max(1, most)))
+        step = max(1, min(_ANCHORS_PER_REQUEST, _ANSWER // max(1, most)))
         found: list[list[Found]] = []
         sums = Sums(np.zeros(len(anchors)), np.zeros(len(anchors)))
         for start in range(0, len(anchors), step):
@@ -233,7 +233,7 @@ class ShardedPool(ArmPool):
         return task(RowRange(self._rows, 0, ids[:0]), ids, *args)
 
     def _on_gpu(self, device: str, anchors: int) -> bool:
-        if gpu.wanted(device, 0, 0):
+        if gpu.use_gpu(device, 0, 0):
             raise InvalidInput(f"shards search on the CPU; received device={device!r}. Use 'cpu'.")
         return False
 
@@ -269,12 +269,12 @@ class RayArmPool(ShardedPool):
         origin: Origin | None = None,
         encoder: Encoder | None = None,
         path: str | os.PathLike[str] | None = None,
-        **layout: Unpack[Layout],
+        **layout: Unpack[ClusterOptions],
     ) -> Self:
         """Write a pool to `path` and open it on the cluster."""
         pool = ArmPool.from_vectors(texts, vectors, origin=origin, encoder=encoder)
         connect(layout.get("address"))
-        plan = Plan.of(len(pool), layout)
+        plan = ShardPlan.of(len(pool), layout)
         if path is not None:
             pool.save(path)
             return cls._on_cluster(folders.read(path, kind=KIND, version=VERSION), plan)
@@ -288,19 +288,21 @@ class RayArmPool(ShardedPool):
             raise
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], **layout: Unpack[Layout]) -> Self:
+    def open(cls, path: str | os.PathLike[str], **layout: Unpack[ClusterOptions]) -> Self:
         """Open a pool saved by `ArmPool` or by this class: the files are the same."""
         return cls.of(folders.read(path, kind=KIND, version=VERSION), **layout)
 
     @classmethod
-    def of(cls, folder: folders.Folder, **layout: Unpack[Layout]) -> Self:
+    def of(cls, folder: folders.Folder, **layout: Unpack[ClusterOptions]) -> Self:
         """Open the pool in an opened folder, which may have other content."""
         connect(layout.get("address"))
         rows = folder.array("vectors.npy")
-        return cls._on_cluster(folder, Plan.of(len(rows), layout))
+        return cls._on_cluster(folder, ShardPlan.of(len(rows), layout))
 
     @classmethod
-    def _on_cluster(cls, folder: folders.Folder, plan: Plan, scratch: Path | None = None) -> Self:
+    def _on_cluster(
+        cls, folder: folders.Folder, plan: ShardPlan, scratch: Path | None = None
+    ) -> Self:
         # Not resolved: links may point elsewhere on other nodes.
         located = folders.Folder(folder.path.absolute(), folder.meta, folder.files)
         pool = super().of(located)

@@ -65,7 +65,7 @@ class Failed(NamedTuple):
 ROOM = 1 << 20  # bytes a shard requests: Ray spreads only actors that request a resource
 
 
-class Layout(TypedDict, total=False):
+class ClusterOptions(TypedDict, total=False):
     """The layout of a pool on a cluster: the options of `RayArmPool`."""
 
     address: str | None
@@ -76,7 +76,7 @@ class Layout(TypedDict, total=False):
     on_missing: str
 
 
-class Plan(NamedTuple):
+class ShardPlan(NamedTuple):
     """A checked layout with all defaults filled in."""
 
     bounds: Ids
@@ -85,13 +85,13 @@ class Plan(NamedTuple):
     on_missing: str
 
     @classmethod
-    def of(cls, rows: int, layout: Layout) -> "Plan":
+    def of(cls, rows: int, layout: ClusterOptions) -> "ShardPlan":
         """Return the plan for `rows` rows on the connected cluster."""
-        unknown = sorted(set(layout) - Layout.__annotations__.keys())
+        unknown = sorted(set(layout) - ClusterOptions.__annotations__.keys())
         if unknown:
             raise InvalidInput(
                 f"a RayArmPool has no option {', '.join(unknown)}. Use "
-                f"{', '.join(Layout.__annotations__)}."
+                f"{', '.join(ClusterOptions.__annotations__)}."
             )
         threads = layout.get("threads")
         return cls(

@@ -18,7 +18,7 @@ import numpy as np
 import ray
 from numpy.typing import NDArray
 
-from nextquery.build.stages import Hand, Plan
+from nextquery.build.stages import EncodingPlan, EncodingWorker
 from nextquery.checks import installed
 from nextquery.cluster.connection import check_reach, connect, warn_if_no_cpus
 from nextquery.errors import ClusterUnavailable, NextqueryError
@@ -26,10 +26,10 @@ from nextquery.folders import MANIFEST
 
 _TRIES = 5  # attempts per block before it counts as the cause of its workers' deaths
 Batch = dict[str, NDArray[Any]]
-_hands: dict[Path, Hand] = {}  # in a worker: the loaded encoder, by output folder
+_workers: dict[Path, EncodingWorker] = {}  # in a worker: the loaded encoder, by output folder
 
 
-def on_ray(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
+def on_ray(plan: EncodingPlan, missing: Sequence[int]) -> Iterator[int]:
     """Encode the blocks of a plan on all CPUs of the cluster; yields each number when done.
 
     Pass it as `encode_blocks` to `nextquery.build.ingest.ingest`. If a worker or a machine dies,
@@ -57,7 +57,7 @@ def on_ray(plan: Plan, missing: Sequence[int]) -> Iterator[int]:
             ) from error
 
 
-def _work(batch: Batch, plan: Plan) -> Batch:
+def _work(batch: Batch, plan: EncodingPlan) -> Batch:
     """Encode one block in a worker; return expected errors, so that they are raised unchanged."""
     problem = np.empty(1, object)
     try:
@@ -67,7 +67,7 @@ def _work(batch: Batch, plan: Plan) -> Batch:
     return {"item": batch["item"], "problem": problem}
 
 
-def _make(number: int, plan: Plan) -> None:
+def _make(number: int, plan: EncodingPlan) -> None:
     # A worker may die for other reasons; count the attempts to find a block that kills them all.
     tries = plan.out / f".{number}.tries.tmp"
     with open(tries, "ab") as stream:
@@ -77,10 +77,10 @@ def _make(number: int, plan: Plan) -> None:
             f"block {number} was started {_TRIES} times, and its worker died each time. It may "
             "need more memory than a worker has: check Ray's logs on the machines."
         )
-    if plan.out not in _hands:
-        _hands.clear()
-        _hands[plan.out] = Hand(plan)
-    _hands[plan.out].make(number)
+    if plan.out not in _workers:
+        _workers.clear()
+        _workers[plan.out] = EncodingWorker(plan)
+    _workers[plan.out].make(number)
     tries.unlink(missing_ok=True)
 
 

@@ -490,7 +490,7 @@ class Person:
 
 WEB = Shares(new=0.64, own=0.25, returned=0.04, others=0.07)
 _SWITCH = 0.12  # chance that a new query is about another interest
-_MOST_REPAID = 0.1  # added to the chance of a kind that was not possible often enough
+_MOST_CORRECTION = 0.1  # added to the chance of a kind that was not possible often enough
 _START = datetime(2025, 1, 6, tzinfo=UTC)
 
 
@@ -626,7 +626,7 @@ class Population:
     def chances(self, person: Person) -> Shares:
         """Return the exact chances of the four kinds for a person's next query."""
         possible = [kind != "new" and len(_choices(person, kind)[0]) > 0 for kind in KINDS]
-        repaid = np.clip(self._owed, -_MOST_REPAID, _MOST_REPAID)
+        repaid = np.clip(self._owed, -_MOST_CORRECTION, _MOST_CORRECTION)
         known = np.clip(np.array(self.shares) + repaid, 0, 1) * possible
         known /= max(1.0, known.sum())
         return Shares(max(0.0, 1 - float(known.sum())), *known[1:].tolist())

@@ -20,7 +20,7 @@ from nextquery.sessions import AnySessions, Ids, Sessions
 Floats = NDArray[np.floating]
 
 
-class Step(NamedTuple):
+class BatchGradients(NamedTuple):
     """The loss of a batch and its gradients with respect to the vectors of both sides."""
 
     loss: float
@@ -28,7 +28,9 @@ class Step(NamedTuple):
     right: Floats
 
 
-def info_nce(left: Floats, right: Floats, copies: NDArray[np.bool_], temperature: float) -> Step:
+def info_nce(
+    left: Floats, right: Floats, copies: NDArray[np.bool_], temperature: float
+) -> BatchGradients:
     """Compute the InfoNCE loss of a batch of pairs, and its gradients.
 
     With unit rows u_i = a_i/‖a_i‖, v_j = b_j/‖b_j‖ and s_ij = u_iᵀv_j / τ,
@@ -68,7 +70,9 @@ def info_nce(left: Floats, right: Floats, copies: NDArray[np.bool_], temperature
     weights.flat[:: n + 1] -= 2.0
     weights /= 2 * n * temperature
     toward_v, toward_u = weights @ v, weights.T @ u
-    return Step(loss, _unscaled(toward_v, u, left_norm), _unscaled(toward_u, v, right_norm))
+    return BatchGradients(
+        loss, _unscaled(toward_v, u, left_norm), _unscaled(toward_u, v, right_norm)
+    )
 
 
 def copies_in(left: Ids, right: Ids) -> NDArray[np.bool_]:
@@ -278,7 +282,7 @@ class _Pairs:
         """Return the loss of a new batch and its gradient with respect to `rows`."""
         left, right = self._sessions.pairs(rng, batch)
         left_means, right_means = self._means[left], self._means[right]
-        step: Step = info_nce(
+        step: BatchGradients = info_nce(
             left_means @ self.rows, right_means @ self.rows, copies_in(left, right), temperature
         )
         return step.loss, left_means.T @ step.left + right_means.T @ step.right

@@ -269,10 +269,10 @@ def _pruned(box: Box, columns: Sequence[Column], rows: Rows, relevant: Flags) ->
         drop = int(gains.argmax())
         del single[drop]
         fails = np.delete(fails, drop, axis=0)
-    return _together(single)
+    return _box_of_limits(single)
 
 
-def _together(single: Sequence[tuple[int, Limit]]) -> Box:
+def _box_of_limits(single: Sequence[tuple[int, Limit]]) -> Box:
     box: dict[int, Limit] = {}
     for number, limit in single:
         before = box.get(number)

@@ -44,7 +44,7 @@ from nextquery.signing import keyed
 MOST = 64  # other forms of one query
 _WORDS = re.compile(r"[^\s-]+")
 _WORD = re.compile(r"[a-z]{3,}", re.ASCII | re.IGNORECASE)
-_HISS = ("s", "x", "z", "ch", "sh")
+SIBILANTS = ("s", "x", "z", "ch", "sh")
 
 
 @lru_cache(4096)
@@ -83,7 +83,7 @@ def singulars(word: str) -> tuple[str, ...]:
         return ()
     if low.endswith("ies") and not low.endswith(("eies", "aies")):
         return (word[:-3] + "y",)
-    if low.endswith("es") and low[:-2].endswith(_HISS):
+    if low.endswith("es") and low[:-2].endswith(SIBILANTS):
         return (word[:-2], word[:-1])
     return (word[:-1],)
 
@@ -97,7 +97,7 @@ def plural(word: str) -> str:
     low = word.lower()
     if low.endswith("y") and low[-2] not in "aeiou":
         return word[:-1] + "ies"
-    return word + ("es" if low.endswith(_HISS) else "s")
+    return word + ("es" if low.endswith(SIBILANTS) else "s")
 
 
 def _others(query: str) -> Iterator[str]:
@@ -300,7 +300,7 @@ _SESSIONS = (
 
 _SEPARATED = replaced("x", f"[{SEPARATORS}]", " ")
 _UNPUNCTUATED = replaced("x", f"[{PUNCTUATION}]", "")
-_LINKLESS = replaced("x", URL, " ", "gi")
+_WITHOUT_LINKS = replaced("x", URL, " ", "gi")
 _BEYOND_ASCII = matches("x", BEYOND_ASCII)
 _DIGITS = matches("x", "^[0-9 ]+$")
 _LAYOUT = "comments removed, spaces collapsed outside literals"
@@ -311,7 +311,7 @@ PROFILES: dict[str, tuple[Rule, ...]] = {
         _TOO_LONG,
         Rule("url-decode", "%20 and + of URLs decoded", "change", DECODED, shown=True),
         _CONTROL,
-        Rule("urls", "links removed", "change", _LINKLESS, shown=True),
+        Rule("urls", "links removed", "change", _WITHOUT_LINKS, shown=True),
         Rule("lower-case", "letters in lower case", "change", "lower(x)"),
         Rule("accents", "accented letters made plain", "change", UNACCENTED),
         Rule("separators", "- _ : , . become spaces", "change", _SEPARATED),

@@ -33,7 +33,7 @@ _PREFIX = ".nextquery-scratch-"
 _POLL_SECONDS = 0.1
 
 
-class Engine:
+class LogDatabase:
     """One DuckDB connection; `stage` names the current work in progress reports.
 
     >>> with opened(memory_limit="100MB") as engine:
@@ -131,8 +131,8 @@ def opened(
     workdir: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-) -> Iterator[Engine]:
-    """An `Engine` whose scratch folder (under `workdir`) is deleted when the block ends."""
+) -> Iterator[LogDatabase]:
+    """A `LogDatabase` whose scratch folder (under `workdir`) is deleted when the block ends."""
     with _scratch(workdir) as scratch:
         config: dict[str, Any] = {
             "memory_limit": memory_limit,
@@ -152,7 +152,7 @@ def opened(
             with contextlib.suppress(duckdb.InvalidInputException):
                 connection.execute("SET enable_progress_bar_print = false")
                 connection.execute(f"SET enable_progress_bar = {'true' if progress else 'false'}")
-            engine = Engine(connection, scratch, progress)
+            engine = LogDatabase(connection, scratch, progress)
             yield engine
             engine.stage("")
         finally:

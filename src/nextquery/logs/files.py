@@ -27,7 +27,7 @@ from typing import BinaryIO
 import duckdb
 
 from nextquery.errors import InvalidInput
-from nextquery.logs.database import Engine, matches, text
+from nextquery.logs.database import LogDatabase, matches, text
 
 #: common names, best first; case, spaces, dots, dashes and underscores do not matter
 COMMON: Mapping[str, tuple[str, ...]] = {
@@ -377,7 +377,7 @@ REJECTS = (
 )
 
 
-def sample(engine: Engine, file: LogFile) -> list[str | None]:
+def sample(engine: LogDatabase, file: LogFile) -> list[str | None]:
     """Return the first lines of a file; raises an error if it has none."""
     try:
         rows = engine.rows(f"SELECT line FROM {table(file)} LIMIT {_SAMPLE}")
@@ -393,7 +393,7 @@ def sample(engine: Engine, file: LogFile) -> list[str | None]:
     return lines
 
 
-def rejects(engine: Engine) -> list[int]:
+def rejects(engine: LogDatabase) -> list[int]:
     """Return the line numbers that DuckDB could not read in the last file, in order."""
     exists = "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'rejects'"
     if not engine.value(exists):
@@ -401,7 +401,7 @@ def rejects(engine: Engine) -> list[int]:
     return [row[0] for row in engine.rows("SELECT DISTINCT line FROM rejects ORDER BY line")]
 
 
-def drop_rejects(engine: Engine) -> None:
+def drop_rejects(engine: LogDatabase) -> None:
     """Drop the rejects as soon as they are counted, since they contain raw lines."""
     engine.run("DROP TABLE IF EXISTS rejects")
     engine.run("DROP TABLE IF EXISTS reject_scans")

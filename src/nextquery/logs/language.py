@@ -49,7 +49,7 @@ class _Limits(NamedTuple):
     fit: float
 
 
-_TOGETHER = _Limits(17, 5.0, 3.0, 9.0)
+_JOINED_LIMITS = _Limits(17, 5.0, 3.0, 9.0)
 _ALONE = _Limits(17, 6.0, 3.5, 7.0)  # one query is less evidence, and a session has several
 _OTHERS = 40  # languages that the best one must beat
 _PLAINLY_ENGLISH = -6.0  # below this margin, the queries of a session are not looked at one by one
@@ -101,27 +101,27 @@ class LanguageJudge:
         if english and any(map(_in_another_script, queries)):
             return True
         whole = " ".join(queries)
-        if _letters(whole) < _TOGETHER.letters:
+        if _letters(whole) < _JOINED_LIMITS.letters:
             return False
         evidence = self.evidence(whole)
-        if self._exceeds(_TOGETHER, whole, evidence):
+        if self._exceeds(_JOINED_LIMITS, whole, evidence):
             return True
         if not english or evidence.margin < _PLAINLY_ENGLISH:
             return False
         suspects = [query for query in queries if self.evidence(unaccented(query)).margin > 0]
         together = " ".join(suspects)
-        return self._exceeds(_TOGETHER, together, self.evidence(together)) or any(
+        return self._exceeds(_JOINED_LIMITS, together, self.evidence(together)) or any(
             self._exceeds(_ALONE, query, self.evidence(query)) for query in suspects
         )
 
-    def _exceeds(self, limits: _Limits, text: str, evidence: "Evidence") -> bool:
+    def _exceeds(self, limits: _Limits, text: str, evidence: "LanguageScore") -> bool:
         if evidence.margin < limits.margin or evidence.fit < limits.fit:
             return False
         if _letters(text) < limits.letters:
             return False
         return text.isascii() or self.evidence(unaccented(text)).margin >= limits.plain
 
-    def evidence(self, text: str) -> "Evidence":
+    def evidence(self, text: str) -> "LanguageScore":
         """Return how likely the languages are, relative to each other."""
         small = text.lower()
         ranked = _detector().rank(small)  # best first
@@ -129,10 +129,10 @@ class LanguageJudge:
         other = next(score for language, score in ranked if language not in self._own)
         scale = math.sqrt(len(small.encode("utf-8", "replace")) or 1)
         best, beaten = ranked[0][1], ranked[_OTHERS][1]
-        return Evidence(float(other - own) / scale, float(best - beaten) / scale)
+        return LanguageScore(float(other - own) / scale, float(best - beaten) / scale)
 
 
-class Evidence(NamedTuple):
+class LanguageScore(NamedTuple):
     """What the detector says of a text, in log-likelihoods over the square root of its length."""
 
     margin: float  #: how much likelier another language is; below 0 if the expected one is likelier

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from nextquery.errors import InvalidInput
 from nextquery.logs import read
-from nextquery.logs.database import Engine, text
+from nextquery.logs.database import LogDatabase, text
 from nextquery.logs.ledger import NAMED, Hashes, Keys, Ledger, Strings, rows_of
 from nextquery.logs.privacy import BLOCKLIST
 from nextquery.logs.report import Report
@@ -32,7 +32,7 @@ PersonHash = Callable[[str], str | None]
 """Returns the keyed hash of a user id; None if the id names nobody."""
 
 
-class Rows(NamedTuple):
+class RowsRead(NamedTuple):
     """The rows that were read: how many, and the first and last time, if they have times."""
 
     number: int = 0
@@ -40,7 +40,7 @@ class Rows(NamedTuple):
     last: float | None = None
 
 
-_NO_ROWS = Rows()
+_NO_ROWS = RowsRead()
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ class Prepared:
     #: number of each arm's segment in `segment_names`; empty: none has one
     segments: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     segment_names: Sequence[str] = ()
-    rows: Rows = _NO_ROWS
+    rows: RowsRead = _NO_ROWS
     ledger: "Ledger | None" = None  #: if it was asked for
 
 
-def arms(engine: Engine, *, timed: bool) -> dict[str, NDArray[Any]]:
+def arms(engine: LogDatabase, *, timed: bool) -> dict[str, NDArray[Any]]:
     """The arms, ordered by segment, first appearance and text; ``ids`` has their numbers."""
     first = "first_at" if timed else "first_pos"
     engine.run(
@@ -88,7 +88,7 @@ def arms(engine: Engine, *, timed: bool) -> dict[str, NDArray[Any]]:
     )
 
 
-def steps(engine: Engine) -> dict[str, NDArray[Any]]:
+def steps(engine: LogDatabase) -> dict[str, NDArray[Any]]:
     """The rows of the sessions in order; ``first`` marks the first row of each session."""
     engine.run("CREATE TABLE starts AS SELECT visit, min(secs) AS began FROM final GROUP BY visit")
     return engine.columns(
@@ -100,7 +100,7 @@ def steps(engine: Engine) -> dict[str, NDArray[Any]]:
     )
 
 
-def people(engine: Engine, who: Ids, hashed: PersonHash) -> tuple[list[str], Ids]:
+def people(engine: LogDatabase, who: Ids, hashed: PersonHash) -> tuple[list[str], Ids]:
     """Return the hashes of the users, in order of first appearance, and the number of each row.
 
     The number is -1 for a row without a user. The ids themselves are not kept.
@@ -180,7 +180,7 @@ def hash_of(name: str, keys: Keys, what: str) -> bytes:
     return keys.of(what, name)
 
 
-def join(engine: Engine, remember: Remember) -> None:
+def join(engine: LogDatabase, remember: Remember) -> None:
     """Put the rows of the ledger before those of ``log``, and keep all as ``remembered_rows``.
 
     ``foreign_rows(pos)`` has the older rows whose sessions were in another language.
@@ -199,7 +199,7 @@ def join(engine: Engine, remember: Remember) -> None:
     engine.run(f"CREATE TABLE remembered_rows AS {_ROWS} ORDER BY pos")
 
 
-def _check_columns(engine: Engine, before: Ledger) -> None:
+def _check_columns(engine: LogDatabase, before: Ledger) -> None:
     """Raise an error if only one of the two has users, or times."""
     good = "FROM log WHERE bad IS NULL"
     for what, column, known, option in (
@@ -215,7 +215,7 @@ def _check_columns(engine: Engine, before: Ledger) -> None:
             )
 
 
-def _insert(engine: Engine, before: Ledger, keys: Keys) -> None:
+def _insert(engine: LogDatabase, before: Ledger, keys: Keys) -> None:
     for table, column, what, hashes in (
         ("old_sessions", "session", "session", before.sessions),
         ("old_users", "person", "user", before.users),
@@ -260,7 +260,7 @@ def _recognised(known: Iterable[str], hashes: Hashes, keys: Keys, what: str) -> 
     return np.array([words.get(row) or HIDDEN + row.hex() for row in rows], object)
 
 
-def _check_new(engine: Engine) -> None:
+def _check_new(engine: LogDatabase) -> None:
     """Raise an error if a row is in the pool already."""
     same = " AND ".join(
         f"f.{column} IS NOT DISTINCT FROM l.{column}"
@@ -293,7 +293,7 @@ _NUMBERED = (
 )
 
 
-def passing(engine: Engine, least: int) -> None:
+def passing(engine: LogDatabase, least: int) -> None:
     """Make ``passing(tid)``: the texts that no privacy gate removes, whatever their sessions.
 
     `least` is how many users must have issued them. What passes and is still hidden was on the
@@ -311,7 +311,7 @@ def passing(engine: Engine, least: int) -> None:
     )
 
 
-def ledger(engine: Engine, remember: Remember, hashed: PersonHash | None) -> Ledger:
+def ledger(engine: LogDatabase, remember: Remember, hashed: PersonHash | None) -> Ledger:
     """Return the ledger, with what `hashed` makes of its users, if it is given."""
     keys = remember.keys
     named = {}
@@ -392,13 +392,13 @@ _COLUMNS = (
 )
 
 
-def take_hidden(engine: Engine) -> None:
+def take_hidden(engine: LogDatabase) -> None:
     """Move the spellings that are only known as hashes from ``distinct_raw`` to ``hidden_raw``."""
     engine.run(f"CREATE TABLE hidden_raw AS SELECT * FROM distinct_raw WHERE {is_hidden('raw')}")
     engine.run(f"DELETE FROM distinct_raw WHERE {is_hidden('raw')}")
 
 
-def add_hidden(engine: Engine, remember: Remember) -> None:
+def add_hidden(engine: LogDatabase, remember: Remember) -> None:
     """Add them to ``spellings`` with what was found out about them when they could be read.
 
     A text that the new days, the arms or the ledger have in words is recognised by its hash.

@@ -24,13 +24,13 @@ from nextquery import datasets
 from nextquery.errors import InvalidInput
 from nextquery.logs import files, merge, privacy, read, sessions
 from nextquery.logs.cleaning import cleaning
-from nextquery.logs.database import Engine, Progress, opened
+from nextquery.logs.database import LogDatabase, Progress, opened
 from nextquery.logs.language import LanguageJudge
 from nextquery.logs.merge import (
     PersonHash,
     Prepared,
     Remember,
-    Rows,
+    RowsRead,
     add_hidden,
     join,
     ledger,
@@ -40,13 +40,13 @@ from nextquery.logs.merge import (
 from nextquery.logs.options import LogOptions
 from nextquery.logs.report import Privacy, Report
 from nextquery.segments import LONGEST_SEGMENT, check_segment
-from nextquery.sessions import NOBODY, UNTIMED, Sessions
+from nextquery.sessions import NO_PEOPLE, UNTIMED, Sessions
 
 _BATCH = 10_000  # sessions
 _QUERIES = 100  # of a session that are read: more would not change the verdict
 
 
-def drop(engine: Engine, options: LogOptions, *, rows_before: int | None = None) -> int:
+def drop(engine: LogDatabase, options: LogOptions, *, rows_before: int | None = None) -> int:
     """Delete the rows of foreign sessions from ``placed`` and return how many there were.
 
     The judge sees each different query once, as it was typed (with escapes decoded and links
@@ -93,7 +93,7 @@ def drop(engine: Engine, options: LogOptions, *, rows_before: int | None = None)
     return int(before - engine.value("SELECT count(*) FROM placed"))
 
 
-def number(engine: Engine, column: str | None) -> list[str]:
+def number(engine: LogDatabase, column: str | None) -> list[str]:
     """Replace the segments in ``log`` by their numbers; return the names, by number.
 
     The first is "", and the only one if no column was named.
@@ -223,11 +223,11 @@ class _Facts:
     by_user: bool
     timed: bool
     segments: list[str]  # names, by number
-    rows: Rows
+    rows: RowsRead
 
 
 def _sessions(
-    engine: Engine,
+    engine: LogDatabase,
     log: Log,
     options: LogOptions,
     *,
@@ -240,7 +240,7 @@ def _sessions(
     sessions.clear_placeholder_users(engine)
     faults = read.finish(engine, sources)
     read_ = "SELECT count(*), min(secs), max(secs) FROM log WHERE bad IS NULL"
-    rows = Rows(*engine.rows(read_)[0])
+    rows = RowsRead(*engine.rows(read_)[0])
     if remember is not None:
         join(engine, remember)
     by_user = bool(engine.value("SELECT count(person) FROM log WHERE bad IS NULL"))
@@ -271,7 +271,7 @@ def _sessions(
     return _Facts(report, by_user, timed, names, rows)
 
 
-def _read(engine: Engine, log: Log, options: LogOptions) -> list[read.Source]:
+def _read(engine: LogDatabase, log: Log, options: LogOptions) -> list[read.Source]:
     if isinstance(log, str) and log.startswith(read.PREFIX):
         return [read.insert_records(engine, read.load(log.removeprefix(read.PREFIX)), log)]
     if options.format == "ir_datasets":
@@ -284,7 +284,7 @@ def _read(engine: Engine, log: Log, options: LogOptions) -> list[read.Source]:
 
 
 def _clean(
-    engine: Engine,
+    engine: LogDatabase,
     options: LogOptions,
     *,
     private: bool,
@@ -333,7 +333,7 @@ def _clean(
 
 
 def _protect(
-    engine: Engine,
+    engine: LogDatabase,
     options: LogOptions,
     facts: _Facts,
     person_hash: PersonHash | None,
@@ -368,7 +368,7 @@ def _protect(
     starts = np.flatnonzero(steps["first"])
     times = steps["start"][starts] if facts.timed else np.full(len(starts), np.nan)
     names: list[str] = []
-    people = NOBODY
+    people = NO_PEOPLE
     if person_hash is not None:
         names, people = merge.people(engine, steps["who"][starts], person_hash)
     return Prepared(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nextquery.errors import InvalidInput
 from nextquery.logs.cleaning import cleaning
-from nextquery.logs.database import Engine
+from nextquery.logs.database import LogDatabase
 from nextquery.logs.options import LogOptions
 from nextquery.logs.private_text import KEPT, LOG_PATTERNS, RAW, seen_in, suspicious, verdict
 from nextquery.logs.sessions import NO_USER, without_repeats
@@ -35,7 +35,7 @@ class Gate:
     option: str
 
 
-def mark(engine: Engine, options: LogOptions) -> None:
+def mark(engine: LogDatabase, options: LogOptions) -> None:
     """Mark each row of ``spellings`` with the pattern it matches, before anything else reads it."""
     engine.run(
         "CREATE TABLE suspects AS SELECT * FROM "
@@ -60,7 +60,7 @@ def mark(engine: Engine, options: LogOptions) -> None:
 
 
 def gates(
-    engine: Engine, options: LogOptions, *, min_users: int, by_user: bool, exempt: bool = False
+    engine: LogDatabase, options: LogOptions, *, min_users: int, by_user: bool, exempt: bool = False
 ) -> None:
     """Make ``arms(tid, rows, first_at, first_pos, sessions, users, why)``; why names the gate.
 
@@ -102,13 +102,13 @@ def gates(
     )
 
 
-def clear(engine: Engine) -> None:
+def clear(engine: LogDatabase) -> None:
     """Drop the tables that `gates` worked with."""
     for table in ("bearers", "issued", "seen", "used", "blocked"):
         engine.run(f"DROP TABLE {table}")
 
 
-def _blocked(engine: Engine, options: LogOptions) -> None:
+def _blocked(engine: LogDatabase, options: LogOptions) -> None:
     """Make ``blocked(tid)``: the texts on the blocklist, cleaned in the same way as the log."""
     if options.blocklist is None:
         engine.run("CREATE TABLE blocked (tid BIGINT)")
@@ -131,7 +131,7 @@ def _blocked(engine: Engine, options: LogOptions) -> None:
     engine.run("DROP TABLE entries")
 
 
-def finish_sessions(engine: Engine, options: LogOptions) -> tuple[int, int]:
+def finish_sessions(engine: LogDatabase, options: LogOptions) -> tuple[int, int]:
     """Make ``final``, the rows of the sessions without the removed texts.
 
     Returns how many rows were merged with an equal neighbour and how many were in sessions that
@@ -153,7 +153,7 @@ def finish_sessions(engine: Engine, options: LogOptions) -> tuple[int, int]:
     return before - after, after - engine.value("SELECT count(*) FROM final")
 
 
-def counted(engine: Engine, min_users: int, *, by_user: bool) -> list[Gate]:
+def counted(engine: LogDatabase, min_users: int, *, by_user: bool) -> list[Gate]:
     """Return what each gate removed, including gates that removed nothing."""
     arms: Mapping[str, tuple[int, int]] = {
         why: (n, rows)

@@ -394,13 +394,13 @@ NUMBERS: tuple[Pattern, ...] = (
 )
 PATTERNS: tuple[Pattern, ...] = (*NUMBERS, *ADDRESSES, *WORDS)
 LOG_PATTERNS = tuple(pattern for pattern in PATTERNS if not pattern.live_only)
-_SAID = f"{SECRET}|{WIFI}|pass|pw"
+_SECRET_WORDS = f"{SECRET}|{WIFI}|pass|pw"
 #: a query without any of these matches no pattern of ADDRESSES and WORDS
-ADDRESS_OR_WORD = re.compile(rf"[0-9%]|[^\x00-\x7f]|::|{_SAID}", re.IGNORECASE)
+ADDRESS_OR_WORD = re.compile(rf"[0-9%]|[^\x00-\x7f]|::|{_SECRET_WORDS}", re.IGNORECASE)
 #: words of letters, with one short number at most, as most queries are, match no pattern at all:
 #: every key has 15 characters in a row, or others than letters, and an address in words has a "dot"
 PLAIN_WORDS = re.compile(
-    rf"(?!.*(?:[a-z0-9-]{{15}}|\bdot\b|[0-9][^0-9]+[0-9]|{_SAID}))"
+    rf"(?!.*(?:[a-z0-9-]{{15}}|\bdot\b|[0-9][^0-9]+[0-9]|{_SECRET_WORDS}))"
     r"(?:[a-z]+|[0-9]{1,4})(?:[ -](?:[a-z]+|[0-9]{1,4}))*",
     re.IGNORECASE | re.ASCII,
 )

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from nextquery.errors import InvalidInput
 from nextquery.logs import files
-from nextquery.logs.database import Engine, name, text
+from nextquery.logs.database import LogDatabase, name, text
 from nextquery.logs.files import TIME_FORMATS as TIMES
 from nextquery.logs.files import Dialect, LogFile, seconds, sniff, unpacked_parquet
 from nextquery.logs.options import ROLES, LogOptions
@@ -58,7 +58,9 @@ def extract(key: str) -> str:
     return f"CASE WHEN json_valid(line) THEN json_extract_string({_RECORD}, {path}) END"
 
 
-def insert_ubi(engine: Engine, file: LogFile, number: int, options: LogOptions) -> frozenset[str]:
+def insert_ubi(
+    engine: LogDatabase, file: LogFile, number: int, options: LogOptions
+) -> frozenset[str]:
     """Append queries and events to ``log``; events are marked bad = 'event'."""
     usual = {
         "session": "session_id",
@@ -104,12 +106,12 @@ def _hits(column: str | None) -> str:
     return f"CASE WHEN json_valid(line) AND {listed} THEN json_array_length({ids}) END"
 
 
-def _has_hits(engine: Engine, number: int) -> bool:
+def _has_hits(engine: LogDatabase, number: int) -> bool:
     known = f"SELECT 1 FROM log WHERE file = {number} AND hits IS NOT NULL LIMIT 1"
     return any(engine.rows(known))
 
 
-def link(engine: Engine) -> None:
+def link(engine: LogDatabase) -> None:
     """Fill in missing sessions and clients of queries from their events."""
     engine.run(
         "CREATE TEMP TABLE known AS SELECT qid, min(session) AS session, min(person) AS person "
@@ -171,7 +173,7 @@ class Malformed:
     first: list[dict[str, object]] = field(default_factory=list)
 
 
-def finish(engine: Engine, sources: Sequence[Source]) -> Malformed:
+def finish(engine: LogDatabase, sources: Sequence[Source]) -> Malformed:
     """Collect the malformed rows of the whole log; raises an error if most rows are malformed."""
     engine.run(
         "UPDATE log SET bad = 'owner' "
@@ -203,7 +205,7 @@ def finish(engine: Engine, sources: Sequence[Source]) -> Malformed:
 
 
 def _check_usable(
-    engine: Engine,
+    engine: LogDatabase,
     sources: Sequence[Source],
     counts: Mapping[str, int],
     good: int,
@@ -233,7 +235,7 @@ def _check_usable(
     )
 
 
-def create(engine: Engine) -> None:
+def create(engine: LogDatabase) -> None:
     """Create the table that every reader fills."""
     engine.run(
         "CREATE TABLE log (file INTEGER, session VARCHAR, person VARCHAR, secs DOUBLE, "
@@ -241,7 +243,7 @@ def create(engine: Engine) -> None:
     )
 
 
-def read_file(engine: Engine, file: LogFile, options: LogOptions, number: int) -> Source:
+def read_file(engine: LogDatabase, file: LogFile, options: LogOptions, number: int) -> Source:
     """Append the rows of a file to ``log``."""
     source = Source(str(file.path), start=_next_rowid(engine))
     try:
@@ -259,7 +261,7 @@ def read_file(engine: Engine, file: LogFile, options: LogOptions, number: int) -
 
 
 def _read_text_file(
-    engine: Engine, file: LogFile, options: LogOptions, number: int, source: Source
+    engine: LogDatabase, file: LogFile, options: LogOptions, number: int, source: Source
 ) -> None:
     first = files.sample(engine, file)
     start = next(line for line in first if line and line.strip()).lstrip()
@@ -290,7 +292,7 @@ def _read_text_file(
 
 
 def _delimited(
-    engine: Engine,
+    engine: LogDatabase,
     file: LogFile,
     options: LogOptions,
     number: int,
@@ -313,7 +315,7 @@ def _delimited(
 
 
 def _multiline(
-    engine: Engine,
+    engine: LogDatabase,
     file: LogFile,
     options: LogOptions,
     number: int,
@@ -363,7 +365,7 @@ def _multiline(
 
 
 def _parquet(
-    engine: Engine, file: LogFile, options: LogOptions, number: int, source: Source
+    engine: LogDatabase, file: LogFile, options: LogOptions, number: int, source: Source
 ) -> None:
     path = file.pattern
     if file.compression != "none":
@@ -409,7 +411,7 @@ def _insert(
     )
 
 
-def _next_rowid(engine: Engine) -> int:
+def _next_rowid(engine: LogDatabase) -> int:
     return int(engine.value("SELECT coalesce(max(rowid) + 1, 0) FROM log"))
 
 
@@ -438,7 +440,7 @@ def load(name: str) -> Iterable[Any]:
     return records
 
 
-def insert_records(engine: Engine, records: Iterable[Any], named: str) -> Source:
+def insert_records(engine: LogDatabase, records: Iterable[Any], named: str) -> Source:
     """Append records to ``log`` in batches, with the original spelling of a query if available."""
     if isinstance(records, str | bytes) or not isinstance(records, Iterable):
         raise InvalidInput(

@@ -8,19 +8,19 @@ are kept. ``found(tid, hits)`` has the newest count of results of each text.
 """
 
 from nextquery.logs.cleaning import PLACEHOLDERS
-from nextquery.logs.database import Engine
+from nextquery.logs.database import LogDatabase
 from nextquery.logs.options import LogOptions
 
 NO_USER = -1  #: the user of rows without a user
 
 
-def clear_placeholder_users(engine: Engine) -> None:
+def clear_placeholder_users(engine: LogDatabase) -> None:
     """Treat a user called "null" or "anonymous" as no user."""
     names = ", ".join(f"'{name}'" for name in PLACEHOLDERS)
     engine.run(f"UPDATE log SET person = NULL WHERE lower(person) IN ({names})")
 
 
-def place(engine: Engine, options: LogOptions, *, by_user: bool, segmented: bool) -> None:
+def place(engine: LogDatabase, options: LogOptions, *, by_user: bool, segmented: bool) -> None:
     """Assign a session and a user to every usable row, as numbers.
 
     A session id is unique per user only, since some logs number each user's sessions from 1. Rows
@@ -60,7 +60,7 @@ def place(engine: Engine, options: LogOptions, *, by_user: bool, segmented: bool
         _split_by_gap(engine, options.gap_minutes * 60, segmented=segmented)
 
 
-def _split_by_gap(engine: Engine, gap_seconds: float, *, segmented: bool) -> None:
+def _split_by_gap(engine: LogDatabase, gap_seconds: float, *, segmented: bool) -> None:
     part, rows = "who", "placed"
     if segmented:
         part = "who, segment"
@@ -90,7 +90,7 @@ def without_repeats(source: str, options: LogOptions) -> str:
     )
 
 
-def keep(engine: Engine, options: LogOptions) -> dict[str, int]:
+def keep(engine: LogDatabase, options: LogOptions) -> dict[str, int]:
     """Apply the row rules and the session rules; return the rows that each removed."""
     dropped = engine.rows(
         "SELECT dropped, count(*) FROM placed JOIN spellings ON spellings.rowid = sid "
@@ -109,7 +109,7 @@ def keep(engine: Engine, options: LogOptions) -> dict[str, int]:
     return {**dict(dropped), "repeats": before - after, "session-length": by_length}
 
 
-def _unmark_repeats(engine: Engine) -> None:
+def _unmark_repeats(engine: LogDatabase) -> None:
     """Mark a run of equal texts private only if all its rows are, since one row will replace it."""
     touched = "(SELECT visit FROM placed WHERE private AND tid IS NOT NULL)"
     in_visit = "OVER (PARTITION BY visit ORDER BY secs, pos)"
@@ -126,6 +126,6 @@ def _unmark_repeats(engine: Engine) -> None:
     engine.run(f"UPDATE placed SET private = false WHERE pos IN ({unmarked})")
 
 
-def queries(engine: Engine) -> int:
+def queries(engine: LogDatabase) -> int:
     """Return the number of rows in the kept sessions."""
     return int(engine.value("SELECT count(*) FROM steps SEMI JOIN kept USING (visit)"))

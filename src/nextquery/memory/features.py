@@ -206,7 +206,7 @@ def reason_of(features: Sequence[float], *, now: float, asked_at: float | None =
         when = "before" if asked_at is None else day_of(asked_at, now)
         return Reason(kind, f"you asked this {when}")
     if kind == "sessions":
-        return Reason(kind, _after_yours(row))
+        return Reason(kind, _followed_reason(row))
     return similar(float(row[_SIMILARITY]), asked=float(np.expm1(row[_SUPPORT])))
 
 
@@ -247,7 +247,7 @@ def day_of(time: float, now: float) -> str:
     return f"on {then.day} {then:%B}" if days < _A_YEAR else f"in {then.year}"
 
 
-def _after_yours(row: NDArray[np.float64]) -> str:
+def _followed_reason(row: NDArray[np.float64]) -> str:
     if not row[_FOLLOWERS]:
         return "asked in earlier sessions like this one"
     follows = float(np.expm1(row[_FOLLOWERS]))

@@ -253,12 +253,12 @@ class Own(NamedTuple):
 NOTHING = Own(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0), {}, [], [], {})
 
 
-class Asked(NamedTuple):
+class OwnQueries(NamedTuple):
     """Queries of one memory, as columns.
 
     `session` is the number of the person's session in which each was last asked, from 1.
 
-    >>> one = Asked(np.array([7]), np.ones(1), np.array([5.0]), np.ones(1), np.zeros(1))
+    >>> one = OwnQueries(np.array([7]), np.ones(1), np.array([5.0]), np.ones(1), np.zeros(1))
     >>> both = one.plus(one._replace(ids=np.array([-1])))
     >>> both.plus(one).ids.tolist(), both.plus(one).counts.tolist()
     ([-1, 7], [1.0, 2.0])
@@ -270,18 +270,18 @@ class Asked(NamedTuple):
     session: Floats
     follows: Floats
 
-    def where(self, keep: NDArray[np.bool_] | Ids) -> "Asked":
+    def where(self, keep: NDArray[np.bool_] | Ids) -> "OwnQueries":
         """Return some of the queries."""
         ids, *columns = self
-        return Asked(ids[keep], *(column[keep] for column in columns))
+        return OwnQueries(ids[keep], *(column[keep] for column in columns))
 
-    def plus(self, other: "Asked") -> "Asked":
+    def plus(self, other: "OwnQueries") -> "OwnQueries":
         """Return the queries of both, each once."""
         _, counts, last, session, follows = (
             np.concatenate(columns) for columns in zip(self, other, strict=True)
         )
         ids, place = np.unique(np.concatenate([self.ids, other.ids]), return_inverse=True)
-        both = Asked(ids, *(np.zeros(len(ids)) for _ in range(4)))
+        both = OwnQueries(ids, *(np.zeros(len(ids)) for _ in range(4)))
         both.last.fill(-np.inf)
         for column, added in ((both.counts, counts), (both.follows, follows)):
             np.add.at(column, place, added)
@@ -299,7 +299,7 @@ class Asked(NamedTuple):
         return few[order[:most]]
 
 
-_NONE = Asked(np.empty(0, np.int64), *(np.empty(0) for _ in range(4)))
+_NONE = OwnQueries(np.empty(0, np.int64), *(np.empty(0) for _ in range(4)))
 
 
 class OwnLog:
@@ -344,7 +344,7 @@ class OwnLog:
         distinct = np.unique(person[newest] * self._past.arms + arms) // max(self._past.arms, 1)
         return np.minimum(np.bincount(distinct, minlength=len(lengths)), MOST_OWN)
 
-    def known(self, person: str, current: Key | None, before: int) -> tuple[Asked, int]:
+    def known(self, person: str, current: Key | None, before: int) -> tuple[OwnQueries, int]:
         """Return a person's queries before a position by the clock, and how many sessions."""
         number = self.numbers.get(person)
         if number is None:
@@ -360,7 +360,7 @@ class OwnLog:
         follows = np.bincount(np.searchsorted(asked.ids, after), minlength=len(asked.ids))
         return asked._replace(follows=follows.astype(np.float64)), sessions
 
-    def _known(self, number: int, before: int) -> tuple[Ids, Asked, int]:
+    def _known(self, number: int, before: int) -> tuple[Ids, OwnQueries, int]:
         """Return the places of a person's queries, the queries by id, and how many sessions."""
         start, end = self._starts[number : number + 2].tolist()
         end = start + int(np.searchsorted(self._when[start:end], before))
@@ -371,7 +371,7 @@ class OwnLog:
         np.maximum.at(last, at, self._times(places))
         np.maximum.at(sessions, at, session + 1.0)
         counts = np.bincount(at, minlength=len(arms)).astype(np.float64)
-        asked = Asked(arms, counts, last, sessions, np.zeros(len(arms)))
+        asked = OwnQueries(arms, counts, last, sessions, np.zeros(len(arms)))
         if len(arms) > MOST_OWN:
             asked = asked.where(np.sort(asked.best(len(begins), MOST_OWN)))
         return places, asked, len(begins)
@@ -455,7 +455,7 @@ def _asked_here(past: OwnPast, ids: Ids, session: int | None) -> set[int]:
     return {id for id, (key, query) in keys if isinstance(key, str) and query.session == session}
 
 
-def _since(past: OwnPast, current: Key | None, own_id: OwnId, sessions: int) -> Asked:
+def _since(past: OwnPast, current: Key | None, own_id: OwnId, sessions: int) -> OwnQueries:
     """Return the queries since the log ended, after so many sessions of it; the current one hidden.
 
     A text that became an arm has the id of that arm, and what followed one followed the other.
@@ -473,7 +473,7 @@ def _since(past: OwnPast, current: Key | None, own_id: OwnId, sessions: int) -> 
     for at in here:
         after.update(follows[at])
     ids[here] = _HIDDEN
-    return Asked(
+    return OwnQueries(
         ids,
         np.array(times, np.float64),
         np.array(last, np.float64),

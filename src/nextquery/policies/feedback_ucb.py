@@ -12,7 +12,7 @@ from nextquery.policies.packed import (
     MOST,
     Choice,
     Context,
-    Step,
+    UnpackedStep,
     Vectors,
     arms_in,
     pack_arms,
@@ -112,13 +112,15 @@ class FeedbackUCB(Policy):
         features = self._features(candidates, context)
         return arms + pack_vectors(features, rng, room=MOST - len(arms))
 
-    def _check_step(self, step: Step, success: Choice | None) -> None:
+    def _check_step(self, step: UnpackedStep, success: Choice | None) -> None:
         self._own.check_step(arms_in(step), success)
         if step.vectors is not None:
             self._shared.check_step(Vectors(step.vectors.rows[:, :-1], step.vectors.weight))
             step.vectors.of_success(success)
 
-    def _observe(self, step: Step, success: Choice | None, sign: int, at: float | None) -> None:
+    def _observe(
+        self, step: UnpackedStep, success: Choice | None, sign: int, at: float | None
+    ) -> None:
         arms = arms_in(step)
         if step.vectors is not None:
             rows, weight = step.vectors

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nextquery.checks import number, one_of, whole_number
 from nextquery.policies.lin_ucb import FEATURES, features_of
-from nextquery.policies.packed import Choice, Context, Step, pack_vectors, vectors_in
+from nextquery.policies.packed import Choice, Context, UnpackedStep, pack_vectors, vectors_in
 from nextquery.policies.policy import Floats, Policy, State
 from nextquery.policies.ridge import Ridge, checked_days
 from nextquery.selection.selector import Candidates
@@ -117,11 +117,13 @@ class LinTS(Policy):
     ) -> bytes:
         return pack_vectors(self._features(candidates, context), rng)
 
-    def _check_step(self, step: Step, success: Choice | None) -> None:
+    def _check_step(self, step: UnpackedStep, success: Choice | None) -> None:
         self._shared.check_step(vectors_in(step))
         vectors_in(step).of_success(success)
 
-    def _observe(self, step: Step, success: Choice | None, sign: int, at: float | None) -> None:
+    def _observe(
+        self, step: UnpackedStep, success: Choice | None, sign: int, at: float | None
+    ) -> None:
         vectors = vectors_in(step)
         self._shared.observe(vectors, vectors.of_success(success), sign=sign, at=at)
 

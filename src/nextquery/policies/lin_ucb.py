@@ -14,7 +14,7 @@ from nextquery.errors import InvalidInput
 from nextquery.policies.packed import (
     Choice,
     Context,
-    Step,
+    UnpackedStep,
     arms_in,
     pack_arms,
     pack_vectors,
@@ -193,14 +193,16 @@ class LinUCB(Policy):
             return pack_arms(candidates.arms, rng)
         return pack_vectors(self._features(candidates, context), rng)
 
-    def _check_step(self, step: Step, success: Choice | None) -> None:
+    def _check_step(self, step: UnpackedStep, success: Choice | None) -> None:
         if self.model == "disjoint":
             self._disjoint.check_step(arms_in(step), success)
         else:
             self._shared.check_step(vectors_in(step))
             vectors_in(step).of_success(success)
 
-    def _observe(self, step: Step, success: Choice | None, sign: int, at: float | None) -> None:
+    def _observe(
+        self, step: UnpackedStep, success: Choice | None, sign: int, at: float | None
+    ) -> None:
         if self.model == "disjoint":
             arm = None if success is None else success.arm
             self._disjoint.observe(arms_in(step), arm, sign=sign, at=at)

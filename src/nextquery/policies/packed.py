@@ -140,28 +140,28 @@ class Vectors(NamedTuple):
         return x
 
 
-class Arms(NamedTuple):
+class FailedArms(NamedTuple):
     """Arms that failed, each `weight` times."""
 
     ids: Ids
     weight: float
 
 
-class Step(NamedTuple):
+class UnpackedStep(NamedTuple):
     """The parts of a packed step."""
 
-    arms: Arms | None = None
+    arms: FailedArms | None = None
     vectors: Vectors | None = None
 
 
-def vectors_in(step: Step) -> Vectors:
+def vectors_in(step: UnpackedStep) -> Vectors:
     """Return the vectors of a step for a shared model."""
     if step.vectors is None or step.arms is not None:
         raise _damaged("a shared model needs vectors, and only them")
     return step.vectors
 
 
-def arms_in(step: Step) -> Arms:
+def arms_in(step: UnpackedStep) -> FailedArms:
     """Return the arms of a step for a disjoint model."""
     if step.arms is None:
         raise _damaged("a disjoint model needs arms")
@@ -214,11 +214,11 @@ def pack_arms(arms: Ids, rng: np.random.Generator, *, room: int = MOST) -> bytes
     return _HEADER.pack(_ARMS, width, len(ids), len(arms)) + cells.tobytes()
 
 
-def unpack(data: bytes) -> Step:
+def unpack(data: bytes) -> UnpackedStep:
     """Return the parts of a packed step. Damaged bytes raise `InvalidInput`."""
     if not isinstance(data, bytes):
         raise InvalidInput(f"a packed step must be bytes; received {type(data).__name__}.")
-    step, start = Step(), 0
+    step, start = UnpackedStep(), 0
     while start < len(data):
         if len(data) < start + _HEADER.size:
             raise _damaged(f"its last part has only {len(data) - start} bytes")
@@ -234,7 +234,7 @@ def unpack(data: bytes) -> Step:
         if step.arms is not None if kind == _ARMS else step.vectors is not None:
             raise _damaged("it has two parts of one kind")
         if kind == _ARMS:
-            step = step._replace(arms=Arms(_arms(part, width), n / rows))
+            step = step._replace(arms=FailedArms(_arms(part, width), n / rows))
         elif kind == _ROWS:
             step = step._replace(vectors=Vectors(_rows(part, width, rows), n / rows))
         else:

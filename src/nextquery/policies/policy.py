@@ -22,7 +22,7 @@ from nextquery.checks import (
     whole_number,
 )
 from nextquery.errors import InvalidInput
-from nextquery.policies.packed import Choice, Context, Step, checked_reward, drawn, unpack
+from nextquery.policies.packed import Choice, Context, UnpackedStep, checked_reward, drawn, unpack
 from nextquery.policies.ridge import Ridge, checked_time
 from nextquery.selection.selector import Candidates
 
@@ -99,11 +99,13 @@ class Observes:
         """Pack what the failures of all candidates would teach; see `failures`."""
         return b""
 
-    def _observe(self, step: Step, success: Choice | None, sign: int, at: float | None) -> None:
+    def _observe(
+        self, step: UnpackedStep, success: Choice | None, sign: int, at: float | None
+    ) -> None:
         """Learn a whole step; see `observe`."""
         return
 
-    def _check_step(self, step: Step, success: Choice | None) -> None:
+    def _check_step(self, step: UnpackedStep, success: Choice | None) -> None:
         """Raise `InvalidInput` if the model could not learn a step."""
         return
 

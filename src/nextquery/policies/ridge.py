@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nextquery.checks import number, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.policies.packed import Arms, Choice, Vectors
+from nextquery.policies.packed import Choice, FailedArms, Vectors
 from nextquery.vectors import compiled
 
 DAY = 86400.0
@@ -140,7 +140,7 @@ class DisjointRidge:
             self._tidy(np.array([arm]), unit)
 
     def observe(
-        self, failed: Arms, success: int | None, *, sign: int = 1, at: float | None = None
+        self, failed: FailedArms, success: int | None, *, sign: int = 1, at: float | None = None
     ) -> None:
         """Add a whole step: a play of every candidate, one of which may have succeeded.
 
@@ -160,7 +160,7 @@ class DisjointRidge:
         if sign < 0:
             self._tidy(failed.ids, -unit)
 
-    def check_step(self, failed: Arms, success: Choice | None) -> None:
+    def check_step(self, failed: FailedArms, success: Choice | None) -> None:
         """Check what `observe` would learn, before anything changes."""
         if success is not None:
             whole_number(success.arm, "arm", at_least=0)

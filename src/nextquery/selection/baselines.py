@@ -101,7 +101,7 @@ def not_behind(earliest: Floats, latest: Floats, times: Floats, size: int) -> ND
     return may
 
 
-_TOGETHER = 256  # anchors per request to all parts
+_ANCHORS_PER_REQUEST = 256  # anchors per request to all parts
 _SLACK = 1 - 1e-9  # collect slightly more than the bound, then compare exact preferences
 
 
@@ -186,8 +186,8 @@ class PreferenceSample(Selector):
         masses = [request.mass(sums, i) for i in range(len(request.anchors))]
         races = [self._race(request, mass, i) for i, mass in enumerate(masses)]
         picked, missing = list[Found](), sums.missing
-        for start in range(0, len(races), _TOGETHER):
-            batch = slice(start, start + _TOGETHER)
+        for start in range(0, len(races), _ANCHORS_PER_REQUEST):
+            batch = slice(start, start + _ANCHORS_PER_REQUEST)
             parts, unavailable = request.pool.on_parts(possible, races[batch])
             missing = max(missing, unavailable)
             for race, mass, runners in zip(

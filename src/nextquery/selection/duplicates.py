@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from nextquery.arms.kernels import Ids
 from nextquery.catalogue.catalogue import Catalogue
-from nextquery.logs.cleaning import singulars
+from nextquery.logs.cleaning import SIBILANTS, singulars
 from nextquery.segments import text_of
 from nextquery.selection.selector import Candidates
 
-Alike = NDArray[np.int64]
+KeyPairs = NDArray[np.int64]
 """Two numbers for each candidate: those with an equal one say the same."""
 _LONG = 8  # letters from which on a doubled letter may be a slip
 _KEEP_ORDER = frozenset(
@@ -34,17 +34,20 @@ _KEEP_ORDER = frozenset(
         *("not", "no", "as", "is", "are", "between"),
     )
 )
-_HISS = ("s", "x", "z", "ch", "sh")
 
 
-def fold(text: str) -> tuple[str, str]:
+def two_forms(text: str) -> tuple[str, str]:
     """Return what a query is joined, and what it is sorted.
 
-    >>> fold("Cheap e-mail programs"), fold("programs cheap email")[1] == fold("cheap programs")[1]
-    (('cheapemailprogram', 'cheap e mail program'), False)
-    >>> fold("data bases")[0] == fold("database")[0], fold("red shoes")[1] == fold("shoe red")[1]
-    (True, True)
-    >>> fold("paris to london")[1] == fold("london to paris")[1]
+    >>> two_forms("Cheap e-mail programs")
+    ('cheapemailprogram', 'cheap e mail program')
+    >>> two_forms("programs cheap email")[1] == two_forms("cheap programs")[1]
+    False
+    >>> two_forms("data bases")[0] == two_forms("database")[0]
+    True
+    >>> two_forms("red shoes")[1] == two_forms("shoe red")[1]
+    True
+    >>> two_forms("paris to london")[1] == two_forms("london to paris")[1]
     False
     """
     signs = "".join(letter if letter.isalnum() else " " for letter in text.lower())
@@ -57,7 +60,7 @@ def fold(text: str) -> tuple[str, str]:
 
 def _word(word: str) -> str:
     single = next(iter(singulars(word)), word)
-    if single.endswith("e") and single[:-1].endswith(_HISS):
+    if single.endswith("e") and single[:-1].endswith(SIBILANTS):
         single = single[:-1]  # "bases" may be those of "bas": both become that
     if len(single) < _LONG or not single.isalpha():
         return single
@@ -65,21 +68,21 @@ def _word(word: str) -> str:
 
 
 @lru_cache(65_536)
-def numbers(text: str) -> tuple[int, int]:
+def duplicate_keys(text: str) -> tuple[int, int]:
     """Return the two numbers of a text, the same in every process."""
     joined, ordered = (
         int.from_bytes(hashlib.blake2b(form.encode("utf-8", "replace"), digest_size=8).digest())
-        for form in fold(text)
+        for form in two_forms(text)
     )
     return joined - 2**63, ordered - 2**63
 
 
-class Folding:
+class DuplicateKeys:
     """The numbers of the arms of a catalogue, each computed when it is first a candidate.
 
     >>> from nextquery import ArmPool
     >>> pool = ArmPool.from_vectors(["tea cup", "cup tea", "teacups", "pot"], np.eye(4))
-    >>> folding = Folding(Catalogue(pool))
+    >>> folding = DuplicateKeys(Catalogue(pool))
     >>> pairs = folding.of_arms(np.arange(4))
     >>> best_first(pairs).tolist()
     [True, False, False, True]
@@ -90,11 +93,11 @@ class Folding:
         self._known = np.empty((0, 2), np.int64)
         self._done = np.empty(0, np.bool_)
 
-    def of(self, candidates: Candidates) -> Alike:
+    def of(self, candidates: Candidates) -> KeyPairs:
         """Return the numbers of candidates, also of a person's own queries."""
         return self.of_arms(candidates.arms, candidates.own_texts)
 
-    def of_arms(self, arms: Ids, own_texts: Mapping[int, str] | None = None) -> Alike:
+    def of_arms(self, arms: Ids, own_texts: Mapping[int, str] | None = None) -> KeyPairs:
         """Return the numbers of arms; `own_texts` are the texts of negative ids."""
         known, done = self._known, self._done  # replaced when they grow: others may read them
         rows = self._catalogue.pool.rows_in_all
@@ -107,15 +110,17 @@ class Folding:
             self._known, self._done = known, done
         own = arms < 0
         for arm in arms[~own][~done[arms[~own]]].tolist():
-            known[arm] = numbers(text_of(self._catalogue.pool.texts[arm]))
+            known[arm] = duplicate_keys(text_of(self._catalogue.pool.texts[arm]))
             done[arm] = True
-        found: Alike = known[np.where(own, 0, arms)] if rows else np.empty((len(arms), 2), np.int64)
+        found: KeyPairs = (
+            known[np.where(own, 0, arms)] if rows else np.empty((len(arms), 2), np.int64)
+        )
         for place in np.flatnonzero(own).tolist():
-            found[place] = numbers(text_of((own_texts or {})[int(arms[place])]))
+            found[place] = duplicate_keys(text_of((own_texts or {})[int(arms[place])]))
         return found
 
 
-def best_first(alike: Alike) -> NDArray[np.bool_]:
+def best_first(alike: KeyPairs) -> NDArray[np.bool_]:
     """Return which entries to show of those in this order: none that is like one shown above it."""
     shown = np.ones(len(alike), np.bool_)
     joined, ordered = set[int](), set[int]()

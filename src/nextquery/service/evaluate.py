@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from nextquery.arms import ArmPool
 from nextquery.errors import InvalidInput
 from nextquery.experiments.off_policy import ENOUGH, ESTIMATORS, Estimate, Logged
-from nextquery.learning import Answered, Example, Learnt, Replaced, Rewards, examples
+from nextquery.learning import Answered, Example, ModelState, Replaced, Rewards, examples
 from nextquery.loop import Loop, Offered, ToRank
 from nextquery.memory import Moment
 from nextquery.policies import Choice, Policy
@@ -24,7 +24,7 @@ from nextquery.policies.policy import Floats
 from nextquery.policies.registry import live_policy
 from nextquery.segments import text_of
 from nextquery.service.engine.experiments import Assignment
-from nextquery.service.engine.slates import Asked, CandidateCache, visit_before
+from nextquery.service.engine.slates import CandidateCache, CandidateRequest, session_state_before
 from nextquery.service.log.events import (
     PINNED,
     DecisionEvent,
@@ -43,7 +43,7 @@ from nextquery.service.log.events import (
 from nextquery.service.log.schema import events
 from nextquery.service.log.store import Store, StoredDecision
 from nextquery.service.log.teaching import RollBacks
-from nextquery.service.model.catalogue import Arms, ServedCatalogue
+from nextquery.service.model.catalogue import PoolOfLog, ServedCatalogue
 from nextquery.service.model.experiments import (
     Decided,
     examples_of,
@@ -210,7 +210,7 @@ def found_again(decision: StoredDecision, offered: Offered) -> bool:
     return public == decision.body.candidates and all(map(there, chosen(decision)))
 
 
-class Lesson(NamedTuple):
+class PendingSlate(NamedTuple):
     """What later events need to teach the policy about a slate.
 
     An entry that is no candidate of this policy is None. `known` are the candidates that later
@@ -239,10 +239,10 @@ class Target:
         own = replace(options, policy=name, alpha=None)
         model = first_model(loop.catalogue.pool, own, progress)
         calibration = within(unpacked(from_text(model.arrays)), "calibration")
-        learnt = Learnt(policy_of(model), calibration, loop.learnt.live, loop.learnt.people)
+        learnt = ModelState(policy_of(model), calibration, loop.learnt.live, loop.learnt.people)
         self.loop = loop.beside(learnt)  # the memory stays that of the log
         self.policy = learnt.policy
-        self._lessons: dict[str, Lesson] = {}
+        self._lessons: dict[str, PendingSlate] = {}
 
     def go_on(self, kept: Mapping[str, Policy], known: Mapping[str, Policy]) -> None:
         """Begin with what the policies of the log keep from earlier pools, if it means the same.
@@ -298,7 +298,7 @@ class Target:
         named = ((arm, choice(arm)) for arm in planned.named)
         known = {arm: found for arm, found in named if found is not None}
         failures = self.policy.failures(offered.candidates, offered.context, rng)
-        self._lessons[planned.id] = Lesson(
+        self._lessons[planned.id] = PendingSlate(
             slate, known, failures, decision.time, planned.position, planned.last
         )
 
@@ -314,7 +314,7 @@ class Target:
             del self._lessons[event.decision_id or ""]
 
 
-def _examples(body: OutcomeEvent, lesson: Lesson) -> list[Example]:
+def _examples(body: OutcomeEvent, lesson: PendingSlate) -> list[Example]:
     """Return what an outcome teaches, as `State.lessons` does for the models that ran."""
     feedback = body if isinstance(body, FeedbackEvent) else None
     stranger = Choice(-1, np.empty(0), 0.0, 1.0)
@@ -331,7 +331,7 @@ def _examples(body: OutcomeEvent, lesson: Lesson) -> list[Example]:
 
 
 def _answered(
-    rewards: Rewards, following: NextQuery | None, typed: int | None, lesson: Lesson
+    rewards: Rewards, following: NextQuery | None, typed: int | None, lesson: PendingSlate
 ) -> Answered:
     """Return what is known of a slate; the next query may be a candidate of this policy alone."""
     if following is None:
@@ -363,7 +363,7 @@ class Aimed:
 
 
 @dataclass
-class Sample:
+class EvaluationSample:
     """The decisions that can be used, in the order of the log, and how many cannot, by reason.
 
     `again` counts those for which the policy that ran gives the propensities of the log when it is
@@ -390,7 +390,7 @@ def sample(
     *,
     span: Span,
     progress: Progress,
-) -> Sample:
+) -> EvaluationSample:
     """Read the log up to its end as it is now, and ask each policy about each decision."""
     head = store.head()
     newest = store.model(head.model)
@@ -432,7 +432,7 @@ class Reading:
     ) -> None:
         self.store, self.span, self.settings, self.progress = store, span, settings, progress
         self.names, self.options = names, options
-        arms = Arms(pool, **options.minimums)
+        arms = PoolOfLog(pool, **options.minimums)
         self.learner = Learner(store, foreseeing(store, store.head().position), arms=arms)
         self.begun = 0  # position of the model that came with the pool
         self.catalogue: ServedCatalogue | None = None
@@ -442,13 +442,13 @@ class Reading:
         self.targets: list[Target] = []
         self.numbers: dict[tuple[str, str], int] = {}
 
-    def run(self, head: int) -> Sample:
+    def run(self, head: int) -> EvaluationSample:
         """Read up to a position."""
         stage = "find the decisions"
         self.progress(stage, None)
         plan = planned(self.store, head, told=lambda done: self.progress(stage, done))
         self.progress(stage, 1.0)
-        found = Sample(plan.decisions, plan.erased)
+        found = EvaluationSample(plan.decisions, plan.erased)
         found.aimed = {name: Aimed() for name in self.names}
         replaying = "read the log"
         self.progress(replaying, None)
@@ -497,7 +497,7 @@ class Reading:
 
         return Target(name, self.loop, self.options, warm)
 
-    def look(self, made: Planned, found: Sample) -> None:
+    def look(self, made: Planned, found: EvaluationSample) -> None:
         """Ask the policies about a decision that is made now."""
         decision = self.store.decision(made.id)
         if decision is None:  # it was erased since the log was read first
@@ -536,9 +536,9 @@ class Reading:
         return all(now.get(name) == self.settings.get(name) for name in OF_CANDIDATES)
 
     def _asked(self, decision: StoredDecision) -> ToRank:
-        body, visit = decision.body, visit_before(decision)
+        body, visit = decision.body, session_state_before(decision)
         place = self.loop.catalogue.place(body.query, body.segment)
-        wanted = [Asked(place, visit, self.assignment.needs_preferences)]
+        wanted = [CandidateRequest(place, visit, self.assignment.needs_preferences)]
         selected = self.cache.select(wanted, self.loop.catalogue.version)[0]
         rng = self.loop.draws(visit.session, visit.trial + 1)
         return ToRank(place, visit, selected, body.m, rng, body.at_least)
@@ -550,7 +550,7 @@ class Reading:
         ran: Loop,
         by_log: Offered,
         offers: Sequence[Offered],
-        found: Sample,
+        found: EvaluationSample,
     ) -> None:
         """Add the rows of a decision."""
         entries = chosen(decision)
@@ -697,7 +697,7 @@ def evaluate(
     )
 
 
-def evaluated(name: str, found: Sample, aimed: Aimed) -> Evaluated:
+def evaluated(name: str, found: EvaluationSample, aimed: Aimed) -> Evaluated:
     """Return the estimates of a policy, with what to beware of."""
     log = _logged(found, aimed.target, aimed.expected)
     estimates = {
@@ -736,7 +736,9 @@ def _parts(log: Logged) -> dict[str, Logged]:
     return dict(zip(PARTS, (log.first(), log), strict=True))
 
 
-def _logged(found: Sample, target: Sequence[Floats], expected: Sequence[Floats]) -> Logged:
+def _logged(
+    found: EvaluationSample, target: Sequence[Floats], expected: Sequence[Floats]
+) -> Logged:
     rewards, predicted = _table(found.rewards), _table(found.predicted)
     scale = scales(rewards, predicted)
     return Logged.of(
@@ -786,7 +788,7 @@ def _other_settings(again: float) -> list[str]:
     ]
 
 
-def _nothing(found: Sample) -> str:
+def _nothing(found: EvaluationSample) -> str:
     reasons = "; ".join(f"{count:,} {why}" for why, count in found.left_out.most_common())
     why = (
         f"no decision of the log can be used: of {found.decisions:,}, {reasons or 'none'}. An "

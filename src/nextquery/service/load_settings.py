@@ -91,7 +91,7 @@ FILE = "nextquery.toml"
 LOGGER = logging.getLogger("nextquery.service")
 
 
-class Loaded(NamedTuple):
+class LoadedSettings(NamedTuple):
     """The settings, and where each value came from."""
 
     settings: Settings
@@ -103,7 +103,7 @@ def load(
     *,
     assigned: Collection[str] = (),
     config: str | os.PathLike[str] | None = None,
-) -> Loaded:
+) -> LoadedSettings:
     """Merge options, environment and file; an error names the setting, its value and the range.
 
     An environment variable with our prefix that is not a setting is logged and ignored.
@@ -133,7 +133,7 @@ def load(
         merged |= values
         origins |= {name: place(name) for name in values}
     try:
-        return Loaded(Settings(**merged), origins)
+        return LoadedSettings(Settings(**merged), origins)
     except ValidationError as error:
         raise InvalidInput(_message(error, origins)) from None
 

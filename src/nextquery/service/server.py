@@ -145,7 +145,7 @@ _READY = "ready-"  # plus the process id: a file in that folder for each worker 
 _FAILED = "failed"  # a file there with the error of a worker that could not start
 _DRAIN_S = 7  # how long a stop waits for open requests; then come the `CLOSE_S` of the engine
 _HUNG_S = 30  # a worker that does not respond for this long is replaced
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 OpenPool = Callable[[Settings], ArmPool]
 
 
@@ -162,7 +162,7 @@ def open_here(settings: Settings) -> ArmPool:
 def serve(
     settings: Settings,
     *,
-    tell: Tell,
+    tell: PrintLine,
     progress: Any = None,
     open_pool: OpenPool = open_here,
     forget: Ask = never,
@@ -222,7 +222,7 @@ def serve(
 
 
 def _run_here(
-    app: FastAPI, settings: Settings, listening: socket.socket, tell: Tell, lines: list[str]
+    app: FastAPI, settings: Settings, listening: socket.socket, tell: PrintLine, lines: list[str]
 ) -> None:
     server = uvicorn.Server(_config(app, settings))
     _on_stop_signal(lambda: setattr(server, "should_exit", True))
@@ -236,7 +236,7 @@ def _run_here(
 def _run_workers(
     settings: Settings,
     listening: socket.socket,
-    tell: Tell,
+    tell: PrintLine,
     lines: list[str],
     open_pool: OpenPool,
     token: str | None,

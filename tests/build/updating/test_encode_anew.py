@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import nextquery as nq
 from nextquery.arms.pool import continued, encoder_digest, fingerprint
-from nextquery.build.reencode import UNPLACED, encode_anew
+from nextquery.build.reencode import UNPLACED, reencode
 from nextquery.build.update import update
 from nextquery.cli import app
 from nextquery.encode import LsaEncoder
@@ -49,7 +49,7 @@ def test_it_grows_afterwards_as_before(tmp_path: Path) -> None:
     """What was held back is still remembered, and new arms get vectors of the new encoder."""
     made(tmp_path, ROWS[:120])
     whole = made(tmp_path, ROWS, "whole").pool
-    encode_anew(tmp_path / "pool", "lsa")
+    reencode(tmp_path / "pool", "lsa")
     done = update(write(tmp_path / "more.csv", ROWS[120:]), tmp_path / "pool", secret=SECRET)
     assert {text: known[:4] for text, known in pool_arms(done.pool).items()} == {
         text: known[:4] for text, known in pool_arms(whole).items()
@@ -60,11 +60,11 @@ def test_what_has_no_place_is_no_arm_until_it_has_one(tmp_path: Path) -> None:
     old = made(tmp_path, ROWS[:120]).pool
     few = [text for text in PAIRS if "bird" not in text and "cat" not in text]
     LsaEncoder(dim=3).fit(few).save(tmp_path / "small")
-    done = encode_anew(tmp_path / "pool", str(tmp_path / "small"))
+    done = reencode(tmp_path / "pool", str(tmp_path / "small"))
     lost = [arm for arm, text in enumerate(old.texts) if set(text.split()) <= {"bird", "cat"}]
     assert done.pool.removed.tolist() == done.report[UNPLACED] == lost
     assert done.unplaced == len(lost) > 0
-    again = encode_anew(tmp_path / "pool", str(tmp_path / "encoder"))
+    again = reencode(tmp_path / "pool", str(tmp_path / "encoder"))
     assert (again.unplaced, again.pool.removed.tolist()) == (0, [])
     assert np.array_equal(again.pool.vectors, old.vectors)
 
@@ -72,5 +72,5 @@ def test_what_has_no_place_is_no_arm_until_it_has_one(tmp_path: Path) -> None:
 def test_an_unknown_encoder_changes_nothing(tmp_path: Path) -> None:
     old = made(tmp_path, ROWS[:120]).pool
     with pytest.raises(InvalidInput, match="encoder must be"):
-        encode_anew(tmp_path / "pool", "magic")
+        reencode(tmp_path / "pool", "magic")
     assert fingerprint(nq.ArmPool.open(tmp_path / "pool")) == fingerprint(old)

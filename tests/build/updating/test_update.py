@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import nextquery as nq
 from nextquery.build.ingest import Ingested, ingest
-from nextquery.build.update import GONE, Updated, update
+from nextquery.build.update import REMOVED_BY_UPDATES, Updated, update
 from nextquery.cli import app
 from nextquery.errors import InvalidInput, StorageError
 from tests.build.test_ingest import contents
@@ -104,11 +104,11 @@ def test_an_arm_that_a_rule_removes_leaves_and_returns_under_its_id(tmp_path: Pa
     late = [rows[3]._replace(time="2000")]
     gone = update(write(tmp_path / "2.csv", late), tmp_path / "pool", secret=SECRET)
     assert (gone.removed, gone.pool.index_of("green cat")) == (1, None)
-    assert gone.report[GONE] == [arm]
+    assert gone.report[REMOVED_BY_UPDATES] == [arm]
     again = [Row("bob", "3", "3000", "green cat"), Row("bob", "3", "3001", "red cat")]
     back = update(write(tmp_path / "3.csv", again), tmp_path / "pool", secret=SECRET)
     assert back.pool.index_of("green cat") == arm
-    assert GONE not in back.report
+    assert REMOVED_BY_UPDATES not in back.report
     log = write(tmp_path / "whole.csv", [*rows[:3], *other, *late, *again])
     whole = ingest(log, tmp_path / "whole", options, encoder=encoder, secret=SECRET).pool
     assert pool_arms(back.pool) == pool_arms(whole)

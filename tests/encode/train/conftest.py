@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nextquery.encode.train.objectives import Learnt, learn
+from nextquery.encode.train.objectives import TrainingResult, learn
 from tests.encode.train.world import SMALL, Whole, World, trained, world
 
 
@@ -41,7 +41,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
-def bert(topics: World, work: Path) -> Learnt:
+def bert(topics: World, work: Path) -> TrainingResult:
     return learn(*topics, SMALL, timed=True, work=work)
 
 

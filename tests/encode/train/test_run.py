@@ -12,12 +12,12 @@ from nextquery.encode import Encoder, Sessions, TrainedEncoder
 from nextquery.encode.train import TrainOptions, export, loop, model
 from nextquery.encode.train import export as finish_module
 from nextquery.encode.train.model import positions, pretrained, published, tokenise
-from nextquery.encode.train.objectives import Learnt, learn
+from nextquery.encode.train.objectives import TrainingResult, learn
 from nextquery.errors import InvalidInput
 from tests.encode.train.world import SMALL, Whole, World, curve, trained
 
 
-def test_masked_lm_learns_and_the_floor_falls(bert: Learnt) -> None:
+def test_masked_lm_learns_and_the_floor_falls(bert: TrainingResult) -> None:
     assert [stage["name"] for stage in bert.report["stages"]] == ["masked-lm"]
     losses, guesses, floors = (curve(bert, 0, name) for name in ("loss", "perplexity", "floor"))
     assert losses[-1] < losses[1] / 1.2
@@ -38,7 +38,7 @@ def test_sessions_teach_what_words_do_not(contrastive: Whole, odd: World) -> Non
 
 
 def test_contrastive_continues_from_a_finished_masked_lm(
-    bert: Learnt, topics: World, work: Path
+    bert: TrainingResult, topics: World, work: Path
 ) -> None:
     options = replace(SMALL, method="contrastive", steps=1)
     first, second = learn(*topics, options, timed=True, work=work).report["stages"]
@@ -102,7 +102,7 @@ def test_the_static_table_imitates_it(contrastive: Whole, odd: World) -> None:
     assert report["floors"]["static"] < curve(contrastive.learnt, 0, "floor")[0] - 0.2
 
 
-def test_the_report_describes_the_run(bert: Learnt, topics: World) -> None:
+def test_the_report_describes_the_run(bert: TrainingResult, topics: World) -> None:
     report = bert.report
     assert report["data"] | {"sha256": ""} == {
         "sha256": "",
@@ -245,7 +245,9 @@ def test_training_cannot_start_from_an_exported_encoder(
         learn(*odd, options, timed=True, work=tmp_path)
 
 
-def test_a_note_names_a_stage_that_made_it_worse(bert: Learnt, topics: World, work: Path) -> None:
+def test_a_note_names_a_stage_that_made_it_worse(
+    bert: TrainingResult, topics: World, work: Path
+) -> None:
     options = replace(SMALL, method="contrastive", steps=1, dim=1)  # one number for 40 topics
     notes: list[str] = []
     report = learn(*topics, options, timed=True, work=work, note=notes.append).report

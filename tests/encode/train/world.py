@@ -8,7 +8,7 @@ import numpy as np
 from nextquery.encode import Sessions
 from nextquery.encode.train import TrainOptions
 from nextquery.encode.train.export import Trained, finish
-from nextquery.encode.train.objectives import Learnt, learn
+from nextquery.encode.train.objectives import TrainingResult, learn
 
 TOPICS, QUERIES = 40, 6
 SMALL = TrainOptions(
@@ -44,11 +44,11 @@ class World(NamedTuple):
 class Whole(NamedTuple):
     """A complete run."""
 
-    learnt: Learnt
+    learnt: TrainingResult
     made: Trained
 
 
-def curve(learnt: Learnt, stage: int, what: str) -> list[float]:
+def curve(learnt: TrainingResult, stage: int, what: str) -> list[float]:
     return [check[what] for check in learnt.report["stages"][stage]["curve"]]
 
 

@@ -13,7 +13,7 @@ from nextquery.arms.origin import Origin
 from nextquery.arms.texts import Texts
 from nextquery.memory import SessionMemory
 from nextquery.research.neural import train
-from nextquery.research.neural.acg import AcgNetwork, AcgTask, Said, Served, log_likelihoods
+from nextquery.research.neural.acg import AcgNetwork, AcgTask, Served, SessionWords, log_likelihoods
 from nextquery.research.neural.data import TrainingData, batch_of
 from nextquery.research.neural.options import Running
 from nextquery.research.neural.serve import END, RARE, Acg, AcgOptions, Vocabulary
@@ -141,7 +141,7 @@ def test_attention_and_the_switch_by_hand() -> None:
     net = AcgNetwork(5, 3, 4, 0.0, copy=True).eval()
     states, words, queries = torch.randn(1, 1, 4), torch.randn(1, 2, 2, 8), torch.randn(1, 2, 4)
     keys = torch.tensor([[[7, 8], [7, 0]]])
-    said = Said(words, keys, torch.tensor([[[True, True], [True, False]]]), queries)
+    said = SessionWords(words, keys, torch.tensor([[[True, True], [True, False]]]), queries)
     known = torch.ones(1, 1, 2, dtype=torch.bool)
     with torch.no_grad():
         found, copied = net.attend(states, said, known, torch.tensor([[7]]))
@@ -182,7 +182,7 @@ def test_the_probabilities_of_all_words_add_up_to_one() -> None:
         states, vectors = net.read_words(said_ids, said_sizes)
         queries = net.read_queries(vectors[None])
         flags = torch.arange(said_ids.shape[1]) < said_sizes[:, None]
-        one = Said(states[None], said_keys[None], flags[None], queries)
+        one = SessionWords(states[None], said_keys[None], flags[None], queries)
         ids = torch.cat([alone[0], torch.tensor([[END]])])
         keys = torch.cat([alone[1], torch.tensor([[0]])])
         for number in said - set(keys[:, 0].tolist()):  # rare words of the session

@@ -14,7 +14,7 @@ from nextquery import ArmPool
 from nextquery.errors import InvalidInput
 from nextquery.memory import SessionMemory
 from nextquery.research.neural import train
-from nextquery.research.neural.cfan import CfanTask, click_batch, clicked, visits_of
+from nextquery.research.neural.cfan import CfanTask, click_batch, click_sessions_of, clicked
 from nextquery.research.neural.options import Running
 from nextquery.research.neural.serve import CfanOptions
 from nextquery.research.replay.players import Stream, StreamOptions, contestant, play_rival
@@ -140,7 +140,7 @@ def test_reading_an_export(tmp_path: Path) -> None:
             *decision(6, 60.0, "b", "decoy", ["q4"], "q4"),
         ],
     )
-    read = visits_of(path, made.find, None)
+    read = click_sessions_of(path, made.find, None)
     first, second = read.visits
     assert first.arms == [START, MIDDLE, TEXTS.index("q1")]
     assert first.accepted == [False, True, True]
@@ -150,7 +150,7 @@ def test_reading_an_export(tmp_path: Path) -> None:
     assert second.accepted == [False, False, True]
     assert second.shown == [[TEXTS.index("q2"), TEXTS.index("q3")], [], []]
     assert read.unknown == 1 + (made.find("START") is None)
-    cut = visits_of(path, made.find, 62.0).visits[1]
+    cut = click_sessions_of(path, made.find, 62.0).visits[1]
     assert (cut.arms, cut.shown[1]) == ([START, DECOY], [TEXTS.index("q4")])  # the click was later
 
 

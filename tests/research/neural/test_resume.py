@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from nextquery.encode.train.loop import Stages, device_for, weights_of
+from nextquery.encode.train.loop import TrainingContext, device_for, weights_of
 from nextquery.research.neural.acg import AcgTask
 from nextquery.research.neural.cfan import CfanTask, clicked
 from nextquery.research.neural.data import TrainingData
@@ -52,7 +52,7 @@ def test_the_same_weights(name: str, tmp_path: Path) -> None:
 
         _, autocast = device_for("cpu")
         work = tmp_path / folder
-        stages = Stages(running, 0.0, work, [made.data.sha256], autocast, say, print)
+        stages = TrainingContext(running, 0.0, work, [made.data.sha256], autocast, say, print)
         stages.run(made, made.floor, made.options.to_dict())
         return weights_of(made.module)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nextquery.datasets.simulated import Population
-from nextquery.service.engine.page_work import SimulatedRound, Visits, play
+from nextquery.service.engine.page_work import SimulatedPeople, SimulatedRound, play
 from nextquery.service.settings import EngineOptions
 from tests.service.worlds import rarely
 
@@ -49,7 +49,7 @@ def test_whoever_leaves_early_leaves_no_folder(
 def test_people_come_by_their_clock_and_every_visit_ends() -> None:
     population = Population(0, people=60)
     population.log(sessions=60)
-    visits = Visits(population, 40)
+    visits = SimulatedPeople(population, 40)
     times, numbers = [visits.now], []
     while (person := visits.ask_next()) is not None:
         visits.wish(person)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from nextquery.errors import InvalidInput
-from nextquery.loop import Visit
+from nextquery.loop import SessionState
 from nextquery.selection.schedule import Bump, Sizes
 from nextquery.service.engine.engine import Engine
-from nextquery.service.engine.slates import visit_before
+from nextquery.service.engine.slates import session_state_before
 from nextquery.service.load_settings import load
 from nextquery.service.log.events import DecisionEvent
 from nextquery.service.log.store import Store, StoredDecision
@@ -100,7 +100,7 @@ def test_a_decision_can_be_recomputed(sqlite: Store, start: Start, changes: dict
         made = engine.recommend(session_id="s", query=TEXTS[arm])
     answerer, decision = engine.answerer, decided(engine, made.decision_id)
     slate, place = answerer._offered[decision.id], engine.catalogue.place(decision.body.query)
-    again = answerer.select([place], [visit_before(decision)])[0]
+    again = answerer.select([place], [session_state_before(decision)])[0]
     assert len(again) == (6 if changes is RANDOM else SIZES.at(4))
     if changes is not RANDOM:
         assert again.arms.tolist() == list(decision.body.kept)
@@ -119,7 +119,7 @@ def test_a_decision_can_be_recomputed(sqlite: Store, start: Start, changes: dict
 def test_a_random_set_is_drawn_for_each_recommendation(sqlite: Store, start: Start) -> None:
     engine = start(sqlite, **RANDOM)
     place = engine.catalogue.place(TEXTS[0])
-    visits = [Visit(trial=trial, session=name) for name in "ab" for trial in range(3)]
+    visits = [SessionState(trial=trial, session=name) for name in "ab" for trial in range(3)]
     drawn = [tuple(one.arms.tolist()) for one in engine.answerer.select([place] * 6, visits)]
     assert len(set(drawn)) == 6
     forecast = engine.forecast(session_id="a", query=TEXTS[0], m=4).likely

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nextquery.loop import Visit
+from nextquery.loop import SessionState
 from nextquery.memory import FEATURES
 from nextquery.service.engine.requests import Decision, RecommendRequest
 from nextquery.service.log.events import DecisionEvent
@@ -24,7 +24,7 @@ def test_batched_answers_are_those_of_one_at_a_time(sqlite: Store, start: Start)
         found = []
         for batch in batches:
             anchors = [engine.catalogue.place(job.query) for job in batch]
-            visits = [Visit(session=job.session_id) for job in batch]
+            visits = [SessionState(session=job.session_id) for job in batch]
             selected = engine.answerer.select(anchors, visits)
             for job, anchor, visit, chosen in zip(batch, anchors, visits, selected, strict=True):
                 found.append(engine.answerer.slate(job, anchor, chosen, visit))

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from nextquery.service.erasure import erase as erasing
-from nextquery.service.erasure.rights import Person, erase
+from nextquery.service.erasure.rights import DataSubject, erase
 from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import Writer
 
@@ -24,4 +24,4 @@ if __name__ == "__main__":
         sys.stdin.readline()
         return written
 
-    erase(store, None, Person(user_id="ann"), "", submit)
+    erase(store, None, DataSubject(user_id="ann"), "", submit)

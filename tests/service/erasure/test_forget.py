@@ -15,7 +15,7 @@ from nextquery.service.engine.engine import Engine
 from nextquery.service.engine.requests import Decision
 from nextquery.service.erasure import files
 from nextquery.service.erasure.files import clean, export_to
-from nextquery.service.erasure.rights import Person
+from nextquery.service.erasure.rights import DataSubject
 from nextquery.service.log.events import ArmAdded, Body, By, DecisionEvent, Event
 from nextquery.service.log.schema import events
 from nextquery.service.log.schema import exports as export_rows
@@ -29,7 +29,7 @@ from tests.service.conftest import Start
 from tests.service.erasure.people import COMMON, SECRET, SHARED, ask, found_in, hashes_of, live
 from tests.service.worlds import TEXTS, caught_up, close_open, until
 
-ANN = Person(user_id=" Ann ")  # another spelling: it is the same user
+ANN = DataSubject(user_id=" Ann ")  # another spelling: it is the same user
 
 
 def test_nothing_of_a_person_is_left(store: Store, start: Start, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_who_typed_it_later_saves_an_arm(store: Store, start: Start) -> None:
     erased, _ = engine.forget(ANN)
     assert erased.log.arms == 0
     assert engine.catalogue.find_exactly(SHARED) is not None
-    erased, _ = engine.forget(Person(user_id="carol"))
+    erased, _ = engine.forget(DataSubject(user_id="carol"))
     assert erased.log.arms == 1
     assert engine.catalogue.find_exactly(SHARED) is None
     assert found_in(store, SHARED) == set()
@@ -229,18 +229,18 @@ def test_a_session_of_one_owner_is_forgotten_alone(store: Store, start: Start) -
     for owner in ("shop", "blog"):
         ask(engine, "ann", "s-1", TEXTS[0], owner=owner)
     ask(engine, "ann", "s-2", TEXTS[0], owner="shop")
-    erased, _ = engine.forget(Person(session_id="s-1", owner="shop"))
+    erased, _ = engine.forget(DataSubject(session_id="s-1", owner="shop"))
     assert erased.log.decisions == 1
     assert [(one.owner, one.session_id) for one in store.decisions()] == [
         ("blog", "s-1"),
         ("shop", "s-2"),
     ]
-    known = engine.known_of(Person(user_id="ann", owner="shop"))
+    known = engine.known_of(DataSubject(user_id="ann", owner="shop"))
     assert known["sessions"] == [{"owner": "shop", "session_id": "s-2"}]
-    erased, _ = engine.forget(Person(user_id="ann", owner="shop"))
+    erased, _ = engine.forget(DataSubject(user_id="ann", owner="shop"))
     assert [(one.owner, one.session_id) for one in store.decisions()] == [("blog", "s-1")]
     assert found_in(store, *hashes_of(engine, "ann")[:1])  # the user of the other owner is known
-    engine.forget(Person(user_id="ann"))
+    engine.forget(DataSubject(user_id="ann"))
     assert found_in(store, *hashes_of(engine, "ann")[:1], "s-1") == set()
 
 
@@ -376,7 +376,7 @@ def test_void_events_are_emptied(sqlite: Store, start: Start, world: nq.ArmPool)
     assert repair(sqlite, world)
     assert found_in(sqlite, SECRET) == {SECRET}
     engine = start(sqlite)
-    engine.forget(Person(user_id="bob"))
+    engine.forget(DataSubject(user_id="bob"))
     assert found_in(sqlite, SECRET) == set()
     assert rebuilt(sqlite).position == sqlite.head().position
     assert repair(sqlite, world) == []
@@ -384,6 +384,6 @@ def test_void_events_are_emptied(sqlite: Store, start: Start, world: nq.ArmPool)
 
 def test_bad_names_are_refused(sqlite: Store, start: Start) -> None:
     engine = start(sqlite)
-    for person in (Person(), Person("ann", "s-1"), Person("anonymous")):
+    for person in (DataSubject(), DataSubject("ann", "s-1"), DataSubject("anonymous")):
         with pytest.raises(InvalidInput, match=r"name one user|names nobody"):
             engine.forget(person)

@@ -14,10 +14,10 @@ from nextquery.arms.pool import fingerprint
 from nextquery.build.ingest import ingest
 from nextquery.build.update import update
 from nextquery.errors import InvalidInput
-from nextquery.folders import work_beside
+from nextquery.folders import work_folder_of
 from nextquery.service.engine.engine import Engine
 from nextquery.service.erasure.pool import InPool, can_search, forget_in_pool, user_in
-from nextquery.service.erasure.rights import Person, erase
+from nextquery.service.erasure.rights import DataSubject, erase
 from nextquery.service.log.schema import arm_texts
 from nextquery.service.log.store import Store
 from nextquery.service.settings import EngineOptions
@@ -61,7 +61,7 @@ def test_nothing_of_a_person_is_in_a_file(pool: Path) -> None:
     fell = before.index_of(FEW)
     assert fell is not None
     assert before.origin is not None
-    work = work_beside(pool)
+    work = work_folder_of(pool)
     work.mkdir()
     (work / "left").write_text(ann)  # by an ingest that was interrupted
     needles = (bytes.fromhex(ann), ann.encode(), FEW.encode(), b"zqxword")
@@ -132,7 +132,7 @@ def test_the_service_and_the_command(pool: Path, tmp_path: Path) -> None:
     engine = Engine.start(nq.ArmPool.open(pool), store, chosen)
     own = engine.answerer.loop.memory.own_log
     assert own.size(ann) > 0
-    known = engine.known_of(Person(user_id="ann"))
+    known = engine.known_of(DataSubject(user_id="ann"))
     assert len(known["pool_sessions"]) == len(ANIMALS)
     asked = engine.recommend(session_id="s-1", query="cat vet", user_id="ann", trusted=True, m=20)
     assert FEW in [one.text for one in asked.recommendations]
@@ -143,8 +143,10 @@ def test_the_service_and_the_command(pool: Path, tmp_path: Path) -> None:
         connection.execute(sa.insert(arm_texts).values(**row, owner=""))
     for count in range(4):  # killed at any point, the same call finishes it
         with pytest.raises(Killed):
-            erase(store, engine.pool, Person(user_id="ann"), SECRET, writes_until(engine, count))
-    erased, _ = engine.forget(Person(user_id="ann"))
+            erase(
+                store, engine.pool, DataSubject(user_id="ann"), SECRET, writes_until(engine, count)
+            )
+    erased, _ = engine.forget(DataSubject(user_id="ann"))
     assert erased.anything
     engine.learner.refresh()
     assert engine.answerer.loop.memory.own_log.size(ann) == 0

@@ -17,7 +17,7 @@ from nextquery.service.erasure import erase as erasing
 from nextquery.service.erasure import files
 from nextquery.service.erasure.erase import ABANDONED_S, finish, unfinished_since
 from nextquery.service.erasure.files import needs_cleaning
-from nextquery.service.erasure.rights import NO_ERASURE, Person, erase
+from nextquery.service.erasure.rights import NO_ERASURE, DataSubject, erase
 from nextquery.service.log.store import Store
 from nextquery.service.model.learner import rebuilt
 from tests.full_disk import room_for
@@ -25,7 +25,7 @@ from tests.service.conftest import Start
 from tests.service.erasure.people import SECRET, SHARED, found_in, hashes_of, live
 
 ROOT = Path(__file__).parents[3]
-ANN = Person(user_id="ann")
+ANN = DataSubject(user_id="ann")
 
 
 class Killed(BaseException):
@@ -160,5 +160,7 @@ def test_files_that_could_not_be_cleaned_are_cleaned_later(
     assert engine.background.tidy.clean_if_small()
     assert found_in(sqlite, *hashes_of(engine, "ann"), SECRET) == set()
     monkeypatch.setattr("nextquery.service.erasure.erase.SMALL", 0)
-    assert engine.forget(Person(user_id="bob"))[1] is False  # a large store is left to the command
+    assert (
+        engine.forget(DataSubject(user_id="bob"))[1] is False
+    )  # a large store is left to the command
     assert needs_cleaning(sqlite)

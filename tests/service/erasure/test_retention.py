@@ -3,7 +3,7 @@
 import pytest
 
 from nextquery.service.erasure.erase import DAY, Tidy, erase_older, unfinished_since
-from nextquery.service.erasure.rights import Person
+from nextquery.service.erasure.rights import DataSubject
 from nextquery.service.log.store import Store
 from nextquery.service.maintain.repair import difference
 from nextquery.service.model import background
@@ -43,7 +43,7 @@ def test_what_is_older_is_erased(
         state = engine.learner.state.copy()
     assert difference(rebuilt(store, until=state.position), state) == 0.0
     assert engine.catalogue.find_exactly(SHARED) is not None
-    assert engine.forget(Person(user_id="ann"))[0].log.arms == 1
+    assert engine.forget(DataSubject(user_id="ann"))[0].log.arms == 1
     assert found_in(store, *known, SHARED) == set()
 
 

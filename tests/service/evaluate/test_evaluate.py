@@ -13,7 +13,7 @@ from nextquery.experiments.off_policy import ENOUGH
 from nextquery.service import evaluate as reasons
 from nextquery.service.engine.engine import Engine
 from nextquery.service.engine.requests import Decision
-from nextquery.service.erasure.rights import Person
+from nextquery.service.erasure.rights import DataSubject
 from nextquery.service.evaluate import PARTS, Evaluation, evaluate, planned
 from nextquery.service.log.store import Store
 from nextquery.service.log.teaching import LeaveOut
@@ -234,7 +234,7 @@ def test_forgotten_people(sqlite: Store, start: Start, world: nq.ArmPool) -> Non
         )
         engine.feedback(decision_id=decision.decision_id, accepted=None)
     serve(engine, 10, m=1, seed=5)
-    engine.forget(Person(user_id="ann"))
+    engine.forget(DataSubject(user_id="ann"))
     caught_up(engine)
     found = evaluate(sqlite, world, ["random"], options(exploration=EXPLORING))
     assert found.erased_events == 8

@@ -13,9 +13,9 @@ from nextquery import cli
 from nextquery.experiments.sequential import Difference
 from nextquery.service.engine.engine import Engine
 from nextquery.service.http.app import create_app
-from nextquery.service.log.events import By, FellBack
+from nextquery.service.log.events import By, PolicyFallback
 from nextquery.service.log.store import Store
-from nextquery.service.log.teaching import FallBack
+from nextquery.service.log.teaching import StartFallback
 from nextquery.service.settings import CONTROL, EngineOptions, Settings
 from tests.service.http.conftest import BEARER, LOCAL, TOKEN
 from tests.service.worlds import caught_up, until
@@ -77,8 +77,8 @@ _PAIRS = {"random": (0.5, 0.5), CONTROL: (0.4 / 0.6, 0.2 / 0.6)}
 
 def test_a_fallback_is_seen_everywhere_and_ended(client: TestClient, engine: Engine) -> None:
     assert "nextquery_fallen_back 0.0" in client.get("/metrics").text
-    fallen = FellBack(policy="lin-ucb-shared", sessions=300, by=By("service"))
-    position = engine.writer.submit(FallBack(fallen, engine.learner.position)).result()
+    fallen = PolicyFallback(policy="lin-ucb-shared", sessions=300, by=By("service"))
+    position = engine.writer.submit(StartFallback(fallen, engine.learner.position)).result()
     caught_up(engine)
     assert "nextquery_fallen_back 1.0" in client.get("/metrics").text
     assert client.get("/v1/experiment").json()["policies"][0]["fell_back"] == position

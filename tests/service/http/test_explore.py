@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import nextquery as nq
-from nextquery.loop import Visit
+from nextquery.loop import SessionState
 from nextquery.memory import KINDS
 from nextquery.service.engine import page_work
 from nextquery.service.engine.engine import Engine
@@ -65,7 +65,7 @@ def test_what_exploration_drew_says_so_and_in_the_log_too(pets_pool: Path, store
 
 def test_a_card_tells_the_probability_of_a_forecast(engine: Engine) -> None:
     """Of all candidates together it is at most 1, as in a forecast of the same session."""
-    place, visit = engine.catalogue.place("cat food"), Visit()
+    place, visit = engine.catalogue.place("cat food"), SessionState()
     (selected,) = engine.answerer.select([place], [visit])
     request = RecommendRequest("s", "cat food", m=20, explain=True)
     body = engine.answerer.slate(request, place, selected, visit)
@@ -107,10 +107,10 @@ def test_a_preference_is_that_of_a_selection_and_only_who_asks_pays_for_it(
     slates = []
     for explain in (True, False):
         engine.answerer.cache.clear()
-        (selected,) = engine.answerer.select([place], [Visit()], [explain])
+        (selected,) = engine.answerer.select([place], [SessionState()], [explain])
         assert selected.normalised is explain
         request = RecommendRequest("s", "cat food", explain=explain)
-        body = engine.answerer.slate(request, place, selected, Visit())
+        body = engine.answerer.slate(request, place, selected, SessionState())
         slates.append([replace(entry, preference=None, probability=None) for entry in body.slate])
     assert slates[0] == slates[1] != []
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from nextquery import cli
 from nextquery.errors import InvalidInput, StorageError
-from nextquery.research.neural.cfan import visits_of
+from nextquery.research.neural.cfan import click_sessions_of
 from nextquery.service.engine.engine import Engine
 from nextquery.service.exchange.export import write_parquet, write_ubi
 from nextquery.service.log.store import Store
@@ -86,13 +86,13 @@ def test_parquet_is_read_for_training(
         for name in ("clicked", "nothing", "open")
     }
     food, arm = engine.pool.find("cat food"), decisions["arm"]
-    clicked, nothing = visits_of(tmp_path / "out.parquet", engine.pool.find, None).visits
+    clicked, nothing = click_sessions_of(tmp_path / "out.parquet", engine.pool.find, None).visits
     assert clicked.arms == [food, arm, food]
     assert clicked.accepted == [False, True, False]
     assert clicked.shown == [[other for other in arms["clicked"] if other != arm], [], arms["open"]]
     assert clicked.asked == sorted(clicked.asked)
     assert (nothing.arms, nothing.shown) == ([food], [arms["nothing"]])
-    early = visits_of(tmp_path / "out.parquet", engine.pool.find, clicked.asked[0])
+    early = click_sessions_of(tmp_path / "out.parquet", engine.pool.find, clicked.asked[0])
     assert early.visits == []  # all later
 
 

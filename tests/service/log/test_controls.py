@@ -8,7 +8,7 @@ import pytest
 
 from nextquery.errors import InvalidInput
 from nextquery.service.engine.engine import Engine
-from nextquery.service.engine.slates import Served, ToAnswer
+from nextquery.service.engine.slates import AnswerSources, ToAnswer
 from nextquery.service.log.events import Blocked, By, DecisionEvent, PatternBlocked
 from nextquery.service.log.operators import Control
 from nextquery.service.log.store import Store
@@ -98,7 +98,7 @@ def test_a_block_between_selection_and_commit(
     slates: list[list[int]] = []
 
     def slates_then_block(
-        asked: Sequence[ToAnswer], served: Served | None = None
+        asked: Sequence[ToAnswer], served: AnswerSources | None = None
     ) -> list[DecisionEvent]:
         bodies = make_slates(asked, served)
         slates.extend(body.arms for body in bodies)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import nextquery as nq
-from nextquery.loop import Visit
+from nextquery.loop import SessionState
 from nextquery.memory import FEATURES, Moment
 from nextquery.service.engine.engine import Engine
 from nextquery.service.engine.requests import Decision
@@ -202,8 +202,8 @@ def test_candidates_selected_again_teach_their_own_sum(sqlite: Store, start: Sta
     place = other.catalogue.place(TEXTS[0])
     candidates, _ = other.answerer.loop.candidates(
         place,
-        Visit(),
-        other.answerer.select([place], [Visit()])[0],
+        SessionState(),
+        other.answerer.select([place], [SessionState()])[0],
         returns=False,
         at=Moment(stored.time),
     )

@@ -32,7 +32,7 @@ from nextquery.service.log.events import (
 from nextquery.service.log.schema import counter, decisions, events, snapshots
 from nextquery.service.log.store import Store
 from nextquery.service.maintain.repair import difference, rebuild, repair, warning
-from nextquery.service.model.catalogue import Arms
+from nextquery.service.model.catalogue import PoolOfLog
 from nextquery.service.model.learner import Learner, rebuilt
 from nextquery.service.model.state import State
 from tests.service.conftest import Start
@@ -263,7 +263,7 @@ def test_a_void_arm_keeps_its_id_unused(sqlite: Store, start: Start, world: nq.A
     repair(sqlite, world)
     pool = caught_up(engine).catalogue.pool
     assert (pool.index_of(SECRET), pool.rows_in_all) == (first + 1, first + 2)
-    learner = Learner(sqlite, arms=Arms(world))
+    learner = Learner(sqlite, arms=PoolOfLog(world))
     learner.catch_up()
     assert learner.catalogue is not None
     assert learner.catalogue.pool.alive([first, first + 1]).tolist() == [first + 1]

@@ -19,7 +19,7 @@ from nextquery.service.log.store import Store
 from nextquery.service.maintain.repair import rebuild
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.pool_change import open_again, reader_of
-from nextquery.service.model.prepare import Change, check_pool, first_model, prepare
+from nextquery.service.model.prepare import PoolChange, check_pool, first_model, prepare
 from tests.build.updating.logs import WORDS, Row
 from tests.service.new_pool.worlds import (
     CUT,
@@ -362,7 +362,7 @@ def test_ids_that_a_dead_worker_took_are_used(
     with Engine.start(pool, store, chosen) as engine:
         typed(engine, NEW)
         grown, state = grow(tmp_path), engine.learner.state
-        change = Change.to(grown, engine.learner.model(state.model), state.model, "it")
+        change = PoolChange.to(grown, engine.learner.model(state.model), state.model, "it")
         made = AnnouncePool(change.digest, (), change.known, grown.rows_in_all, change.after)
         announced = engine.writer.submit(made).result()
         assert announced is not None

@@ -6,7 +6,7 @@ import nextquery as nq
 from nextquery import folders
 from nextquery.build.ingest import ingest
 from nextquery.service.engine.engine import Engine
-from nextquery.service.erasure.rights import Person
+from nextquery.service.erasure.rights import DataSubject
 from nextquery.service.log.store import Store
 from tests.build.updating.logs import OPTIONS, SECRET, Row, saved_encoder, write
 from tests.service.new_pool.worlds import (
@@ -41,7 +41,7 @@ def test_an_arm_that_ends_is_again_what_the_log_has(
         grown = grow(tmp_path, rows=more)
         assert serves(engine, grown)
         for query in (NEW, "dog red blue"):
-            engine.forget(Person(user_id=f"{query} user 0"))
+            engine.forget(DataSubject(user_id=f"{query} user 0"))
         learner, follower = engine.learner, engine.follower
         assert until(lambda: not learner.state.stale and engine.catalogue.find(NEW) != live)
         row = engine.catalogue.find(NEW)
@@ -64,7 +64,7 @@ def test_a_service_makes_its_memory_of_what_is_left(tmp_path: Path, sqlite_url: 
         clicks(engine, 4)
         before, old = answers(engine), engine.pool.folder
         assert old is not None
-        erased, _ = engine.forget(Person(user_id="ann"))
+        erased, _ = engine.forget(DataSubject(user_id="ann"))
         assert erased.pool.sessions > 0
         assert until(lambda: engine.pool.folder == folders.newest(old) != old)
         assert until(lambda: not engine.learner.state.stale)

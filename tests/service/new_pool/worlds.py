@@ -6,7 +6,7 @@ from typing import Any
 import nextquery as nq
 from nextquery.arms.pool import fingerprint
 from nextquery.build.ingest import ingest
-from nextquery.build.reencode import encode_anew
+from nextquery.build.reencode import reencode
 from nextquery.build.update import update
 from nextquery.encode import LsaEncoder
 from nextquery.service.engine.engine import Engine
@@ -47,7 +47,7 @@ def grow(
 def encoded_anew(folder: Path) -> nq.ArmPool:
     """Encode the pool anew, with vectors of another length."""
     LsaEncoder(dim=6).fit([*PAIRS, *WORDS]).save(folder / "other")
-    done = encode_anew(folder / "pool", str(folder / "other"))
+    done = reencode(folder / "pool", str(folder / "other"))
     assert done.unplaced == 0
     return done.pool
 

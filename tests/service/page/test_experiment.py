@@ -8,9 +8,9 @@ import pytest
 from playwright.sync_api import expect
 
 from nextquery.cli.options import write_all
-from nextquery.service.log.events import By, FellBack
+from nextquery.service.log.events import By, PolicyFallback
 from nextquery.service.log.store import Store
-from nextquery.service.log.teaching import FallBack
+from nextquery.service.log.teaching import StartFallback
 from nextquery.service.process import ServiceProcess
 from tests.service.page.conftest import Open
 from tests.service.page.test_views import serious
@@ -52,8 +52,8 @@ def test_the_split_a_fallback_and_a_roll_back(divided: ServiceProcess, open_page
     notice = page.locator("#operating [data-notice=rolled-back]")
     expect(notice).to_contain_text("what it was at log position 2")
     store = Store.open(divided.store, create=False)
-    fallen = FellBack(policy="lin-ucb-shared", by=By("service", "watch"))
-    assert write_all(store, [FallBack(fallen, store.head().position)])[0] is not None
+    fallen = PolicyFallback(policy="lin-ucb-shared", by=By("service", "watch"))
+    assert write_all(store, [StartFallback(fallen, store.head().position)])[0] is not None
     store.close()
     shown = page.locator("#operating [data-notice=fallback]")
     expect(shown).to_contain_text("lin-ucb-shared was found worse")

@@ -20,7 +20,7 @@ from torch import nn
 from nextquery.encode.encoder import Encoder, Vectors
 from nextquery.encode.static import StaticEncoder
 from nextquery.encode.tokens import Tokens, TokenTable
-from nextquery.encode.train.objectives import Learnt, OnProgress
+from nextquery.encode.train.objectives import OnProgress, TrainingResult
 from nextquery.encode.transformers import TrainedEncoder
 from nextquery.errors import InvalidInput
 from nextquery.sessions import Ids
@@ -225,7 +225,7 @@ class Trained:
 
 
 def finish(
-    learnt: Learnt,
+    learnt: TrainingResult,
     texts: Sequence[str],
     *,
     progress: OnProgress = lambda stage, done: None,
@@ -256,7 +256,9 @@ class _ByText:
         return self._encoder.encode([self._texts[i] for i in positions])
 
 
-def _exported(learnt: Learnt, places: Ids, texts: list[str]) -> tuple[TrainedEncoder, float]:
+def _exported(
+    learnt: TrainingResult, places: Ids, texts: list[str]
+) -> tuple[TrainedEncoder, float]:
     """Return the encoder for serving, and the lowest cosine between its vectors and the model's.
 
     The encoder is in half precision, or in full if half is too coarse for these texts.

@@ -280,7 +280,7 @@ class Stage:
     curve: list[Check]
 
 
-Say = Callable[[str, Check, int], None]
+OnCheck = Callable[[str, Check, int], None]
 
 
 def train(
@@ -290,7 +290,7 @@ def train(
     checkpoints: Checkpoints,
     options: LoopOptions,
     autocast: Any,
-    say: Say,
+    say: OnCheck,
 ) -> Stage:
     """Run the objective's steps; its module ends with the best weights (or the last).
 
@@ -379,7 +379,7 @@ def _step(objective: Objective, optimizer: Any, step: int, seed: int, autocast: 
 
 
 @dataclass(frozen=True)
-class Stages:
+class TrainingContext:
     """What all stages of a training share.
 
     Parameters
@@ -398,7 +398,7 @@ class Stages:
     work: Path
     made_from: list[Any]
     autocast: Any
-    say: Say
+    say: OnCheck
     note: Note
     checkpoints: list[Checkpoints] = field(default_factory=list)
 

@@ -25,7 +25,15 @@ from nextquery.encode.projected import Validation
 from nextquery.encode.tokens import Scatter, Tokens, discriminant
 from nextquery.encode.train import model
 from nextquery.encode.train import model as models
-from nextquery.encode.train.loop import Note, Objective, Say, Stage, Stages, device_for, weights_of
+from nextquery.encode.train.loop import (
+    Note,
+    Objective,
+    OnCheck,
+    Stage,
+    TrainingContext,
+    device_for,
+    weights_of,
+)
 from nextquery.encode.train.model import (
     CLS,
     MASK,
@@ -272,7 +280,7 @@ OnProgress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True)
-class Learnt:
+class TrainingResult:
     """A trained model, with everything needed to validate and export it."""
 
     reader: models.Reader  #: over the texts, in full precision
@@ -294,10 +302,10 @@ def learn(
     *,
     timed: bool,
     work: Path,
-    say: Say = lambda stage, check, steps: None,
+    say: OnCheck = lambda stage, check, steps: None,
     progress: OnProgress = lambda stage, done: None,
     note: Note = lambda message: None,
-) -> Learnt:
+) -> TrainingResult:
     """Train on distinct texts, and on sessions given as positions in them.
 
     Parameters
@@ -328,7 +336,7 @@ def learn(
     words = hashlib.sha256(tokenizer).hexdigest()
     made_from = [data, parts, words, start, versions(), device.type]
     every = options.checkpoint_seconds
-    run = Stages(options, every, work, made_from, autocast, say, note)
+    run = TrainingContext(options, every, work, made_from, autocast, say, note)
     stages: list[Stage] = []
 
     def stage(objective: Objective, reader: models.Reader, ignored: Sequence[str]) -> None:
@@ -375,7 +383,7 @@ def learn(
         "floors": {"model": round(1 - validation.recall(exact), 4)},
         "seconds": round(sum(stage.seconds for stage in stages), 3),
     }
-    return Learnt(exact, tokenizer, validation, options, report)
+    return TrainingResult(exact, tokenizer, validation, options, report)
 
 
 def _floor(validation: Validation, reader: models.Reader) -> float:

@@ -27,7 +27,7 @@ from nextquery.research.many_armed.index import Draws, Ids, ranks
 from nextquery.selection.selector import Candidates
 
 
-class Wanted(NamedTuple):
+class NextPlays(NamedTuple):
     """The places of the arms that may be played now, how likely each is, and as what.
 
     `code` (0 or more) is what the policy must know to learn the reward; −1: it teaches nothing.
@@ -51,7 +51,7 @@ class Sequential(Policy):
         self.rounds = 0
 
     @abstractmethod
-    def _wanted(self, candidates: Candidates) -> Wanted:
+    def _wanted(self, candidates: Candidates) -> NextPlays:
         """Return what to play; changes nothing."""
 
     @abstractmethod
@@ -144,10 +144,10 @@ class Sequential(Policy):
         self.rounds = int(state["rounds"])
 
 
-def uniformly(places: Ids, scores: Floats, code: int = 0) -> Wanted:
+def uniformly(places: Ids, scores: Floats, code: int = 0) -> NextPlays:
     """Return the places with the best score, each as likely."""
     best = places[scores == scores.max()]
-    return Wanted(best, np.full(len(best), 1.0 / len(best)), code)
+    return NextPlays(best, np.full(len(best), 1.0 / len(best)), code)
 
 
 NUMBER, SUCCESSES, FAILURES, SETTLED, BEST, BEST_SUCCESSES, ROUND = range(7)
@@ -187,19 +187,19 @@ class Trials(Sequential):
     def targets(self) -> Counts:
         """The constants of the rule."""
 
-    def _wanted(self, candidates: Candidates) -> Wanted:
+    def _wanted(self, candidates: Candidates) -> NextPlays:
         arms, number = candidates.arms, int(self._counts[NUMBER])
         code = number
         if number < len(self._trials):
             there = np.flatnonzero(arms == self._trials[number])
             if len(there):
-                return Wanted(there, np.ones(1), code)
+                return NextPlays(there, np.ones(1), code)
             code = -1 if self._counts[SETTLED] else number
         latest = self._latest[np.minimum(arms, len(self._latest) - 1)]
         longest_ago = np.flatnonzero(latest == latest.min())
         if latest[longest_ago[0]] == 0:
             longest_ago = longest_ago[[ranks(arms[longest_ago], self.seed).argmin()]]
-        return Wanted(longest_ago[:1], np.ones(1), code)
+        return NextPlays(longest_ago[:1], np.ones(1), code)
 
     def _learn(self, arm: int, code: int, reward: float) -> None:
         if reward not in (0.0, 1.0):

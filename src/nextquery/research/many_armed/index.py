@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery.checks import number, whole_number
-from nextquery.policies.packed import Arms, Choice, Context, Step, arms_in, pack_arms
+from nextquery.policies.packed import Choice, Context, FailedArms, UnpackedStep, arms_in, pack_arms
 from nextquery.policies.policy import Floats, Policy, State
 from nextquery.policies.ridge import SUM_ROUNDING
 from nextquery.selection.selector import Candidates
@@ -151,7 +151,7 @@ class ArmStatistics:
         self.cells[2, arm] += after * after - before * before
         self.updates += change
 
-    def observe(self, failed: Arms, success: int | None, sign: int) -> None:
+    def observe(self, failed: FailedArms, success: int | None, sign: int) -> None:
         """Add a whole step (`sign` 1) or remove it (−1): all failed but one. It is one update.
 
         >>> seen = ArmStatistics()
@@ -271,12 +271,14 @@ class IndexPolicy(Policy):
     ) -> bytes:
         return pack_arms(candidates.arms, rng)
 
-    def _check_step(self, step: Step, success: Choice | None) -> None:
+    def _check_step(self, step: UnpackedStep, success: Choice | None) -> None:
         arms_in(step)
         if success is not None:
             whole_number(success.arm, "arm", at_least=0)
 
-    def _observe(self, step: Step, success: Choice | None, sign: int, at: float | None) -> None:
+    def _observe(
+        self, step: UnpackedStep, success: Choice | None, sign: int, at: float | None
+    ) -> None:
         self._seen.observe(arms_in(step), None if success is None else success.arm, sign)
 
     def _models(self) -> Sequence[ArmStatistics]:

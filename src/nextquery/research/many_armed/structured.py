@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nextquery.checks import installed, number, whole_number
 from nextquery.policies.policy import Floats, State
-from nextquery.research.many_armed.failures import Sequential, Wanted, uniformly
+from nextquery.research.many_armed.failures import NextPlays, Sequential, uniformly
 from nextquery.research.many_armed.index import ArmStatistics, IndexPolicy
 from nextquery.selection.selector import Candidates
 
@@ -86,7 +86,7 @@ class AdaptiveZooming(Sequential):
             return np.sqrt(8.0 * self.phase / (2.0 + plays))
         return np.sqrt(2.0 * math.log(self.horizon) / (plays + 1.0))
 
-    def _wanted(self, candidates: Candidates) -> Wanted:
+    def _wanted(self, candidates: Candidates) -> NextPlays:
         active, _ = self._draws.find(candidates.arms, self._active)
         plays, means = self._seen.plays_and_means(candidates.arms[active])
         radii = self.radii(plays)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from nextquery.checks import number, one_of, whole_number
 from nextquery.policies.policy import Floats, State
 from nextquery.research.many_armed import classical, index
-from nextquery.research.many_armed.failures import Sequential, Wanted, uniformly
+from nextquery.research.many_armed.failures import NextPlays, Sequential, uniformly
 from nextquery.research.many_armed.index import UNPLAYED, ArmStatistics, Ids, IndexPolicy, ranks
 from nextquery.selection.selector import Candidates
 
@@ -321,7 +321,7 @@ class VirtualArms(Sequential):
         """Return 2^(p+2−i), the number of real arms of this iteration."""
         return int(2 ** (self.last + 2 - self.iteration))
 
-    def _wanted(self, candidates: Candidates) -> Wanted:
+    def _wanted(self, candidates: Candidates) -> NextPlays:
         arms, earlier, H = candidates.arms, self.iteration - 1, self._rounds_of_index()
         places = self._places(arms)
         plays, means = self._real.plays_and_means(arms[places])
@@ -331,7 +331,7 @@ class VirtualArms(Sequential):
             ids, weights = self._mixtures[which]
             found, there = self._draws.find(arms, ids)
             if len(found):  # some of its arms are candidates
-                return Wanted(found, weights[there] / weights[there].sum(), which + 1)
+                return NextPlays(found, weights[there] / weights[there].sum(), which + 1)
         return uniformly(places, real)
 
     def _best_virtual(self, H: float, K: int, at_least: float) -> list[int]:
@@ -502,7 +502,7 @@ class ParallelMoss(Sequential):
         self._losses = np.zeros(p)
         self._current = 0
 
-    def _wanted(self, candidates: Candidates) -> Wanted:
+    def _wanted(self, candidates: Candidates) -> NextPlays:
         current, arms = self._current, candidates.arms
         if self.rounds % self.block == 0:
             least = np.flatnonzero(self._losses == self._losses.min())

@@ -45,7 +45,7 @@ _NEVER = -1e30  # a score that has no weight in a softmax
 _TINY = 1e-20  # keeps the logarithm of a word that cannot be copied finite
 
 
-class Said(NamedTuple):
+class SessionWords(NamedTuple):
     """What was said in sessions, as attention sees it: (batch, queries, words, …).
 
     `states` and `keys` are those of the words, `flags` say which are real, and `queries` are the
@@ -102,7 +102,7 @@ class AcgNetwork(nn.Module):  # type: ignore[misc]
         states, _ = self.writer(before, first=torch.tanh(self.first(sessions)))
         return before, self.dropout(states)
 
-    def attend(self, states: Any, said: Said, known: Any, keys: Any) -> tuple[Any, Any]:
+    def attend(self, states: Any, said: SessionWords, known: Any, keys: Any) -> tuple[Any, Any]:
         """Attend to words within queries, and to queries.
 
         weight(word) = softmax over the queries · softmax over the words of its query
@@ -158,7 +158,7 @@ class Served(nn.Module):  # type: ignore[misc]
         states, vectors = net.read_words(words, sizes)
         queries = net.read_queries(vectors[None])
         flags = torch.arange(words.shape[1], device=words.device) < sizes[:, None]
-        said = Said(states[None], keys[None], flags[None], queries)
+        said = SessionWords(states[None], keys[None], flags[None], queries)
         count, length = targets.shape
         before, predicts = net.write(targets, queries[0, -1:].expand(count, -1))
         predicts = predicts.flatten(0, 1)
@@ -203,7 +203,7 @@ def log_likelihoods(net: AcgNetwork, of_items: ItemWords, batch: Batch) -> Any:
 
     known = net.read_queries(placed(vectors))
     flags = torch.arange(words.shape[1], device=device) < sizes[:, None]
-    said = Said(placed(states), placed(keys), placed(flags), known)
+    said = SessionWords(placed(states), placed(keys), placed(flags), known)
     targets, target_keys, ends = of_items.rows(batch.targets.cpu().numpy())
     before, predicts = net.write(targets, known[batch.steps])
     length = targets.shape[1]

@@ -125,7 +125,7 @@ _ROWS = 10_000  # read at once
 _EXPORT = "nextquery export --format parquet --out FILE writes one"
 
 
-class Entry(NamedTuple):
+class ShownEntry(NamedTuple):
     """One recommendation of a decision, in the order of `_COLUMNS`."""
 
     position: int
@@ -139,7 +139,7 @@ class Entry(NamedTuple):
 
 
 @dataclass
-class Visit:
+class ClickSession:
     """A session: its queries as arms, when each was known, and what was shown at each.
 
     `accepted` says of each query whether it was a recommendation that was accepted; `shown` has
@@ -173,11 +173,11 @@ class Visit:
 class Read(NamedTuple):
     """The visits of an export, and how many of its queries are no arms of the pool."""
 
-    visits: list[Visit]
+    visits: list[ClickSession]
     unknown: int
 
 
-def visits_of(
+def click_sessions_of(
     path: str | os.PathLike[str], find: Callable[[str], int | None], until: float | None
 ) -> Read:
     """Return what every session asked, was shown and accepted, as known at `until` (None: now).
@@ -185,7 +185,7 @@ def visits_of(
     `find` returns the arm of a query; others are left out.
     """
     known: dict[str, int | None] = {}
-    visits: dict[str, Visit] = {}
+    visits: dict[str, ClickSession] = {}
     unknown = 0
 
     def arm_of(text: str) -> int | None:
@@ -200,7 +200,7 @@ def visits_of(
             if first.time >= until:
                 continue
             accepted = [entry for entry in accepted if (entry.clicked or entry.time) < until]
-        visit, arm = visits.setdefault(first.session, Visit()), arm_of(first.query)
+        visit, arm = visits.setdefault(first.session, ClickSession()), arm_of(first.query)
         chosen = visit.pending is not None and visit.pending[0] == arm
         if chosen:
             visit.pending = None
@@ -220,7 +220,7 @@ def visits_of(
     return Read(list(visits.values()), unknown)
 
 
-def entries(path: str | os.PathLike[str]) -> Iterator[Entry]:
+def entries(path: str | os.PathLike[str]) -> Iterator[ShownEntry]:
     """Yield the entries of all decisions, in the order of the log."""
     import duckdb  # slow to import
 
@@ -244,7 +244,7 @@ def entries(path: str | os.PathLike[str]) -> Iterator[Entry]:
             [str(path)],
         )
         while part := rows.fetchmany(_ROWS):
-            yield from (Entry(*_checked(row, path)) for row in part)
+            yield from (ShownEntry(*_checked(row, path)) for row in part)
 
 
 def _checked(row: tuple[Any, ...], path: Any) -> tuple[Any, ...]:
@@ -270,7 +270,7 @@ def clicked(
     until : only what is dated before this Unix time; None: all.
     hold_out : number of newest sessions of two or more queries to leave out.
     """
-    visits, unknown = visits_of(export, pool.find, until)
+    visits, unknown = click_sessions_of(export, pool.find, until)
     if unknown:
         note(
             f"{unknown:,} decisions of {export} are for queries that are no arms of this pool. "
@@ -318,23 +318,25 @@ def clicked(
     )
 
 
-def _before(visits: list[Visit], time: float) -> list[Visit]:
+def _before(visits: list[ClickSession], time: float) -> list[ClickSession]:
     """Return what was known at a time, of sessions that had a next query by then."""
     known = []
     for one in visits:
         size = int(np.searchsorted(one.asked, time))
         if size > 1:
             known.append(
-                Visit(one.arms[:size], one.asked[:size], one.accepted[:size], one.shown[:size])
+                ClickSession(
+                    one.arms[:size], one.asked[:size], one.accepted[:size], one.shown[:size]
+                )
             )
     return known
 
 
-def _flat(visit: Visit) -> Ids:
+def _flat(visit: ClickSession) -> Ids:
     return np.array([*visit.arms, *(arm for row in visit.shown for arm in row)], np.int64)
 
 
-def _arrays(visits: list[Visit], numbers: dict[int, int]) -> tuple[Sessions, Slates]:
+def _arrays(visits: list[ClickSession], numbers: dict[int, int]) -> tuple[Sessions, Slates]:
     sessions = Sessions.of([[numbers[arm] for arm in one.arms] for one in visits])
     asked = np.array([time for one in visits for time in one.asked])
     sessions = sessions._replace(asked=asked, times=asked[sessions.offsets[:-1]])

@@ -209,7 +209,7 @@ class SoftmaxTask(NextItemTask):
         return functional.cross_entropy(scores, torch.zeros_like(targets))
 
 
-class Block(nn.Module):  # type: ignore[misc]
+class AttentionBlock(nn.Module):  # type: ignore[misc]
     """Causal attention, then a network for each place, each on normalised rows and added."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
@@ -244,7 +244,7 @@ class AttentionNetwork(nn.Module):  # type: ignore[misc]
         self.width = width
         self.place = nn.Embedding(length, width)
         nn.init.normal_(self.place.weight, std=0.02)
-        self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(layers))
+        self.blocks = nn.ModuleList(AttentionBlock(width, heads, dropout) for _ in range(layers))
         self.last = nn.LayerNorm(width)
         self.dropout = nn.Dropout(dropout)
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from nextquery.arms import ArmPool
-from nextquery.encode.train.loop import Note, Objective, Say, Stages, device_for
+from nextquery.encode.train.loop import Note, Objective, OnCheck, TrainingContext, device_for
 from nextquery.encode.train.objectives import hardware, versions
 from nextquery.errors import InvalidInput
 from nextquery.research.neural.data import TrainingData
@@ -209,7 +209,7 @@ def learn(
     hold_out: int,
     clicks: str | os.PathLike[str] | None,
     work: Path,
-    say: Say,
+    say: OnCheck,
     progress: Callable[[str, float | None], None],
     note: Note,
 ) -> tuple[Model, str]:
@@ -232,7 +232,9 @@ def learn(
     used = {"method": name, **options.to_dict()}
     how = {"checks": running.checks, "patience": running.patience, "seed": running.seed}
     made_from = [data.sha256, versions(), device.type]
-    stages = Stages(running, running.checkpoint_seconds, work, made_from, autocast, say, note)
+    stages = TrainingContext(
+        running, running.checkpoint_seconds, work, made_from, autocast, say, note
+    )
     stage = stages.run(task, task.floor, used | how)
     progress("export", None)
     measured = task.measured(data.validation)

@@ -25,7 +25,7 @@ from nextquery.research.neural.options import Running
 from nextquery.research.neural.serve import KIND, METHODS, VERSION, method_named
 
 if TYPE_CHECKING:
-    from nextquery.encode.train.loop import Note, Say
+    from nextquery.encode.train.loop import Note, OnCheck
 
 
 Progress = Callable[[str, float | None], None]
@@ -43,7 +43,7 @@ def train(
     hold_out: int = 0,
     clicks: str | os.PathLike[str] | None = None,
     progress: Progress = lambda stage, done: None,
-    say: "Say" = lambda stage, check, steps: None,
+    say: "OnCheck" = lambda stage, check, steps: None,
     note: "Note" = lambda message: None,
 ) -> dict[str, Any]:
     """Train a model; an older one at `out` stays until the new one is complete.

@@ -50,7 +50,7 @@ from nextquery.research.replay.work import (
     run_missing,
     runner,
 )
-from nextquery.research.report.figures import Block, Heading, Paragraph, Table, markdown
+from nextquery.research.report.figures import Block, Heading, Paragraph, ReportTable, markdown
 from nextquery.research.report.tables import interval, stream_note
 from nextquery.research.rivals.registry import RIVALS, rival_named
 from nextquery.research.rivals.rival import NO_CANDIDATES, Step
@@ -482,9 +482,9 @@ ABOUT = (
 )
 
 
-def compare_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def compare_table(rows: Sequence[Mapping[str, Any]]) -> ReportTable:
     """Return the table of the rows of ``compare.csv``."""
-    return Table(HEADER, [_cells(row) for row in rows])
+    return ReportTable(HEADER, [_cells(row) for row in rows])
 
 
 def comparison_page(run: Path) -> str:

@@ -78,7 +78,7 @@ class Prefetched(NamedTuple):
     offered: float
 
 
-class Curve(NamedTuple):
+class PrefetchCurve(NamedTuple):
     """The same for every threshold, from the highest: only what is at least as probable counts."""
 
     at_least: Floats
@@ -122,7 +122,7 @@ class Forecasts(NamedTuple):
         hits = np.bincount(step[offers & self._came], minlength=len(self.sizes)) > 0
         return hits, np.bincount(step[offers], minlength=len(self.sizes))
 
-    def curve(self) -> Curve:
+    def curve(self) -> PrefetchCurve:
         """Return what every threshold that makes a difference gives.
 
         >>> sizes, ranks = np.array([2, 1]), np.array([1, 0])
@@ -133,7 +133,7 @@ class Forecasts(NamedTuple):
         falling = self.probabilities[order].astype(np.float64)
         ends = np.flatnonzero(np.append(np.diff(falling) != 0, True))[: len(falling)]
         right, offered, steps = np.cumsum(self._came[order])[ends], ends + 1, len(self.sizes)
-        return Curve(falling[ends], right / steps, 1.0 - right / offered, offered / steps)
+        return PrefetchCurve(falling[ends], right / steps, 1.0 - right / offered, offered / steps)
 
     @property
     def _came(self) -> Flags:
@@ -144,10 +144,10 @@ class Forecasts(NamedTuple):
         return came
 
 
-def best_at_waste(curve: Curve, wasted: float) -> float:
+def best_at_waste(curve: PrefetchCurve, wasted: float) -> float:
     """Return the threshold that foresees most without wasting a larger share; above 1 if none can.
 
-    >>> curve = Curve(*np.array([[0.9, 0.2], [0.1, 0.3], [0.5, 0.8], [0.2, 1.5]]))
+    >>> curve = PrefetchCurve(*np.array([[0.9, 0.2], [0.1, 0.3], [0.5, 0.8], [0.2, 1.5]]))
     >>> best_at_waste(curve, 0.7), best_at_waste(curve, 0.9), best_at_waste(curve, 0.1)
     (0.9, 0.2, inf)
     """

@@ -27,7 +27,7 @@ from nextquery.catalogue.catalogue import Place
 from nextquery.checks import number, one_of, whole_number
 from nextquery.errors import InvalidInput
 from nextquery.learning import OPEN, Answered, Learning, Typed, after_feedback
-from nextquery.loop import HISTORY, Loop, Slate, Visit, check_schedule
+from nextquery.loop import HISTORY, Loop, SessionState, Slate, check_schedule
 from nextquery.memory import KINDS, Memory, Moment, SessionMemory, kind_of
 from nextquery.memory.memory import SESSIONS
 from nextquery.policies import MostSimilar, Policy, RandomPolicy
@@ -295,14 +295,14 @@ class Driver:
         memory: bool = True,
         people: tuple[str, ...] = (),
         only: Ids | None = None,
-        select: Callable[[int, Visit], Candidates] | None = None,
+        select: Callable[[int, SessionState], Candidates] | None = None,
     ) -> None:
         self.loop, self.past, self.learning = loop, past, learning
         self.shown, self.ranked = shown, max(shown, ranked)
         self.weights, self.memory, self.people = weights, memory, people
         self._only = None if only is None else frozenset(only.tolist())
         self._select = select
-        self._visits: dict[int, Visit] = {}
+        self._visits: dict[int, SessionState] = {}
         self._open: dict[int, _Open] = {}
 
     def play(self, places: Ids, selections: Iterator[Candidates]) -> Iterator[Played]:
@@ -325,7 +325,7 @@ class Driver:
         alone = len({session for _, session in queries}) == 1
         models: dict[int, Policy] = {}  # of a session: the policy that has learnt its own answers
         answers: list[tuple[_Open, int]] = []
-        asked: list[tuple[Place, Visit]] = []
+        asked: list[tuple[Place, SessionState]] = []
         for place, session in queries:
             time, last = float(sessions.asked[place]), place + 1 == sessions.offsets[session + 1]
             visit = self._visits.pop(session, None) or self._first_visit(session, place)
@@ -373,7 +373,7 @@ class Driver:
         finally:
             learnt.policy = usual
 
-    def _first_visit(self, session: int, place: int) -> Visit:
+    def _first_visit(self, session: int, place: int) -> SessionState:
         """Return the state of a session that may have begun before the start."""
         sessions = self.past.sessions
         begin = int(sessions.offsets[session])
@@ -381,9 +381,9 @@ class Driver:
         number = int(sessions.people[session]) if len(sessions.people) else -1
         person = self.people[number] if 0 <= number < len(self.people) else None
         previous = history[-1] if history else None
-        return Visit(history, (), place - begin, person, previous, str(session))
+        return SessionState(history, (), place - begin, person, previous, str(session))
 
-    def _rank(self, query: Place, visit: Visit, selected: Candidates, time: float) -> Slate:
+    def _rank(self, query: Place, visit: SessionState, selected: Candidates, time: float) -> Slate:
         rng = self.loop.draws(visit.session, visit.trial + 1)
         return self.loop.rank(query, visit, selected, self.ranked, rng, Moment(time))
 
@@ -633,12 +633,12 @@ def play_rival(
     assert entrant.rival is not None
     rival, past = rival_named(entrant.rival, stream.past, pool=pool), stream.past
     row, offsets = past.sessions.arms, past.sessions.offsets
-    visits: dict[int, Visit] = {}
+    visits: dict[int, SessionState] = {}
     accepted: dict[int, list[int]] = {}
     steps = ranked_steps(stream, options, entrant)
     for at, place in enumerate(steps.places.tolist()):
         session = int(np.searchsorted(offsets, place, side="right")) - 1
-        begin, visit = int(offsets[session]), visits.get(session, Visit())
+        begin, visit = int(offsets[session]), visits.get(session, SessionState())
         moment, history = steps.moment(at), row[begin : place + 1].tolist()
         seen = [] if options.repeat else [arm for arm in visit.seen if arm not in history]
         step = Step(
@@ -732,7 +732,7 @@ def driver_of(
     one_by_one = OneByOne(rec, steps, seen=seen)
     number = {place: at for at, place in enumerate(steps.places.tolist())}
 
-    def select(place: int, visit: Visit) -> Candidates:
+    def select(place: int, visit: SessionState) -> Candidates:
         return one_by_one(number[place], visit)
 
     return Driver(

@@ -359,7 +359,7 @@ class Paragraph(NamedTuple):
     text: str
 
 
-class Table(NamedTuple):
+class ReportTable(NamedTuple):
     """Rows under a header; all cells are strings."""
 
     header: Sequence[str]
@@ -374,13 +374,13 @@ class Picture(NamedTuple):
     caption: str
 
 
-Block = Heading | Paragraph | Table | Picture
+Block = Heading | Paragraph | ReportTable | Picture
 
 
 def markdown(blocks: Sequence[Block]) -> str:
     """Return the report as Markdown; figures link to the PNG files next to it.
 
-    >>> print(markdown([Heading("A"), Table(["x", "y"], [["1", "a|b"]])]))
+    >>> print(markdown([Heading("A"), ReportTable(["x", "y"], [["1", "a|b"]])]))
     ## A
     <BLANKLINE>
     | x | y |
@@ -395,7 +395,7 @@ def markdown(blocks: Sequence[Block]) -> str:
                 parts.append(f"{'#' * level} {text}\n")
             case Paragraph(text):
                 parts.append(f"{text}\n")
-            case Table(header, rows, caption):
+            case ReportTable(header, rows, caption):
                 lines = [header, ["---"] * len(header), *rows]
                 drawn = [_markdown_row(line, rule=at == 1) for at, line in enumerate(lines)]
                 parts.append("\n".join([f"{caption}\n"] * bool(caption) + drawn) + "\n")
@@ -428,7 +428,7 @@ def _html(block: Block, figures: Path) -> str:
             return f"<h{level}>{html.escape(text)}</h{level}>"
         case Paragraph(text):
             return f"<p>{html.escape(text)}</p>"
-        case Table(header, rows, caption):
+        case ReportTable(header, rows, caption):
             head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in header)
             lines = "".join(
                 "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"

@@ -27,7 +27,7 @@ from nextquery.research.replay.metrics import (
 )
 from nextquery.research.replay.results import read_rows, read_run
 from nextquery.research.report import figures
-from nextquery.research.report.figures import Curve, Table
+from nextquery.research.report.figures import Curve, ReportTable
 from nextquery.sessions import Ids
 
 Floats = NDArray[np.float64]
@@ -67,7 +67,7 @@ CLAIMS = (  # what the paper compares beyond policies over the same candidates
 Regrets = dict[tuple[Line, int], Floats]
 
 
-def policies(run: Path) -> Table:
+def policies(run: Path) -> ReportTable:
     """Return differences between policies: selection max-utility, k = 250, ε = 0.5.
 
     Each policy of `CHAIN` is compared with its successor, and every other policy with the published
@@ -81,10 +81,10 @@ def policies(run: Path) -> Table:
     rows = [
         row for one, two in pairs for row in _rows(regrets, Line(one), Line(two), f"{one} − {two}")
     ]
-    return Table(["policies", "t", "difference", "95% interval", "excludes 0"], rows)
+    return ReportTable(["policies", "t", "difference", "95% interval", "excludes 0"], rows)
 
 
-def claims(run: Path) -> Table:
+def claims(run: Path) -> ReportTable:
     """Return the paper's other comparisons: between selections, and fixed against growing sets.
 
     A selection stands for all its variants in the run, such as ``zooming@threshold=0.8``.
@@ -96,10 +96,10 @@ def claims(run: Path) -> Table:
         for first in (line for line in found if _plain_line(line) == one):
             for second in (line for line in found if _plain_line(line) == two):
                 rows += _rows(regrets, first, second, f"{first} − {second}")
-    return Table(["first − second", "t", "difference", "95% interval", "excludes 0"], rows)
+    return ReportTable(["first − second", "t", "difference", "95% interval", "excludes 0"], rows)
 
 
-def sweeps(run: Path) -> Table:
+def sweeps(run: Path) -> ReportTable:
     """Return the published LinUCB with other k, and other ε in each reading, less k = 250, ε = 0.5.
 
     Selection max-utility, no schedule, at t = 100 and T.
@@ -115,7 +115,9 @@ def sweeps(run: Path) -> Table:
             what = f"k = {k} − 250" if k != 250 else f"ε = {epsilon:g} − 0.5"
             gap = _difference(found[(reading, k, epsilon), t], found[base, t])
             rows.append([reading, what, str(t), *gap])
-    return Table(["reading", "setting", "t", "difference", "95% interval", "excludes 0"], rows)
+    return ReportTable(
+        ["reading", "setting", "t", "difference", "95% interval", "excludes 0"], rows
+    )
 
 
 def by_anchor(run: Path) -> Regrets:
@@ -190,7 +192,7 @@ _VARIANTS = {
 }
 
 
-def stream_table(run: Path) -> Table:
+def stream_table(run: Path) -> ReportTable:
     """Return hits, reciprocal rank and regret of every recommender over the whole stream."""
     rows = []
     for name, own in _last(run).items():
@@ -201,10 +203,10 @@ def stream_table(run: Path) -> Table:
         rows.append([name, any_row["selection"], any_row["pool"], *hits, *ends])
     rows.sort(key=lambda row: -float(row[5]))
     header = ["policy", "selection", "pool", "hit@1", "hit@5", "hit@10", "MRR", "regret R/t"]
-    return Table(header, rows)
+    return ReportTable(header, rows)
 
 
-def stream_differences(run: Path) -> Table:
+def stream_differences(run: Path) -> ReportTable:
     """Return our hit@10 minus each other's, on the same steps; people are resampled."""
     import pyarrow.parquet as pq
 
@@ -220,7 +222,7 @@ def stream_differences(run: Path) -> Table:
                 gap, low, high = interval(hits[OURS] - hits[other], of_step)
                 clear = "yes" if low > 0 or high < 0 else "no"
                 rows.append([other, f"{gap:+.4f}", f"[{low:+.4f}, {high:+.4f}]", clear])
-    return Table([f"{OURS} less", "hit@10", "95% interval", "excludes 0"], rows)
+    return ReportTable([f"{OURS} less", "hit@10", "95% interval", "excludes 0"], rows)
 
 
 def shown_name(name: str) -> str:
@@ -249,14 +251,16 @@ def _hits(ranks: Any) -> Any:
     return ((ranks > 0) & (ranks <= 10)).astype(np.float64)
 
 
-def stream_answers(run: Path) -> Table:
+def stream_answers(run: Path) -> ReportTable:
     """Return where the answers were before, what was a candidate, and the hits by kind."""
     rows = []
     for name, own in read_run(run)["stream"]["recommenders"].items():
         hits = own["hits_at_10"]
         counts = [f"{hits[kind]:,}" if sum(hits.values()) else "" for kind in KINDS]
         rows.append([name, f"{own['coverage']:.3f}", f"{own['offered']:.1f}", *counts])
-    return Table(["policy", "coverage", "offered", *(f"hits: {kind}" for kind in KINDS)], rows)
+    return ReportTable(
+        ["policy", "coverage", "offered", *(f"hits: {kind}" for kind in KINDS)], rows
+    )
 
 
 def stream_note(run: Path) -> str:
@@ -295,7 +299,7 @@ _COMPARED = (1, 3, 10)  # values of m in the table
 _FEWEST = 0.01  # offers per step from which on a threshold is drawn
 
 
-class Steps(NamedTuple):
+class RecommenderSteps(NamedTuple):
     """One recommender at every step."""
 
     ranks: Ids
@@ -313,7 +317,7 @@ class Steps(NamedTuple):
         return hits, counted(hits, offers)
 
 
-def read_steps(run: Path) -> dict[str, Steps]:
+def read_steps(run: Path) -> dict[str, RecommenderSteps]:
     """Return the steps of every recommender."""
     import pyarrow.parquet as pq
 
@@ -326,11 +330,13 @@ def read_steps(run: Path) -> dict[str, Steps]:
         lists = own["probabilities"].combine_chunks()
         sizes, ranks = np.diff(lists.offsets.to_numpy()), own["forecast_rank"].to_numpy()
         forecasts = Forecasts(lists.flatten().to_numpy(), sizes, ranks)
-        found[name] = Steps(columns["rank"], columns["offered"], columns["person"], forecasts)
+        found[name] = RecommenderSteps(
+            columns["rank"], columns["offered"], columns["person"], forecasts
+        )
     return found
 
 
-def prefetch_table(run: Path) -> Table | None:
+def prefetch_table(run: Path) -> ReportTable | None:
     """Return what each recommender and ours foresee at the same waste; None without ours.
 
     The better of its two ways is compared with ours: its first m, or all above a threshold of its
@@ -354,7 +360,7 @@ def prefetch_table(run: Path) -> Table | None:
             rows.append([*cells, f"{gap:+.4f}", f"[{low:+.4f}, {high:+.4f}]"])
     header = ["policy", "m", "offered", "wasted", "foreseen", "by its threshold"]
     header += ["ours by threshold", "ours less the better", "95% interval"]
-    return Table(header, rows)
+    return ReportTable(header, rows)
 
 
 def prefetch_figure(run: Path, folder: Path) -> None:
@@ -437,17 +443,17 @@ ORDERS = {  # what the paper says of each policy's per-round regret: as text, an
 PAPER_TABLE_2 = {"queries": "1,120,461", "sessions": "159,237", "queries per session": "7"}
 
 
-def table_1(run: Path) -> Table:
+def table_1(run: Path) -> ReportTable:
     """Return the arms above each similarity threshold, averaged over anchors."""
     rows = []
     for row in read_rows(run / "similar_arms.csv"):
         paper = PAPER_TABLE_1.get(row["threshold"])
         published = "" if paper is None else f"{paper:,}"
         rows.append([row["threshold"], f"{float(row['arms']):,.1f}", published])
-    return Table(["similarity at least", "arms", "the paper's log"], rows)
+    return ReportTable(["similarity at least", "arms", "the paper's log"], rows)
 
 
-def table_2(data: dict[str, Any]) -> Table:
+def table_2(data: dict[str, Any]) -> ReportTable:
     """Return the figures of the data set."""
     ours = {
         "distinct queries (arms)": f"{data['arms']:,}",
@@ -457,20 +463,20 @@ def table_2(data: dict[str, Any]) -> Table:
         "dimensions of a vector": str(data["dim"]),
     }
     rows = [[name, value, PAPER_TABLE_2.get(name, "")] for name, value in ours.items()]
-    return Table(["", "this run", "the paper"], rows)
+    return ReportTable(["", "this run", "the paper"], rows)
 
 
-def examples(run: Path, shown: int = 3) -> Table:
+def examples(run: Path, shown: int = 3) -> ReportTable:
     """Return the queries of a few sessions."""
     rows = read_rows(run / "sessions.csv")
     names = list(dict.fromkeys(row["session"] for row in rows))[:shown]
     cells = [
         [row["session"], row["position"], row["query"]] for row in rows if row["session"] in names
     ]
-    return Table(["session", "position", "query"], cells)
+    return ReportTable(["session", "position", "query"], cells)
 
 
-def final_regrets(curves: Sequence[Curve]) -> Table:
+def final_regrets(curves: Sequence[Curve]) -> ReportTable:
     """Return every curve's end: R(T)/T with its interval, the floor, and the cost of search."""
     rows = []
     for c in curves:
@@ -493,20 +499,20 @@ def final_regrets(curves: Sequence[Curve]) -> Table:
             ]
         )
     header = ["selection", "policy", "reading", "k", "ε", "schedule", "seeds", "t = 10", "t = 100"]
-    return Table([*header, "t = T [95%]", "floor", "cost of search"], rows)
+    return ReportTable([*header, "t = T [95%]", "floor", "cost of search"], rows)
 
 
-def candidate_sets(run: Path) -> Table:
+def candidate_sets(run: Path) -> ReportTable:
     """Return the mean number of candidates of every selection, and the share without an answer."""
     names = ("selection", "reading", "k", "epsilon")
     rows = [
         [*(row[name] for name in names), f"{float(row['arms']):,.1f}", f"{float(row['floor']):.3f}"]
         for row in read_rows(run / "candidates.csv")
     ]
-    return Table(["selection", "reading", "k", "ε", "candidates", "floor"], rows)
+    return ReportTable(["selection", "reading", "k", "ε", "candidates", "floor"], rows)
 
 
-def rates(curves: Sequence[Curve], dim: int) -> Table:
+def rates(curves: Sequence[Curve], dim: int) -> ReportTable:
     """Return how fast R(t)/t comes down to its floor, beside the orders that the paper quotes.
 
     The exponent is the slope of log(R(t)/t − floor) over log t, for t from T/4 to T: −½ for a
@@ -525,7 +531,7 @@ def rates(curves: Sequence[Curve], dim: int) -> Table:
             bound = f"{order} = {dim**power / np.sqrt(c.rounds[-1]):,.1f}"
             rows.append([policy, bound, f"{c.last:.3f}", f"{c.last - c.floor:.3f}", slope])
     header = ["policy", "the quoted order at t = T", "R(T)/T", "above the floor", "exponent in t"]
-    return Table(header, rows)
+    return ReportTable(header, rows)
 
 
 def _is_usual(c: Curve) -> bool:

@@ -25,10 +25,10 @@ from nextquery.service.engine.experiments import Experiment, report
 from nextquery.service.engine.handler import Batcher, RequestHandler
 from nextquery.service.engine.requests import (
     Decision,
+    EngineHealth,
     FeedbackRequest,
     Forecast,
     ForecastRequest,
-    Health,
     Lane,
     MapData,
     MapRequest,
@@ -46,7 +46,7 @@ from nextquery.service.engine.requests import (
     unavailable_shards,
 )
 from nextquery.service.engine.slates import Answerer, example_queries
-from nextquery.service.erasure.pool import use_anew
+from nextquery.service.erasure.pool import use_after_erasure
 from nextquery.service.erasure.rights import Rights
 from nextquery.service.log.decisions import FeedbackResult, NewFeedback
 from nextquery.service.log.events import (
@@ -353,7 +353,7 @@ class Reports:
         with self.learner.lock:
             return report(self.learner.state)
 
-    def health(self) -> Health:
+    def health(self) -> EngineHealth:
         """Return the state of the engine."""
         try:
             head, ok = self.store.head().position, self.writer.failures == 0
@@ -362,7 +362,7 @@ class Reports:
             head, ok, snapshots = self.learner.position, False, []
         state, cache = self.learner.state, self.answerer.cache
         shards, away = unavailable_shards(self.pool)
-        return Health(
+        return EngineHealth(
             position=self.learner.position,
             lag=max(0, head - self.learner.position),
             store_ok=ok,
@@ -729,5 +729,5 @@ class Engine(Asking, Operations, Rights, Reports):
 
     def _learnt_anew(self, state: State) -> None:
         """Recommend with what was learnt anew; the state is locked."""
-        use_anew(self.answerer.loop, state.learnt, self.pool)
+        use_after_erasure(self.answerer.loop, state.learnt, self.pool)
         self.follower.again()

@@ -15,8 +15,8 @@ import numpy as np
 from nextquery.experiments.assignment import policy_of
 from nextquery.loop import Loop
 from nextquery.policies import MostSimilar
-from nextquery.service.log.events import By, FellBack
-from nextquery.service.log.teaching import FallBack
+from nextquery.service.log.events import By, PolicyFallback
+from nextquery.service.log.teaching import StartFallback
 from nextquery.service.log.writer import Writer
 from nextquery.service.model.experiments import Comparison, Interleaving
 from nextquery.service.model.learner import Learner
@@ -247,10 +247,10 @@ def fall_back(learner: Learner, writer: Writer) -> None:
         state = learner.state
         found = [(policy, state.position, state.watched(policy)) for policy in state.alarms]
     for policy, position, (sessions, difference) in found:
-        body = FellBack(
+        body = PolicyFallback(
             policy=policy, sessions=sessions, difference=difference, by=By("service", "watch")
         )
-        written = writer.submit(FallBack(body, position)).result()
+        written = writer.submit(StartFallback(body, position)).result()
         if written is not None:
             _log.error(
                 "fell back: %s was found worse than %s (%+.3f hits per session, %d sessions); its "

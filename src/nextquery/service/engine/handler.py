@@ -20,7 +20,7 @@ import numpy as np
 
 from nextquery.catalogue.catalogue import Place
 from nextquery.errors import Conflict, NextqueryError, StoreUnavailable
-from nextquery.loop import Visit
+from nextquery.loop import SessionState
 from nextquery.segments import key_of, text_of
 from nextquery.selection import Candidates
 from nextquery.service import tracing
@@ -33,7 +33,13 @@ from nextquery.service.engine.requests import (
     RecommendRequest,
     Request,
 )
-from nextquery.service.engine.slates import Answerer, PoolChanged, Served, ToAnswer, visit_of
+from nextquery.service.engine.slates import (
+    Answerer,
+    AnswerSources,
+    PoolChanged,
+    ToAnswer,
+    session_state_of,
+)
 from nextquery.service.log.decisions import (
     NewDecision,
     NewFeedback,
@@ -261,7 +267,7 @@ class TypedInstead:
         self.answerer, self.store, self.writer = answerer, store, writer
         self.options, self.new_arms = options, new_arms
 
-    def record(self, request: FeedbackRequest, served: Served, model: int) -> None:
+    def record(self, request: FeedbackRequest, served: AnswerSources, model: int) -> None:
         """Record feedback with the query that was typed instead."""
         stored = recorded(self.store, request.decision_id, request.owner)
         answerer = self.answerer
@@ -328,16 +334,16 @@ def _pass_on(done: "Future[Any]", future: "Future[Any]") -> None:
         future.set_result(done.result())
 
 
-_TOGETHER = 16  # slates that are made and written together
+_SLATES_PER_BATCH = 16  # slates that are made and written together
 _TRIES = 20  # how often a slate is made again because a block came in between
 Placed = RecommendRequest | ForecastRequest | MapRequest
-Selected = tuple[Placed, Place, Visit, Candidates]
+Selected = tuple[Placed, Place, SessionState, Candidates]
 
 
 class Chosen(NamedTuple):
     """The candidates of requests, and what they were selected of at which model."""
 
-    served: Served
+    served: AnswerSources
     model: int
     rows: list[Selected]
 
@@ -399,7 +405,8 @@ class RequestHandler:
             (request.owner, request.session_id) for request, _ in placed
         )
         visits = [
-            _visit(request, last.get((request.owner, request.session_id))) for request, _ in placed
+            _session_state(request, last.get((request.owner, request.session_id)))
+            for request, _ in placed
         ]
         explained = [_explained(request) for request, _ in placed]
         places, waiting = [place for _, place in placed], [request for request, _ in placed]
@@ -409,7 +416,7 @@ class RequestHandler:
         rows = [(request, place, visit, some) for (request, place), visit, some in both]
         return Chosen(served, model, rows)
 
-    def _place(self, request: Placed, served: Served) -> Place:
+    def _place(self, request: Placed, served: AnswerSources) -> Place:
         hits = request.hits if isinstance(request, RecommendRequest) else None
         place = served.catalogue.place(request.query, request.segment)
         return self.new_arms.with_hits(place, hits)
@@ -430,8 +437,8 @@ class RequestHandler:
                     request.future.set_result(MapData(place, trail, found, served.catalogue))
             except PoolChanged:
                 again.append(request)
-        for start in range(0, len(slates), _TOGETHER):
-            some = slates[start : start + _TOGETHER]
+        for start in range(0, len(slates), _SLATES_PER_BATCH):
+            some = slates[start : start + _SLATES_PER_BATCH]
             try:
                 self._record(some, chosen)
             except PoolChanged:
@@ -512,7 +519,7 @@ class RequestHandler:
         request.future.set_result(Decision.of(decision_id, stored.body, slate, repeated=True))
 
 
-def _placed_by(served: Served, trail: Sequence[Place]) -> list[Place]:
+def _placed_by(served: AnswerSources, trail: Sequence[Place]) -> list[Place]:
     """Return the places of a trail, again if they are of a pool with other vectors."""
     catalogue = served.catalogue
     return [
@@ -529,7 +536,7 @@ def _fail(batch: list[Request], error: Exception) -> None:
             request.future.set_exception(error)
 
 
-def _visit(request: Placed, last: StoredDecision | None) -> Visit:
+def _session_state(request: Placed, last: StoredDecision | None) -> SessionState:
     """Return the state of the session after its last decision, unless it was another session.
 
     Who reuses a person's session id starts anew: what was asked and shown there is not theirs. So
@@ -538,7 +545,7 @@ def _visit(request: Placed, last: StoredDecision | None) -> Visit:
     others = last is not None and (
         last.person not in (None, request.person) or last.body.segment != request.segment
     )
-    return visit_of(request.session_id, None if others else last, request.person)
+    return session_state_of(request.session_id, None if others else last, request.person)
 
 
 def _explained(request: Placed) -> bool:

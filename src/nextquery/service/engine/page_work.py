@@ -86,7 +86,7 @@ def play(
         write(rows, Path(folder) / "simulated.tsv")
         pool = _pool(Path(folder))
         yield None
-        visits = Visits(population, users)
+        visits = SimulatedPeople(population, users)
         clock = Clock(wall=lambda: visits.now, monotonic=lambda: visits.now)
         with (
             closing(Store.open(f"sqlite:///{Path(folder) / 'events.db'}")) as store,
@@ -111,7 +111,7 @@ def _pool(folder: Path) -> ArmPool:
     return ingest(log, folder / "pool", options, encoder="static", personal=personal).pool
 
 
-class Visits:
+class SimulatedPeople:
     """The people as they come, by their clock; many may be in a session at the same time."""
 
     def __init__(self, population: Population, most: int) -> None:
@@ -172,7 +172,7 @@ class _Hits(TypedDict):
     best_possible: float
 
 
-def _round(engine: Engine, visits: Visits, person: Person) -> _Hits:
+def _round(engine: Engine, visits: SimulatedPeople, person: Person) -> _Hits:
     """Show a slate; the person answers at once, so that no slate times out."""
     user = person.user_id
     decision = engine.recommend(

@@ -246,7 +246,7 @@ class MapData(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Health:
+class EngineHealth:
     """The state of an engine, in numbers and without secrets.
 
     `held` queries wait for review. `capped` counts the queries that were typed often enough to

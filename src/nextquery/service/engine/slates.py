@@ -20,11 +20,11 @@ import numpy as np
 from nextquery.catalogue.catalogue import Catalogue, Place
 from nextquery.errors import StoreUnavailable
 from nextquery.experiments.assignment import team_draft
-from nextquery.loop import Loop, Slate, ToRank, Visit
+from nextquery.loop import Loop, SessionState, Slate, ToRank
 from nextquery.memory import Moment, without
 from nextquery.policies import Choice, Context, MostSimilar
 from nextquery.selection import Candidates
-from nextquery.selection.duplicates import Folding, best_first
+from nextquery.selection.duplicates import DuplicateKeys, best_first
 from nextquery.service.engine.experiments import Assignment, OfSession, Turn
 from nextquery.service.engine.requests import (
     Considered,
@@ -56,11 +56,11 @@ class PoolChanged(Exception):
     """What was selected is of a pool that is not served any more: it must be selected again."""
 
 
-class Asked(NamedTuple):
+class CandidateRequest(NamedTuple):
     """A query whose candidates are wanted, with the paper's preferences or without."""
 
     place: Place
-    visit: Visit
+    visit: SessionState
     normalise: bool = False
 
 
@@ -87,7 +87,7 @@ class CandidateCache:
         """Forget every set."""
         self._sets.clear()
 
-    def select(self, asked: Sequence[Asked], version: int) -> list[Candidates]:
+    def select(self, asked: Sequence[CandidateRequest], version: int) -> list[Candidates]:
         """Return the candidates of every place; those not cached share a scan of the pool.
 
         `version` is that of the catalogue: another one empties the cache.
@@ -97,7 +97,7 @@ class CandidateCache:
             found = self._selected(dict(enumerate(asked)))
             return [found[number] for number in range(len(asked))]
         keys = [self._key(place, visit) for place, visit, _ in asked]
-        missing: dict[Key, Asked] = {}
+        missing: dict[Key, CandidateRequest] = {}
         with self._lock:
             if version != self._version:
                 self.clear()
@@ -120,10 +120,10 @@ class CandidateCache:
                 self._sets.popitem(last=False)
         return [sets[key] for key in keys]
 
-    def _key(self, place: Place, visit: Visit) -> Key:
+    def _key(self, place: Place, visit: SessionState) -> Key:
         return place.text if place.arm is None else place.arm, self._loop.size(visit)
 
-    def _selected(self, asked: Mapping[Name, Asked]) -> dict[Name, Candidates]:
+    def _selected(self, asked: Mapping[Name, CandidateRequest]) -> dict[Name, Candidates]:
         """Select, in one scan with preferences and one without; vectors only if they are used."""
         found: dict[Name, Candidates] = {}
         for normalise in (False, True):
@@ -137,7 +137,7 @@ class CandidateCache:
         return found
 
 
-class Served(NamedTuple):
+class AnswerSources(NamedTuple):
     """What answers are made from: the arms, the loop over them, and the sets of recent queries."""
 
     catalogue: ServedCatalogue
@@ -145,7 +145,7 @@ class Served(NamedTuple):
     cache: CandidateCache
 
 
-def _normalise(asked: Asked | None) -> bool:
+def _normalise(asked: CandidateRequest | None) -> bool:
     return asked is not None and asked.normalise
 
 
@@ -154,7 +154,7 @@ _LONGEST = 60  # characters in an example
 
 
 def example_queries(
-    catalogue: Catalogue, count: int, segment: str = "", folding: Folding | None = None
+    catalogue: Catalogue, count: int, segment: str = "", folding: DuplicateKeys | None = None
 ) -> list[str]:
     """Return up to `count` queries of a segment: the most common, then those far from the others.
 
@@ -182,7 +182,7 @@ class ToAnswer(NamedTuple):
 
     request: RecommendRequest
     place: Place
-    visit: Visit
+    visit: SessionState
     selected: Candidates
 
 
@@ -311,7 +311,7 @@ def drafted(
     )
 
 
-def own_asked(loop: Loop, place: Place, visit: Visit) -> OwnAsked | None:
+def own_asked(loop: Loop, place: Place, visit: SessionState) -> OwnAsked | None:
     """Return what the person's own past is to remember of this query."""
     if visit.person is None:
         return None
@@ -474,21 +474,23 @@ class SlateMaker:
         )
 
 
-def visit_of(session_id: str, last: StoredDecision | None, person: str | None = None) -> Visit:
+def session_state_of(
+    session_id: str, last: StoredDecision | None, person: str | None = None
+) -> SessionState:
     """Return the state of a session after its newest decision, for a person if they are known."""
     if last is None:
-        return Visit(person=person, session=session_id)
-    before, own = visit_before(last), last.body.own
+        return SessionState(person=person, session=session_id)
+    before, own = session_state_before(last), last.body.own
     key = None if own is None else own.text or None
     after = before.after(last.body.anchor_arm, last.body.arms, key, last.body.kept)
     return after._replace(person=person, previous=after.previous if own is not None else None)
 
 
-def visit_before(decision: StoredDecision) -> Visit:
+def session_state_before(decision: StoredDecision) -> SessionState:
     """Return the state of a session just before a decision, but with the candidate set of it."""
     body, own = decision.body, decision.body.own
     session = decision.session_id
-    earlier = Visit(body.history, body.seen, body.trial - 1, session=session, kept=body.kept)
+    earlier = SessionState(body.history, body.seen, body.trial - 1, session=session, kept=body.kept)
     return earlier if own is None else earlier._replace(person=own.person, previous=own.after)
 
 
@@ -521,9 +523,9 @@ class Answerer:
         self.maker = SlateMaker(
             self.assignment, self._clock, repeat=self.options.repeat, offer=self._offer
         )
-        self.served = Served(catalogue, loop, CandidateCache(loop, self.options.cache_size))
+        self.served = AnswerSources(catalogue, loop, CandidateCache(loop, self.options.cache_size))
 
-    def now(self) -> tuple[Served, int]:
+    def now(self) -> tuple[AnswerSources, int]:
         """Return what is served and the position of the model, once the pool of the log is."""
         if not self.ready.wait(_POOL_S):
             raise StoreUnavailable(
@@ -547,7 +549,7 @@ class Answerer:
         """The sets of recent queries."""
         return self.served.cache
 
-    def _check(self, served: Served | None) -> None:
+    def _check(self, served: AnswerSources | None) -> None:
         if served is not None and (served is not self.served or not self.ready.is_set()):
             raise PoolChanged
 
@@ -561,9 +563,9 @@ class Answerer:
     def select(
         self,
         places: Sequence[Place],
-        visits: Sequence[Visit],
+        visits: Sequence[SessionState],
         normalise: Sequence[bool] | None = None,
-        served: Served | None = None,
+        served: AnswerSources | None = None,
     ) -> list[Candidates]:
         """Return the candidates of every place in its session.
 
@@ -573,16 +575,16 @@ class Answerer:
         catalogue, _, cache = self.served if served is None else served
         version, needed = catalogue.version, self.assignment.needs_preferences
         wanted = [needed or asked for asked in normalise or [False] * len(places)]
-        return cache.select(list(map(Asked, places, visits, wanted)), version)
+        return cache.select(list(map(CandidateRequest, places, visits, wanted)), version)
 
     def slate(
-        self, request: RecommendRequest, place: Place, selected: Candidates, visit: Visit
+        self, request: RecommendRequest, place: Place, selected: Candidates, visit: SessionState
     ) -> DecisionEvent:
         """Make a slate with the model as it is now, as a decision event."""
         return self.slates([ToAnswer(request, place, visit, selected)])[0]
 
     def slates(
-        self, asked: Sequence[ToAnswer], served: Served | None = None
+        self, asked: Sequence[ToAnswer], served: AnswerSources | None = None
     ) -> list[DecisionEvent]:
         """Make several slates with one state of the model.
 
@@ -607,8 +609,8 @@ class Answerer:
         request: ForecastRequest,
         place: Place,
         selected: Candidates,
-        visit: Visit,
-        served: Served | None = None,
+        visit: SessionState,
+        served: AnswerSources | None = None,
     ) -> Forecast:
         """Return the most probable next queries; none while the switch is off."""
         with self.lock:
@@ -635,8 +637,8 @@ class Answerer:
         request: OfSession,
         place: Place,
         selected: Candidates,
-        visit: Visit,
-        served: Served | None = None,
+        visit: SessionState,
+        served: AnswerSources | None = None,
     ) -> Considered:
         """Return all candidates with their scores; none while the switch is off.
 
@@ -675,7 +677,7 @@ class Answerer:
             slate, served = self._offered.get(decision.id), self.served
         if slate is None:
             place = served.catalogue.place(decision.body.query, decision.body.segment)
-            visit = visit_before(decision)._replace(person=person)
+            visit = session_state_before(decision)._replace(person=person)
             selected = self.select([place], [visit], served=served)[0]
         with self.lock:
             if slate is None and served is not self.served:

@@ -65,7 +65,7 @@ _OF_DECISIONS = [
 ]
 
 
-class Gone(NamedTuple):
+class ErasedCounts(NamedTuple):
     """How many decisions and events were erased."""
 
     decisions: int = 0
@@ -89,12 +89,12 @@ class EraseDecisions:
         """Nothing."""
         return NOTHING
 
-    def write(self, transaction: Transaction) -> Gone:
+    def write(self, transaction: Transaction) -> ErasedCounts:
         """Erase them, and return how many there were."""
-        connection = begun(transaction)
+        connection = begin_erasure(transaction)
         sessions: set[tuple[str, str]] = set()
         users: set[tuple[str, str]] = set()
-        gone = Gone()
+        gone = ErasedCounts()
         for part in parts(self.ids):
             columns = (decisions.c.owner, decisions.c.session_id, decisions.c.user_hash)
             for row in connection.execute(sa.select(*columns).where(decisions.c.id.in_(part))):
@@ -109,7 +109,7 @@ class EraseDecisions:
             )
             count = connection.execute(empty).rowcount
             left = connection.execute(sa.delete(decisions).where(decisions.c.id.in_(part))).rowcount
-            gone = Gone(gone.decisions + left, gone.events + count)
+            gone = ErasedCounts(gone.decisions + left, gone.events + count)
         if self.by_age:
             transaction.read_again()
             return gone
@@ -117,12 +117,12 @@ class EraseDecisions:
         keys = [transaction.session_key(*session) for session in sessions]
         forget_names(connection, keys)
         forget_sightings(connection, sightings.c.session_key, keys)
-        forget_names(connection, (user for _, user in users if _is_nobody(connection, user)))
+        forget_names(connection, (user for _, user in users if _has_no_records(connection, user)))
         transaction.read_again()
         return gone
 
 
-def _is_nobody(connection: sa.Connection, user: str) -> bool:
+def _has_no_records(connection: sa.Connection, user: str) -> bool:
     """Whether nothing of a user is left but the name."""
     for table in (sightings, decisions):
         left = sa.select(table.c.time).where(table.c.user_hash == user).limit(1)
@@ -131,7 +131,7 @@ def _is_nobody(connection: sa.Connection, user: str) -> bool:
     return True
 
 
-def begun(transaction: Transaction) -> sa.Connection:
+def begin_erasure(transaction: Transaction) -> sa.Connection:
     """Begin or go on with an erasure: no snapshot is left, and the store says that it goes on."""
     transaction.flush()
     connection = transaction.connection
@@ -211,7 +211,7 @@ class ForgetTraces:
         transaction.flush()
         rows = self._named(transaction, self.who)
         if rows:
-            begun(transaction)
+            begin_erasure(transaction)
             transaction.read_again()
         return rows
 
@@ -258,7 +258,7 @@ class EndArms:
 
     def write(self, transaction: Transaction) -> Marked:
         """Append the event, if there are such arms."""
-        gone = marked(begun(transaction))
+        gone = marked(begin_erasure(transaction))
         text_keys = [transaction.text_key(text) for text in self.pool_texts]
         for part in parts(text_keys):  # those that an operator removed
             these = arm_texts.c.text_key.in_(part), arm_texts.c.min_users.is_(None)
@@ -293,7 +293,7 @@ class EndErasure:
         unfinished = connection.execute(sa.select(counter.c.erasing)).scalar_one() is not None
         if not self.due and not unfinished:
             return 0
-        begun(transaction)
+        begin_erasure(transaction)
         _empty_voids(connection)
         end(transaction, self.gone)
         position = _erased(transaction, Erased(why=self.why, by=self.by))
@@ -352,7 +352,7 @@ class Submit(Protocol):
         """Write it."""
 
 
-class Forgot(NamedTuple):
+class ErasedFromLog(NamedTuple):
     """What was erased: decisions, all events, other rows that named somebody, and arms that ended.
 
     `position` is that of the event at the end of it; 0 if nothing was found.
@@ -392,7 +392,7 @@ def forget(
     of_pool: OfPool = NOTHING_OF_POOL,
     by: By | None = None,
     progress: Progress | None = None,
-) -> Forgot:
+) -> ErasedFromLog:
     """Erase what the log knows of somebody up to now; requests go on being answered meanwhile.
 
     Arms of the pool that end with them are shown by no worker any more.
@@ -409,7 +409,7 @@ def forget(
     of_pool.write()
     due = gone.events + rows + len(of_pool.arms) > 0
     position = submit(EndErasure(who.why, fallen, by, due=due))
-    return Forgot(*gone, rows, len(fallen.arms), position)
+    return ErasedFromLog(*gone, rows, len(fallen.arms), position)
 
 
 def _end_arms(
@@ -442,12 +442,12 @@ def _end_arms(
     return few
 
 
-def erase_all(ids: list[str], submit: Submit, tell: Callable[[float], None]) -> Gone:
+def erase_all(ids: list[str], submit: Submit, tell: Callable[[float], None]) -> ErasedCounts:
     """Erase decisions, some hundreds at a time, so that others are not held up for long."""
-    gone = Gone()
+    gone = ErasedCounts()
     for start in range(0, len(ids), AT_ONCE):
         now = submit(EraseDecisions(ids[start : start + AT_ONCE]))
-        gone = Gone(gone.decisions + now.decisions, gone.events + now.events)
+        gone = ErasedCounts(gone.decisions + now.decisions, gone.events + now.events)
         tell(min(1.0, (start + AT_ONCE) / len(ids)))
     return gone
 
@@ -533,7 +533,7 @@ class ForgetOlder:
         typed = connection.execute(sa.select(sightings.c.time).where(old).limit(1)).first()
         if not names and typed is None:
             return False
-        begun(transaction)
+        begin_erasure(transaction)
         connection.execute(sa.delete(sightings).where(old))
         forget_names(connection, names)
         transaction.read_again()

@@ -27,7 +27,7 @@ from nextquery.service.log.schema import counter, exports, metadata
 from nextquery.service.log.store import Store
 
 
-class Remade(NamedTuple):
+class RewrittenExports(NamedTuple):
     """What became of the exports.
 
     Written anew; on machines that only they can reach (as ``HOST:PATH``); deleted, because they
@@ -72,13 +72,13 @@ def _part(path: Path) -> Path:
     return path.with_name(f".{path.name}.part")
 
 
-def write_anew(store: Store) -> Remade:
+def rewrite_exports(store: Store) -> RewrittenExports:
     """Write every remembered export of this machine anew; forget those that are gone.
 
     One that cannot be made any more, because its pool is gone, is deleted: nobody can say what of
     it may stay. No problem with one of them keeps the others as they were.
     """
-    made = Remade([], [], [], [])
+    made = RewrittenExports([], [], [], [])
     with store.reading() as connection:
         rows = connection.execute(sa.select(exports).order_by(exports.c.path)).all()
     for row in rows:
@@ -87,7 +87,7 @@ def write_anew(store: Store) -> Remade:
             made.elsewhere.append(f"{row.host}:{path}")
             continue
         try:
-            _write_one_anew(store, path, row.format, row.pool, made)
+            _rewrite_export(store, path, row.format, row.pool, made)
         except StoreUnavailable:
             raise
         except OSError as error:
@@ -95,7 +95,9 @@ def write_anew(store: Store) -> Remade:
     return made
 
 
-def _write_one_anew(store: Store, path: Path, format: str, pool: str | None, made: Remade) -> None:
+def _rewrite_export(
+    store: Store, path: Path, format: str, pool: str | None, made: RewrittenExports
+) -> None:
     left = _part(path).is_file()
     _part(path).unlink(missing_ok=True)
     if path.is_file():
@@ -130,7 +132,7 @@ def _erased(store: Store) -> int:
         return int(connection.execute(sa.select(counter.c.erased)).scalar_one())
 
 
-class Cleaned(NamedTuple):
+class CleanedFiles(NamedTuple):
     """Exports written anew, those on other machines, and those that were deleted because they
     cannot be made any more; `vacuumed`: whether it was necessary."""
 
@@ -140,7 +142,7 @@ class Cleaned(NamedTuple):
     deleted: list[str]
 
 
-NOT_NECESSARY = Cleaned(False, [], [], [])
+NOT_NECESSARY = CleanedFiles(False, [], [], [])
 
 
 def needs_cleaning(store: Store) -> bool:
@@ -150,7 +152,7 @@ def needs_cleaning(store: Store) -> bool:
     return bool(row.erased > row.cleaned)
 
 
-def clean(store: Store) -> Cleaned:
+def clean(store: Store) -> CleanedFiles:
     """Write the exports anew, then the files of the database, if an erasure made it necessary.
 
     Other processes wait while the database is written: seconds for each gigabyte of SQLite.
@@ -159,11 +161,11 @@ def clean(store: Store) -> Cleaned:
         erased = int(connection.execute(sa.select(counter.c.erased)).scalar_one())
     if not needs_cleaning(store):
         return NOT_NECESSARY
-    remade: Remade = write_anew(store)
+    remade: RewrittenExports = rewrite_exports(store)
     if store.engine.dialect.name == "sqlite":
-        _write_sqlite_anew(store)
+        _vacuum_sqlite(store)
     else:
-        _write_postgres_anew(store)
+        _vacuum_postgres(store)
     if remade.problems:
         raise StoreUnavailable(
             f"{len(remade.problems)} exports could not be written anew, and may still have what "
@@ -173,10 +175,10 @@ def clean(store: Store) -> Cleaned:
     with store.writing() as connection:
         older = sa.update(counter).where(counter.c.cleaned < erased)
         connection.execute(older.values(cleaned=erased))
-    return Cleaned(True, remade.files, remade.elsewhere, remade.deleted)
+    return CleanedFiles(True, remade.files, remade.elsewhere, remade.deleted)
 
 
-def _write_sqlite_anew(store: Store) -> None:
+def _vacuum_sqlite(store: Store) -> None:
     store.check_file()
     with store.engine.connect() as connection:
         driver = connection.connection.driver_connection
@@ -191,7 +193,7 @@ def _write_sqlite_anew(store: Store) -> None:
         raise _not_cleaned(f"another process was reading {store.name}")
 
 
-def _write_postgres_anew(store: Store) -> None:
+def _vacuum_postgres(store: Store) -> None:
     tables = ", ".join(table.name for table in metadata.sorted_tables)
     with (
         database_errors(),

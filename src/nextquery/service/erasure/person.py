@@ -57,7 +57,7 @@ def named(
     return Who(user_hash, owner=owner)
 
 
-class Found(NamedTuple):
+class PersonRecords(NamedTuple):
     """The sessions of somebody, and their decisions up to a position.
 
     Those with the user's own hash come last: while one is left, their sessions can be found.
@@ -67,7 +67,7 @@ class Found(NamedTuple):
     decisions: list[str]
 
 
-def found(connection: sa.Connection, who: Who, until: int | None = None) -> Found:
+def found(connection: sa.Connection, who: Who, until: int | None = None) -> PersonRecords:
     """Find the sessions in which somebody was, and all decisions of them.
 
     A session is one visit of one person, so what was asked in it before they logged in is theirs
@@ -86,7 +86,7 @@ def found(connection: sa.Connection, who: Who, until: int | None = None) -> Foun
                 for row in connection.execute(rows)
                 if until is None or row.position <= until
             )
-    return Found(sessions, [id for _, id in sorted(ids)])
+    return PersonRecords(sessions, [id for _, id in sorted(ids)])
 
 
 def _sessions(connection: sa.Connection, who: Who) -> set[Owned]:

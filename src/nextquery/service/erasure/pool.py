@@ -24,13 +24,13 @@ from nextquery.arms import ArmPool
 from nextquery.arms.coded import FILES, Codes
 from nextquery.arms.origin import Origin
 from nextquery.arms.pool import KIND, VERSION, fingerprint
-from nextquery.arms.texts import Texts, nameless
+from nextquery.arms.texts import Texts, placeholder_text
 from nextquery.build.ingest import why_unrecognised
 from nextquery.build.reencode import UNPLACED
-from nextquery.build.update import GONE
+from nextquery.build.update import REMOVED_BY_UPDATES
 from nextquery.errors import InvalidInput
 from nextquery.folders import work_on
-from nextquery.learning import Learnt
+from nextquery.learning import ModelState
 from nextquery.logs.cleaning import person_hash
 from nextquery.logs.ledger import Keys, Ledger
 from nextquery.loop import Loop
@@ -88,7 +88,7 @@ def sessions_of(pool: ArmPool, user: InPool) -> list[dict[str, Any]]:
     origin = pool.origin
     if origin is None or user.person not in origin.people:
         return []
-    theirs = origin.sessions.take(np.flatnonzero(whose(origin, user.person)[1]))
+    theirs = origin.sessions.take(np.flatnonzero(sessions_of_person(origin, user.person)[1]))
     times = theirs.asked if len(theirs.asked) else np.full(len(theirs.arms), np.nan)
     return [
         {
@@ -111,7 +111,7 @@ def ledger_of(origin: Origin, user: InPool, name: str) -> Ledger | None:
     return Ledger.from_bytes(content, user.keys, name)
 
 
-def whose(origin: Origin, person: str | None) -> tuple[list[int], NDArray[np.bool_]]:
+def sessions_of_person(origin: Origin, person: str | None) -> tuple[list[int], NDArray[np.bool_]]:
     """Return the number of a person, and which sessions are theirs."""
     numbers = [number for number, name in enumerate(origin.people) if name == person]
     return numbers, np.isin(origin.sessions.people, numbers)
@@ -120,7 +120,7 @@ def whose(origin: Origin, person: str | None) -> tuple[list[int], NDArray[np.boo
 _LINEAGE = "vectors_begin_with"
 
 
-class GoneFromPool(NamedTuple):
+class ErasedFromPool(NamedTuple):
     """The sessions and their queries that left a pool, and the arms that ended."""
 
     sessions: int = 0
@@ -129,17 +129,17 @@ class GoneFromPool(NamedTuple):
     anything: bool = False  #: whether the pool knew the person
 
 
-NOT_IN_POOL = GoneFromPool()
+NOT_IN_POOL = ErasedFromPool()
 
 
 @dataclass(frozen=True)
-class Going:
+class PoolErasure:
     """What leaves a pool, before it is written: `texts` has all spellings of the arms that end."""
 
     pool: ArmPool | None = None
     left: Origin | None = None
     ended: tuple[int, ...] = ()
-    gone: GoneFromPool = NOT_IN_POOL
+    gone: ErasedFromPool = NOT_IN_POOL
 
     @property
     def texts(self) -> frozenset[str]:
@@ -161,7 +161,10 @@ class Going:
         if len(ended):
             known_as = f"{pool.rows_in_all} {fingerprint(pool)}"
             report = {**left.report}
-            for name in (GONE, UNPLACED):  # those arms may return, but these have no text now
+            for name in (
+                REMOVED_BY_UPDATES,
+                UNPLACED,
+            ):  # those arms may return, but these have no text now
                 if name in report:
                     report[name] = np.setdiff1d(report[name], ended).tolist()
             shown = _blank(left.shown, ended)
@@ -176,7 +179,7 @@ class Going:
 
 
 @contextlib.contextmanager
-def leaving(path: str | os.PathLike[str], user: InPool) -> Iterator[Going]:
+def leaving(path: str | os.PathLike[str], user: InPool) -> Iterator[PoolErasure]:
     """Find out what of a user leaves the pool at `path`; nobody else writes the pool meanwhile.
 
     What an interrupted ingest left beside it goes too, since that may know them.
@@ -184,23 +187,23 @@ def leaving(path: str | os.PathLike[str], user: InPool) -> Iterator[Going]:
     folder = Path(path)
     with work_on(folder) as work:  # an update at the same time would bring them back
         try:
-            yield _going(folder, user)
+            yield _planned_erasure(folder, user)
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
 
-def forget_in_pool(path: str | os.PathLike[str], user: InPool) -> GoneFromPool:
+def forget_in_pool(path: str | os.PathLike[str], user: InPool) -> ErasedFromPool:
     """Take a user out of the pool at `path`."""
     with leaving(path, user) as going:
         going.write()
         return going.gone
 
 
-def _going(folder: Path, user: InPool) -> Going:
+def _planned_erasure(folder: Path, user: InPool) -> PoolErasure:
     pool = ArmPool.open(folder)
     before = pool.origin
     if before is None:
-        return Going()
+        return PoolErasure()
     left, gone = before, Sessions.of([])
     if user.person is not None and user.person in before.people:
         left, gone = _without(left, user.person)
@@ -219,13 +222,13 @@ def _going(folder: Path, user: InPool) -> Going:
         rows = ledger.without_user(user.row, least).to_bytes(user.keys)
         left = replace(left, ledger=rows, user_counts=users)
     if left is before:
-        return Going()
-    ended = tuple(arm for arm in few.tolist() if pool.texts[arm] != nameless(arm))
+        return PoolErasure()
+    ended = tuple(arm for arm in few.tolist() if pool.texts[arm] != placeholder_text(arm))
     arms = tuple(pool.alive(ended).tolist())
-    return Going(pool, left, ended, GoneFromPool(gone.size, len(gone.arms), arms, True))
+    return PoolErasure(pool, left, ended, ErasedFromPool(gone.size, len(gone.arms), arms, True))
 
 
-def use_anew(loop: Loop, learnt: Learnt, pool: ArmPool) -> None:
+def use_after_erasure(loop: Loop, learnt: ModelState, pool: ArmPool) -> None:
     """Recommend with what was learnt anew, and without the pasts of people whom the pool forgot.
 
     What others asked after them stays in memory until the service is started again.
@@ -240,7 +243,7 @@ def use_anew(loop: Loop, learnt: Learnt, pool: ArmPool) -> None:
 
 def _without(origin: Origin, person: str) -> tuple[Origin, Sessions]:
     """Return the log without the sessions of a person, and the sessions."""
-    numbers, mine = whose(origin, person)
+    numbers, mine = sessions_of_person(origin, person)
     gone = origin.sessions.take(np.flatnonzero(mine))
     stay = np.flatnonzero(~mine)
     left = origin.sessions.take(stay)
@@ -286,7 +289,9 @@ def _without_texts(pool: ArmPool, arms: Ids) -> dict[str, folders.Part]:
     """Return the texts and vectors of a pool without those of some arms."""
     ended = set(arms.tolist())
     table = Texts()
-    table.append([nameless(row) if row in ended else text for row, text in enumerate(pool.texts)])
+    table.append(
+        [placeholder_text(row) if row in ended else text for row, text in enumerate(pool.texts)]
+    )
     vectors = np.array(pool.vectors)
     vectors[arms] = 0.0
     vectors[arms, 0] = 1.0
@@ -309,7 +314,7 @@ def _without_words(pool: ArmPool, arms: Ids) -> dict[str, folders.Part]:
             words = json.loads(blob)
             for place, word in enumerate(words):
                 if any(word in text for text in texts) and word not in others:
-                    words[place] = nameless(place)
+                    words[place] = placeholder_text(place)
             parts[name] = json.dumps(words, ensure_ascii=False).encode()
     return parts
 

@@ -8,14 +8,14 @@ import numpy as np
 
 from nextquery.arms import ArmPool
 from nextquery.arms.pool import continued
-from nextquery.arms.remap import Layout
-from nextquery.service.erasure.erase import Forgot, OfPool, Progress, Submit, forget
+from nextquery.arms.remap import IdMap
+from nextquery.service.erasure.erase import ErasedFromLog, OfPool, Progress, Submit, forget
 from nextquery.service.erasure.person import Known, known_of, named
 from nextquery.service.erasure.pool import (
     NOT_IN_POOL,
-    Going,
-    GoneFromPool,
+    ErasedFromPool,
     InPool,
+    PoolErasure,
     can_search,
     leaving,
     sessions_of,
@@ -29,7 +29,7 @@ from nextquery.service.model.learner import Learner
 from nextquery.service.settings import EngineOptions
 
 
-class Person(NamedTuple):
+class DataSubject(NamedTuple):
     """A user or a session, by its id; of one owner of keys, or of all."""
 
     user_id: str | None = None
@@ -40,8 +40,8 @@ class Person(NamedTuple):
 class Erasure(NamedTuple):
     """What was erased from the log and from the pool."""
 
-    log: Forgot
-    pool: GoneFromPool = NOT_IN_POOL
+    log: ErasedFromLog
+    pool: ErasedFromPool = NOT_IN_POOL
 
     @property
     def anything(self) -> bool:
@@ -49,10 +49,10 @@ class Erasure(NamedTuple):
         return self.log.anything or self.pool.anything
 
 
-NO_ERASURE = Erasure(Forgot())
+NO_ERASURE = Erasure(ErasedFromLog())
 
 
-def known(store: Store, pool: ArmPool | None, person: Person, secret: str) -> Known:
+def known(store: Store, pool: ArmPool | None, person: DataSubject, secret: str) -> Known:
     """Return everything that a store and a pool know of somebody, as JSON values."""
     who = named(store, **person._asdict(), user_hash_secret=secret)
     found = known_of(store, who)
@@ -65,7 +65,7 @@ def known(store: Store, pool: ArmPool | None, person: Person, secret: str) -> Kn
 def erase(
     store: Store,
     pool: ArmPool | None,
-    person: Person,
+    person: DataSubject,
     secret: str,
     submit: Submit,
     *,
@@ -81,7 +81,7 @@ def erase(
     user = _in_pool(pool, person, secret)
     folder = None if pool is None else getattr(pool, "folder", None)
     with contextlib.ExitStack() as held:
-        going = Going()
+        going = PoolErasure()
         if user is not None and folder is not None:
             going = held.enter_context(leaving(folder.path, user))
         arms = () if pool is None else _ids(store, pool, going.gone.arms)
@@ -97,11 +97,11 @@ def _ids(store: Store, pool: ArmPool, rows: Sequence[int]) -> tuple[int, ...]:
         return tuple(rows)
     before = continued(pool.origin, model.pool)
     known = pool.rows_in_all if before is None else before.rows
-    ids = Layout.of(model.runs, known).ids(np.array(rows, np.int64))
+    ids = IdMap.of(model.runs, known).ids(np.array(rows, np.int64))
     return tuple(ids[np.array(rows) < known].tolist())
 
 
-def _in_pool(pool: ArmPool | None, person: Person, secret: str) -> InPool | None:
+def _in_pool(pool: ArmPool | None, person: DataSubject, secret: str) -> InPool | None:
     """Return the hashes of somebody in the pool; None if it cannot know them."""
     if pool is None or person.user_id is None:
         return None
@@ -118,11 +118,11 @@ class Rights:
     background: Background
     options: EngineOptions
 
-    def known_of(self, person: Person) -> dict[str, Any]:
+    def known_of(self, person: DataSubject) -> dict[str, Any]:
         """Return everything that the store and the pool know of a user or a session."""
         return known(self.store, self._searchable, person, self.options.user_hash_secret)
 
-    def forget(self, person: Person, by: By | None = None) -> tuple[Erasure, bool]:
+    def forget(self, person: DataSubject, by: By | None = None) -> tuple[Erasure, bool]:
         """Erase a user or a session; return what was erased, and whether the files are clean.
 
         A large store is not cleaned: that would keep other requests waiting. A pool that was made

@@ -62,7 +62,7 @@ def letters(text: str) -> str:
     return "".join(filter(str.isalnum, decoded.casefold()))
 
 
-class Asked(NamedTuple):
+class DecisionQuery(NamedTuple):
     """The query of a decision, as it was typed, with its arm and its segment."""
 
     query: str
@@ -80,15 +80,15 @@ class Asked(NamedTuple):
         return key_of(self.segment, letters(self.query))
 
 
-def asked_in(body: str) -> Asked:
+def asked_in(body: str) -> DecisionQuery:
     """Return the query in the JSON of a decision."""
     query, arm = _QUERY.search(body), _ARM.search(body)
     known = int(arm[1]) if arm and arm[1] != "null" else None
-    return Asked(_read(query[1]) if query else "", known, _segment(body))
+    return DecisionQuery(_read(query[1]) if query else "", known, _segment(body))
 
 
 def letters_of(key: str) -> str:
-    """Return the key of a text by its letters, as `Asked.letters`."""
+    """Return the key of a text by its letters, as `DecisionQuery.letters`."""
     return key_of(segment_of(key), letters(text_of(key)))
 
 
@@ -127,7 +127,7 @@ class Leaving:
         spelt = {letters_of(text) for text in known if letters(text_of(text))}
         return cls(frozenset(map(plain, known)), frozenset(spelt), frozenset(arms))
 
-    def is_query(self, asked: Asked) -> bool:
+    def is_query(self, asked: DecisionQuery) -> bool:
         """Whether a typed query leaves."""
         if asked.text in self.texts or asked.arm in self.arms:
             return True
@@ -152,7 +152,7 @@ class Leaving:
             own = replace(own, text="", vector="")
         if own is not None and leaves(own.after_text):
             own = replace(own, after_text="")
-        asked = Asked(body.query, body.anchor_arm, body.segment)
+        asked = DecisionQuery(body.query, body.anchor_arm, body.segment)
         query = "" if self.is_query(asked) else body.query
         return replace(body, slate=slate, own=own, query=query)
 
@@ -178,7 +178,7 @@ class Marked(NamedTuple):
 NONE_MARKED = Marked({}, {}, ())
 
 
-class Typed(NamedTuple):
+class TypedText(NamedTuple):
     """Somebody who typed a text."""
 
     text: str
@@ -188,13 +188,13 @@ class Typed(NamedTuple):
     time: float
 
 
-class Search(NamedTuple):
+class TextUses(NamedTuple):
     """Who typed marked texts, and which decisions have each of them, up to a position.
 
     `leaving` are the decisions with what leaves in any case.
     """
 
-    people: list[Typed]
+    people: list[TypedText]
     having: dict[str, list[int]]
     leaving: list[int]
     until: int
@@ -253,7 +253,7 @@ def marked(connection: sa.Connection) -> Marked:
 
 def search(
     store: Store, found: Marked, tell: Callable[[float], None], *, leaving: Leaving
-) -> Search:
+) -> TextUses:
     """Search the whole log for marked texts: who typed them, and which decisions have them."""
     names = {plain(text): text for text in found.texts.values()}
     spelt = {letters_of(text): text for text in found.texts.values()}
@@ -275,7 +275,7 @@ def search(
                 gone.append(position)
             until = position
     people = _people(store, typed, most=found.least + _MORE)
-    return Search(people, having, gone, until)
+    return TextUses(people, having, gone, until)
 
 
 def decisions_in_pages(
@@ -295,9 +295,9 @@ def decisions_in_pages(
         tell(min(1.0, after / head))
 
 
-def _people(store: Store, typed: dict[int, str], *, most: int) -> list[Typed]:
+def _people(store: Store, typed: dict[int, str], *, most: int) -> list[TypedText]:
     """Return who made these decisions, each person once for a text, and at most so many of it."""
-    found: dict[str, dict[str, Typed]] = {}
+    found: dict[str, dict[str, TypedText]] = {}
     names = ("position", "user_hash", "owner", "session_id", "time")
     rows = sa.select(*(decisions.c[name] for name in names))
     positions = sorted(typed)
@@ -307,7 +307,7 @@ def _people(store: Store, typed: dict[int, str], *, most: int) -> list[Typed]:
             for row in connection.execute(rows.where(some, decisions.c.user_hash.is_not(None))):
                 people = found.setdefault(typed[row.position], {})
                 if len(people) < most:
-                    person = Typed(typed[row.position], *row[1:])
+                    person = TypedText(typed[row.position], *row[1:])
                     people.setdefault(row.user_hash, person)
     return [person for people in found.values() for person in people.values()]
 
@@ -316,7 +316,7 @@ def _people(store: Store, typed: dict[int, str], *, most: int) -> list[Typed]:
 class Count:
     """Remember who else typed marked texts, and count these again."""
 
-    people: Sequence[Typed]
+    people: Sequence[TypedText]
 
     def needs(self) -> Needs:
         """Nothing."""

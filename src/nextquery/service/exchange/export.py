@@ -29,7 +29,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from nextquery.arms import ArmPool
-from nextquery.arms.remap import Layout, LiveArm, lay_out, vector_of
+from nextquery.arms.remap import IdMap, LiveArm, lay_out, vector_of
 from nextquery.catalogue.catalogue import Catalogue
 from nextquery.errors import InvalidInput
 from nextquery.learning import Rewards
@@ -66,7 +66,7 @@ def pool_by_id(store: Store, pool: ArmPool) -> ArmPool:
     model = store.model(store.head().model)
     if model is None or not model.runs:
         return pool
-    layout = Layout.of(model.runs, pool.rows_in_all)
+    layout = IdMap.of(model.runs, pool.rows_in_all)
     return lay_out(pool, layout, {id: arm for id, arm in added(store, pool) if id < layout.end})
 
 
@@ -350,7 +350,7 @@ def _vectors(store: Store, catalogue: Catalogue, arms: NDArray[np.int64]) -> NDA
     return vectors
 
 
-class Asked(NamedTuple):
+class SessionQuery(NamedTuple):
     """A query of a session; `arm` is None if it was no arm."""
 
     session: tuple[str, str]
@@ -389,16 +389,16 @@ def hred_pages(store: Store, sink: BinaryIO) -> Iterator[None]:
         yield
 
 
-def without_repeats(session: list[Asked]) -> list[Asked]:
+def without_repeats(session: list[SessionQuery]) -> list[SessionQuery]:
     """Return the queries that differ from the one before: a page that loads again asks again."""
-    kept: list[Asked] = []
+    kept: list[SessionQuery] = []
     for one in session:
         if not kept or (one.arm, one.text.split()) != (kept[-1].arm, kept[-1].text.split()):
             kept.append(one)
     return kept
 
 
-def sessions(store: Store) -> Iterator[list[Asked]]:
+def sessions(store: Store) -> Iterator[list[SessionQuery]]:
     """Yield the queries of each session in order, one page of decisions in memory at a time.
 
     A recommendation that was clicked is a query of the session too, even if no request followed.
@@ -407,24 +407,26 @@ def sessions(store: Store) -> Iterator[list[Asked]]:
         yield [one for one in queries if one.text.strip()]
 
 
-def _asked(store: Store) -> Iterator[Asked]:
+def _asked(store: Store) -> Iterator[SessionQuery]:
     before: _Row | None = None
     clicked: float | None = None
     for row, time in _decisions(store):
         goes_on = before is not None and before.session == row.session
         if before is not None and not (goes_on and before.accepted == row.body.anchor_arm):
             yield from _click(before, clicked)
-        yield Asked(row.session, row.time, row.body.anchor_arm, row.body.query)
+        yield SessionQuery(row.session, row.time, row.body.anchor_arm, row.body.query)
         before, clicked = row, time
     if before is not None:
         yield from _click(before, clicked)
 
 
-def _click(row: _Row, time: float | None) -> Iterator[Asked]:
+def _click(row: _Row, time: float | None) -> Iterator[SessionQuery]:
     """Yield the recommendation that was clicked, as a query."""
     for entry in row.body.slate:
         if row.accepted is not None and entry.arm == row.accepted:
-            yield Asked(row.session, row.time if time is None else time, entry.arm, entry.text)
+            yield SessionQuery(
+                row.session, row.time if time is None else time, entry.arm, entry.text
+            )
 
 
 def _decisions(store: Store) -> Iterator[tuple[_Row, float | None]]:

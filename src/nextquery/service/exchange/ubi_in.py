@@ -17,7 +17,7 @@ from nextquery.errors import (
 )
 from nextquery.service.exchange.export import decision_before, decision_of
 from nextquery.service.http.bodies import Id, Segment, Text, example
-from nextquery.service.http.responses import Served, mistakes, quoted
+from nextquery.service.http.responses import WorkerContext, mistakes, quoted
 from nextquery.service.log.store import StoredDecision
 
 MOST_RECORDS = 500
@@ -145,12 +145,12 @@ DISMISSED = ("dismiss", "reject", "ignore")
 SHOWN = ("impression", "view")
 UNDERSTOOD = (*TAKEN, *DISMISSED, *SHOWN)
 _CODES = {UnknownDecision: 404, Conflict: 409, InvalidInput: 422}
-_TOGETHER = 16  # records in hand at once, so that a batch does not push others to fallbacks
+_RECORDS_AT_ONCE = 16  # records in hand at once, so that a batch does not push others to fallbacks
 _Name = tuple[str, str]
 _UNAVAILABLE = (StorageError, ClusterUnavailable)
 
 
-class Taker:
+class UbiImporter:
     """Takes the records of one request.
 
     Records of one session are taken one after another, in their order; others at the same time, so
@@ -158,14 +158,14 @@ class Taker:
     knows more about a record than that it may be sent again.
     """
 
-    def __init__(self, here: Served, request: Request) -> None:
+    def __init__(self, here: WorkerContext, request: Request) -> None:
         self._here, self._owner = here, str(request.state.owner)
         self._by_key = bool(request.state.trusted_users)
 
     async def take(self, records: Sequence[Record]) -> list[UbiItem]:
         """Take all records; each has its own answer."""
         items: dict[int, UbiItem] = {}
-        room = asyncio.Semaphore(_TOGETHER)
+        room = asyncio.Semaphore(_RECORDS_AT_ONCE)
 
         async def in_order(numbers: list[int]) -> None:
             for number in numbers:

@@ -48,10 +48,10 @@ from nextquery.service.http.responses import (
     LOGGER,
     NEEDED,
     PUBLIC,
-    Served,
+    WorkerContext,
+    context_of,
     mistakes,
     problem,
-    served,
 )
 from nextquery.service.log.database import StoreCalls
 from nextquery.service.routes.operate import router as operate_router
@@ -140,7 +140,7 @@ def create_app(
         tracing.stop()
 
     app = _with_routes(lifespan=lifespan)
-    app.state.served = Served(
+    app.state.served = WorkerContext(
         engine,
         metrics,
         Simulator(engine),
@@ -231,7 +231,7 @@ def _add_error_handlers(app: FastAPI) -> None:
         detail = str(error)
         if isinstance(error, ClusterUnavailable):  # only operators may know which shards
             LOGGER.warning("unavailable: %s", detail)
-            served(request).metrics.shards_missed("refused")
+            context_of(request).metrics.shards_missed("refused")
             detail = _UNAVAILABLE
         return problem(status, detail, request_id=request.state.request_id, headers=wait)
 

@@ -97,7 +97,7 @@ def _error(scope: Scope, status: int, detail: str) -> Response:
 _MOST = 4096  # connections by default, if there are more descriptors than that
 _FEWEST = 8
 _SPARE = 56  # descriptors for the store, for files, and for connections on their way in and out
-_TOGETHER = 4  # connections accepted in one turn of the event loop
+_ACCEPTED_PER_TURN = 4  # connections accepted in one turn of the event loop
 _FULL = b"all connections are in use. Try again in a second."
 _LATE = b"the request did not arrive in time. Send it again."
 
@@ -127,11 +127,11 @@ class LimitedConfig(uvicorn.Config):
     """The configuration of a server with limits on its connections."""
 
     def __init__(self, app: Any, *, limits: ConnectionLimits, **more: Any) -> None:
-        super().__init__(app, http=Connection, loop=f"{__name__}:Loop", **more)
+        super().__init__(app, http=Connection, loop=f"{__name__}:LimitedEventLoop", **more)
         self.limits = limits
 
 
-class Loop(asyncio.SelectorEventLoop):
+class LimitedEventLoop(asyncio.SelectorEventLoop):
     """An event loop that accepts few connections per turn.
 
     A plain loop accepts as many at once as may wait, before any of them can be refused, and uses up
@@ -140,7 +140,7 @@ class Loop(asyncio.SelectorEventLoop):
 
     async def create_server(self, *args: Any, backlog: int = 100, **more: Any) -> Any:
         """Create a server as usual; connections that wait stay with the operating system."""
-        server = await super().create_server(*args, backlog=_TOGETHER, **more)
+        server = await super().create_server(*args, backlog=_ACCEPTED_PER_TURN, **more)
         if more.get("sock") is not None:
             more["sock"].listen(backlog)
         return server

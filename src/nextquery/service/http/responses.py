@@ -14,7 +14,7 @@ disk.
 needs. A path that is not in the table needs the highest scope, so a new route is closed until it
 is added.
 
-A streamed response can run its work in the lane of expensive requests. `Served` is what the
+A streamed response can run its work in the lane of expensive requests. `WorkerContext` is what the
 routes work with: the engine and its surroundings, typed.
 """
 
@@ -460,7 +460,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
-class Served:
+class WorkerContext:
     """The engine of this worker and what its routes need to know."""
 
     engine: Engine
@@ -506,8 +506,8 @@ class Served:
         return {"partial": not_searched > 0, "not_searched": not_searched}
 
 
-def served(request: Request) -> Served:
+def context_of(request: Request) -> WorkerContext:
     """Return what this application serves."""
     found = request.app.state.served
-    assert isinstance(found, Served)
+    assert isinstance(found, WorkerContext)
     return found

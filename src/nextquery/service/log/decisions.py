@@ -30,7 +30,7 @@ from nextquery.service.log.events import (
 from nextquery.service.log.new_arms import Caps, NewArmRules, Sighting, record_sighting
 from nextquery.service.log.schema import decisions
 from nextquery.service.log.store import AHEAD_S
-from nextquery.service.log.writer import NOTHING, Needs, Row, Transaction, TypedBefore
+from nextquery.service.log.writer import NOTHING, DecisionRow, Needs, Transaction, TypedBefore
 
 
 @dataclass(frozen=True)
@@ -122,11 +122,11 @@ class NewFeedback:
         self._meet(transaction, row, self._sighting if is_new else None)
         return FeedbackResult(status, row.id, after.accepted)
 
-    def _is_of_another(self, row: Row) -> bool:
+    def _is_of_another(self, row: DecisionRow) -> bool:
         """Whether this person and the one who got the slate are both known, and two."""
         return None not in (row.person, self.person) and row.person != self.person
 
-    def _meet(self, transaction: Transaction, row: Row, sighting: Sighting | None) -> None:
+    def _meet(self, transaction: Transaction, row: DecisionRow, sighting: Sighting | None) -> None:
         """Record that this user was in the session of the decision, and what they typed."""
         session = transaction.session_key(row.owner, row.session_id)
         if self.user_hash is not None:
@@ -242,10 +242,10 @@ def due(now: float, timeout_s: float, waited_to: int = 0) -> sa.ColumnElement[bo
     return (decisions.c.state == OPEN.state) & (expired | misdated)
 
 
-class OneTimeoutAgo:
+class TimeoutCutoff:
     """A position that was in the log at least one time-out ago, by this process's own clock.
 
-    >>> ago = OneTimeoutAgo(60.0)
+    >>> ago = TimeoutCutoff(60.0)
     >>> [ago.position(head, now) for head, now in ((5, 0.0), (8, 59.0), (9, 60.0), (9, 120.0))]
     [0, 0, 5, 9]
     """

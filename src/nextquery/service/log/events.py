@@ -261,12 +261,12 @@ class PoolAnnounced:
 
     kind: ClassVar[str] = "pool_announced"
     pool: str  #: its fingerprint
-    runs: Runs  #: the ids of its rows: see `nextquery.arms.remap.Layout`
+    runs: Runs  #: the ids of its rows: see `nextquery.arms.remap.IdMap`
     arms: int  #: arm ids below this are used up
 
 
 @dataclass(frozen=True, kw_only=True)
-class FellBack:
+class PolicyFallback:
     """The sessions of a policy get the most similar queries from here on: it was found worse.
 
     Nothing follows from the numbers: they say what was known.
@@ -305,7 +305,7 @@ ModelSettings = dict[str, str | int | float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class BesideModel:
+class OtherModel:
     """Another policy that gets a share of the sessions; its arrays are in those of the event."""
 
     policy: str
@@ -330,9 +330,9 @@ class ModelEvent:
     by: By | None = None  #: who started the service with it
     continued: str = ""  #: the policy of that model which goes on; empty: its main one
     share: float = 1.0  #: of the sessions
-    beside: tuple[BesideModel, ...] = ()
+    beside: tuple[OtherModel, ...] = ()
     interleaved: str = ""  #: the one of them that shares the slates of the main policy
-    runs: tuple[tuple[int, int], ...] = ()  #: of the pool: see `nextquery.arms.remap.Layout`
+    runs: tuple[tuple[int, int], ...] = ()  #: of the pool: see `nextquery.arms.remap.IdMap`
     encoded_anew: bool = False  #: whether earlier vectors mean nothing in this pool
 
     @property
@@ -465,7 +465,7 @@ Body = (
     | LeftOut
     | Pinned
     | Unpinned
-    | FellBack
+    | PolicyFallback
     | FallbackEnded
     | RolledBack
     | PoolAnnounced

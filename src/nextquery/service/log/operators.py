@@ -205,7 +205,7 @@ _LEFT_OUT = ("by", "vector", "arrays", "shown", "share", "beside", "continued", 
 _LONG = 20  # entries of a list that are told
 
 
-class Change(NamedTuple):
+class AuditEntry(NamedTuple):
     """A change: when, at which log position (None: of a key), what, and who made it."""
 
     time: float
@@ -215,16 +215,16 @@ class Change(NamedTuple):
     by: By | None
 
 
-def changes(store: Store, *, since: float = 0.0, limit: int = 100) -> list[Change]:
+def changes(store: Store, *, since: float = 0.0, limit: int = 100) -> list[AuditEntry]:
     """Return the newest changes since a Unix time, newest first."""
     found = [*_of_events(store, since, limit), *_of_keys(store, since)]
     return nlargest(limit, found, key=lambda one: (one.time, one.position or 0))
 
 
-def as_json(change: Change) -> dict[str, Any]:
+def as_json(change: AuditEntry) -> dict[str, Any]:
     """Return a change as plain values.
 
-    >>> row = as_json(Change(0.0, 7, "blocked", {"text": "a"}, None))
+    >>> row = as_json(AuditEntry(0.0, 7, "blocked", {"text": "a"}, None))
     >>> row["time"], row["change"], row["by"]
     ('1970-01-01T00:00:00.000Z', 'blocked', None)
     """
@@ -233,7 +233,7 @@ def as_json(change: Change) -> dict[str, Any]:
     return {**change._asdict(), "time": moment.replace("+00:00", "Z"), "by": by}
 
 
-def _of_events(store: Store, since: float, limit: int) -> Iterator[Change]:
+def _of_events(store: Store, since: float, limit: int) -> Iterator[AuditEntry]:
     by_people = events.c.body.like('%"by":%')
     wanted = (events.c.kind.in_(_KINDS), events.c.time >= since)
     made = sa.or_(events.c.kind.not_in(_AUTOMATIC), by_people)
@@ -245,7 +245,7 @@ def _of_events(store: Store, since: float, limit: int) -> Iterator[Change]:
             body: Any = as_event(row).body
         except Damaged:
             continue  # what reads the log for a model reports it
-        yield Change(row.time, int(row.position), row.kind, _details(body), body.by)
+        yield AuditEntry(row.time, int(row.position), row.kind, _details(body), body.by)
 
 
 def _details(body: Any) -> dict[str, Any]:
@@ -264,14 +264,14 @@ def _details(body: Any) -> dict[str, Any]:
     return told
 
 
-def _of_keys(store: Store, since: float) -> Iterator[Change]:
+def _of_keys(store: Store, since: float) -> Iterator[AuditEntry]:
     with store.reading() as connection:
         rows = connection.execute(sa.select(keys)).all()
     for row in rows:
         details = {"key": row.id, "name": row.name, "scope": row.scopes, "owner": row.owner}
         for what, when in (("key_created", row.created), ("key_ends", row.revoked)):
             if when is not None and when >= since:
-                yield Change(when, None, what, details, None)
+                yield AuditEntry(when, None, what, details, None)
 
 
 LEASE_S = 60.0

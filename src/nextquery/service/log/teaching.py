@@ -15,27 +15,27 @@ from nextquery.errors import InvalidInput
 from nextquery.service.log.events import (
     By,
     FallbackEnded,
-    FellBack,
     LeftOut,
     ModelEvent,
+    PolicyFallback,
     RolledBack,
 )
 from nextquery.service.log.schema import decisions, events
 from nextquery.service.log.store import as_event
 from nextquery.service.log.writer import NOTHING, Needs, Transaction
 
-_NEWS = (FellBack.kind, FallbackEnded.kind, RolledBack.kind, ModelEvent.kind)
+_POLICY_EVENTS = (PolicyFallback.kind, FallbackEnded.kind, RolledBack.kind, ModelEvent.kind)
 """After one of these, an alarm may no longer hold."""
 
 
 @dataclass(frozen=True)
-class FallBack:
+class StartFallback:
     """Let the sessions of a policy get the most similar queries.
 
     `seen` is the position that whoever found it worse had read to.
     """
 
-    body: FellBack
+    body: PolicyFallback
     seen: int
 
     def needs(self) -> Needs:
@@ -46,7 +46,7 @@ class FallBack:
         """Append the event and return its position; None if the log has news since `seen`."""
         transaction.flush()
         news = sa.select(events.c.position).where(
-            events.c.kind.in_(_NEWS), events.c.position > self.seen
+            events.c.kind.in_(_POLICY_EVENTS), events.c.position > self.seen
         )
         if transaction.connection.execute(news.limit(1)).first() is not None:
             return None
@@ -69,12 +69,12 @@ class EndFallback:
     def write(self, transaction: Transaction) -> int:
         """Append an event for each, raise the barrier, and return the last position."""
         transaction.flush()
-        kinds = (FellBack.kind, FallbackEnded.kind)
+        kinds = (PolicyFallback.kind, FallbackEnded.kind)
         rows = sa.select(events).where(events.c.kind.in_(kinds)).order_by(events.c.position)
         fallen: dict[str, None] = {}
         for row in transaction.connection.execute(rows):
             body = as_event(row).body
-            if isinstance(body, FellBack):
+            if isinstance(body, PolicyFallback):
                 fallen[body.policy] = None
             elif isinstance(body, FallbackEnded):
                 fallen.pop(body.policy, None)

@@ -28,7 +28,7 @@ from nextquery.signing import keyed
 
 
 @dataclass
-class Row:
+class DecisionRow:
     """A row of the table `decisions`, and whether this transaction changed it."""
 
     id: str
@@ -89,7 +89,7 @@ class Transaction:
 
     connection: sa.Connection
     clock: Clock
-    rows: dict[str, Row] = field(default_factory=dict)
+    rows: dict[str, DecisionRow] = field(default_factory=dict)
     requests: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -146,7 +146,7 @@ class Transaction:
         for part in parts(ids):
             found = sa.select(*columns).where(decisions.c.id.in_(part))
             for row in self.connection.execute(found):
-                self.rows[row.id] = Row(
+                self.rows[row.id] = DecisionRow(
                     row.id,
                     row.position,
                     row.owner,
@@ -247,7 +247,9 @@ class Transaction:
                 "time": self.time,
             }
         )
-        self.rows[id] = Row(id, self.position, owner, session_id, arms, OPEN, False, False, person)
+        self.rows[id] = DecisionRow(
+            id, self.position, owner, session_id, arms, OPEN, False, False, person
+        )
         if request_key is not None:
             self.requests[request_key] = (id, request_hash or "")
 
@@ -285,7 +287,7 @@ _UPDATE = (
 )
 
 
-def _values(row: Row) -> dict[str, object]:
+def _values(row: DecisionRow) -> dict[str, object]:
     return {
         "row_id": row.id,
         "new_state": row.outcome.state,

@@ -41,7 +41,7 @@ from nextquery.service.log.events import (
 from nextquery.service.log.schema import arm_texts, decisions, events, snapshots
 from nextquery.service.log.store import Clock, Store, as_event, is_time
 from nextquery.service.log.writer import NOTHING, Needs, Transaction, Writer
-from nextquery.service.model.catalogue import Arms
+from nextquery.service.model.catalogue import PoolOfLog
 from nextquery.service.model.learner import Learner, foreseeing, rebuilt
 from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.state import State
@@ -233,7 +233,7 @@ def rebuild(store: Store, pool: ArmPool | None = None) -> Rebuilt:
     With the pool, raise `Damaged` where a start of the service would.
     """
     kept = newest_state(store)
-    arms = None if pool is None else Arms(pool)
+    arms = None if pool is None else PoolOfLog(pool)
     learner = Learner(store, foreseeing(store, kept.position), arms=arms)
     learner.catch_up(until=kept.position)
     apart = difference(learner.state, kept)
@@ -271,7 +271,7 @@ def repair(store: Store, pool: ArmPool) -> list[Repaired]:
     `pool` must be the pool of the log (`prepare.check_pool`). Repairing again does nothing.
     """
     done: list[Repaired] = []
-    learner = Learner(store, arms=Arms(pool))
+    learner = Learner(store, arms=PoolOfLog(pool))
     writer = Writer(store, Clock(), written=lambda: None)
     try:
         while learner.position < (head := store.head().position):

@@ -8,7 +8,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from nextquery.arms import ArmPool
-from nextquery.arms.texts import nameless
+from nextquery.arms.texts import placeholder_text
 from nextquery.catalogue.catalogue import Catalogue
 from nextquery.errors import InvalidInput
 from nextquery.policies import Policy
@@ -28,7 +28,7 @@ from nextquery.service.log.events import (
 from nextquery.service.log.schema import arm_texts
 from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import NOTHING, Needs, Transaction, Writer
-from nextquery.service.model.catalogue import Arms, ServedCatalogue
+from nextquery.service.model.catalogue import PoolOfLog, ServedCatalogue
 from nextquery.service.model.experiments import (
     TAUGHT,
     from_text,
@@ -137,7 +137,7 @@ def take_over(
     if store.head().position:
         raise InvalidInput(f"{store.name} has events already. Pass a new, empty store.")
     check_pool(old_store, old_pool)
-    learner = Learner(old_store, newest_state(old_store), arms=Arms(old_pool))
+    learner = Learner(old_store, newest_state(old_store), arms=PoolOfLog(old_pool))
     learner.catch_up()
     learner.refresh()
     old, catalogue = learner.state, learner.catalogue
@@ -174,7 +174,7 @@ def _arms(pool: ArmPool, old: State, catalogue: ServedCatalogue, rejected: Itera
     """Find what the old log says about arms in the new pool."""
     arms, fresh, texts = _Arms(), Catalogue(pool), catalogue.pool.texts
     blocked = set(old.blocked)
-    removed = (texts[arm] for arm in sorted(old.removed) if texts[arm] != nameless(arm))
+    removed = (texts[arm] for arm in sorted(old.removed) if texts[arm] != placeholder_text(arm))
     for text in removed:
         arms.remove(text, pool.index_of(text))
         if pool.index_of(text) is None:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from nextquery.errors import StoreUnavailable
 from nextquery.service.engine.experiments import fall_back
 from nextquery.service.erasure.erase import Tidy
-from nextquery.service.log.decisions import CloseOpen, OneTimeoutAgo, due
+from nextquery.service.log.decisions import CloseOpen, TimeoutCutoff, due
 from nextquery.service.log.schema import decisions
 from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import Writer
@@ -136,7 +136,7 @@ class Background:
 
     def _sweep(self) -> None:
         timeout_s = self.options.timeout_s
-        pause, ago = min(1.0, timeout_s / 4), OneTimeoutAgo(timeout_s)
+        pause, ago = min(1.0, timeout_s / 4), TimeoutCutoff(timeout_s)
         while not self._stop.wait(pause):
             try:
                 self._close_expired(ago)
@@ -156,7 +156,7 @@ class Background:
             except Exception:
                 _log.exception("could not look after the store")
 
-    def _close_expired(self, ago: OneTimeoutAgo) -> None:
+    def _close_expired(self, ago: TimeoutCutoff) -> None:
         """Close what is due; checked before the log is locked."""
         head, timeout_s = self.store.head(), self.options.timeout_s
         now = self.clock.at_least(head.clock)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from nextquery.arms import ArmPool
 from nextquery.arms.pool import fingerprint
-from nextquery.arms.remap import Layout, LiveArm, lay_out, vector_of
-from nextquery.arms.texts import matched, nameless
+from nextquery.arms.remap import IdMap, LiveArm, lay_out, vector_of
+from nextquery.arms.texts import matched, placeholder_text
 from nextquery.catalogue.catalogue import Catalogue
 from nextquery.catalogue.rules import MIN_HITS
 from nextquery.errors import Damaged, InvalidInput
@@ -56,7 +56,7 @@ class ServedCatalogue(Catalogue):
         cls,
         pool: ArmPool,
         state: State,
-        layout: Layout | None = None,
+        layout: IdMap | None = None,
         *,
         encodes: bool = False,
         minimums: Mapping[str, int] = NO_MINIMUMS,
@@ -67,7 +67,7 @@ class ServedCatalogue(Catalogue):
         """
         if layout is None:
             runs = () if state.model_event is None else state.model_event.runs
-            layout = Layout.of(runs, pool.rows_in_all)
+            layout = IdMap.of(runs, pool.rows_in_all)
         live, digest = (
             {arm.arm: arm for arm in state.added if arm.arm < layout.end},
             fingerprint(pool),
@@ -168,7 +168,7 @@ class ServedCatalogue(Catalogue):
         """Remove arms and the texts of those that were added, so that they may be arms again."""
         for arm in arms:
             self._shown.pop(arm, None)
-            self.pool.texts.take_out(arm, nameless(arm))
+            self.pool.texts.take_out(arm, placeholder_text(arm))
             self.remove(arm)
         self.version += 1  # what is cached may be of whoever was forgotten
 
@@ -196,7 +196,7 @@ class ServedCatalogue(Catalogue):
     def _use_up(self, arms: int) -> None:
         """Use up the ids below `arms` with rows that are never selected."""
         while self.pool.rows_in_all < arms:
-            self.remove(self.add(nameless(self.pool.rows_in_all), self._unit))
+            self.remove(self.add(placeholder_text(self.pool.rows_in_all), self._unit))
 
     @cached_property
     def _unit(self) -> NDArray[np.float32]:
@@ -212,7 +212,7 @@ def _row(arm: ArmAdded, pool: ArmPool, *, encodes: bool) -> NDArray[np.float32] 
     return vector_of(pool, arm.text)
 
 
-class Arms:
+class PoolOfLog:
     """The arms of a log with the pool of its end, which may have had others before.
 
     Until the log comes to the pool, there is no catalogue, and nothing is checked against arms.

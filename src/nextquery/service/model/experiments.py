@@ -34,12 +34,12 @@ from nextquery.policies import Choice, Policy
 from nextquery.policies.registry import policy_class
 from nextquery.service.log.events import (
     PINNED,
-    BesideModel,
     DecisionEvent,
     Event,
     FeedbackEvent,
     ModelEvent,
     NextQuery,
+    OtherModel,
     OutcomeEvent,
 )
 from nextquery.service.settings import CONTROL
@@ -105,7 +105,7 @@ def policies_of(body: ModelEvent) -> dict[str, Policy]:
     """Return all policies of a model event by name, the main one first."""
     arrays = unpacked(from_text(body.arrays))
     event, policy = restored(body, arrays)
-    return {event.policy: policy, **besides(body, arrays)}
+    return {event.policy: policy, **other_policies(body, arrays)}
 
 
 def restored(body: ModelEvent, arrays: Arrays) -> tuple[ModelEvent, Policy]:
@@ -114,16 +114,16 @@ def restored(body: ModelEvent, arrays: Arrays) -> tuple[ModelEvent, Policy]:
     return replace(body, arrays=""), policy_class(body.policy).from_state(state)
 
 
-def besides(body: ModelEvent, arrays: Arrays) -> dict[str, Policy]:
+def other_policies(body: ModelEvent, arrays: Arrays) -> dict[str, Policy]:
     """Return the policies beside the main one, from the arrays of an event or of a snapshot."""
     found: dict[str, Policy] = {}
     for number, one in enumerate(body.beside):
-        state = within(arrays, f"{beside(number)}/policy")
+        state = within(arrays, f"{other_folder(number)}/policy")
         found[one.policy] = policy_class(one.policy).from_state(state)
     return found
 
 
-def beside(number: int) -> str:
+def other_folder(number: int) -> str:
     """The folder of a policy beside the main one, in arrays."""
     return f"beside/{number}"
 
@@ -135,7 +135,7 @@ def described(body: ModelEvent) -> dict[str, object]:
 
 def event_of(fields: Mapping[str, Any]) -> ModelEvent:
     """Return the model event that `described` described."""
-    others = tuple(BesideModel(**one) for one in fields["beside"])
+    others = tuple(OtherModel(**one) for one in fields["beside"])
     return ModelEvent(**{**fields, "beside": others}, arrays="")
 
 
@@ -204,7 +204,7 @@ class Branch:
         return self.lineage.get(model, None) in ("", policy)
 
 
-class Begun(NamedTuple):
+class ModelBranches(NamedTuple):
     """A model event without its arrays, its main policy, and those beside it by name."""
 
     event: ModelEvent
@@ -212,7 +212,7 @@ class Begun(NamedTuple):
     beside: dict[str, Branch]
 
 
-def begin(at: Event, body: ModelEvent, earlier: Mapping[str, Branch], past: Past) -> Begun:
+def begin(at: Event, body: ModelEvent, earlier: Mapping[str, Branch], past: Past) -> ModelBranches:
     """Return the policies of a model event, each with what it keeps of `earlier` ones.
 
     `earlier` are the policies in force, the main one first.
@@ -227,14 +227,14 @@ def begin(at: Event, body: ModelEvent, earlier: Mapping[str, Branch], past: Past
         source = body.continued or next(iter(earlier))
         _go_on(main, earlier[source], source, body.continues, at.time, past)
     main.lineage[at.position] = name
-    others = _with_calibration(event, besides(body, arrays), arrays)
+    others = _with_calibration(event, other_policies(body, arrays), arrays)
     for one in event.beside:
         branch = others[one.policy]
         if one.continues is not None:
             source = one.policy
             _go_on(branch, earlier[source], source, one.continues, at.time, past)
         branch.lineage[at.position] = one.policy
-    return Begun(event, main, others)
+    return ModelBranches(event, main, others)
 
 
 def _go_on(branch: Branch, source: Branch, name: str, model: int, time: float, past: Past) -> None:
@@ -246,11 +246,11 @@ def _go_on(branch: Branch, source: Branch, name: str, model: int, time: float, p
     branch.lineage = dict(source.lineage)
 
 
-def restored_besides(
+def restored_branches(
     event: ModelEvent, arrays: Arrays, lineages: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Branch]:
     """Return the policies beside the main one from a snapshot."""
-    found = _with_calibration(event, besides(event, arrays), arrays)
+    found = _with_calibration(event, other_policies(event, arrays), arrays)
     for name, lineage in lineages.items():
         found[name].lineage = {int(at): then for at, then in lineage.items()}
     return found
@@ -261,7 +261,7 @@ def _with_calibration(
 ) -> dict[str, Branch]:
     return {
         one.policy: Branch(
-            policies[one.policy], within(arrays, f"{beside(number)}/calibration"), {}
+            policies[one.policy], within(arrays, f"{other_folder(number)}/calibration"), {}
         )
         for number, one in enumerate(event.beside)
     }
@@ -279,7 +279,7 @@ def continuing(body: ModelEvent, last: ModelEvent, position: int) -> ModelEvent:
     def same(name: str, source: str) -> bool:
         return source in known and known[source].learns == new[name].learns
 
-    def kept(one: BesideModel) -> BesideModel:
+    def kept(one: OtherModel) -> OtherModel:
         return replace(one, continues=position) if same(one.policy, one.policy) else one
 
     others = tuple(map(kept, body.beside))

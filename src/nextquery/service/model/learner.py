@@ -10,7 +10,7 @@ from nextquery.arms import ArmPool
 from nextquery.errors import Damaged
 from nextquery.service.log.events import DecisionEvent, Event, ModelEvent
 from nextquery.service.log.store import Store, as_event
-from nextquery.service.model.catalogue import Arms, ServedCatalogue
+from nextquery.service.model.catalogue import PoolOfLog, ServedCatalogue
 from nextquery.service.model.experiments import Decided
 from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.state import FORESEEN, State, check
@@ -33,7 +33,7 @@ class Learner:
         state: State | None = None,
         *,
         remembered: int = _REMEMBERED,
-        arms: Arms | None = None,
+        arms: PoolOfLog | None = None,
     ) -> None:
         self.store, self.state = store, State() if state is None else state
         self.catalogue = None if arms is None else arms.at(self.state)
@@ -164,7 +164,7 @@ def rebuilt(
     *,
     until: int | None = None,
     batch: int = 500,
-    arms: Arms | None = None,
+    arms: PoolOfLog | None = None,
 ) -> State:
     """Recompute the state from the log alone, without snapshots."""
     head = store.head().position if until is None else until
@@ -175,7 +175,7 @@ def rebuilt(
 
 def followed(pool: ArmPool, store: Store) -> ServedCatalogue:
     """Return the arms at the end of a log, with what is blocked and pinned."""
-    learner = Learner(store, newest_state(store), arms=Arms(pool))
+    learner = Learner(store, newest_state(store), arms=PoolOfLog(pool))
     learner.catch_up()
     assert learner.catalogue is not None  # the pool was checked
     return learner.catalogue

@@ -17,17 +17,17 @@ from uuid import uuid4
 from nextquery import folders
 from nextquery.arms import ArmPool
 from nextquery.arms.pool import fingerprint
-from nextquery.arms.remap import Layout
+from nextquery.arms.remap import IdMap
 from nextquery.errors import Damaged, InvalidInput, NextqueryError, StoreUnavailable
 from nextquery.loop import Loop
 from nextquery.service.log.events import ModelEvent, PoolAnnounced
 from nextquery.service.log.operators import LEASE_S, EndLease, TakeLease
 from nextquery.service.log.store import Store
-from nextquery.service.model.catalogue import Arms, ServedCatalogue
+from nextquery.service.model.catalogue import PoolOfLog, ServedCatalogue
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.prepare import (
     POOL_LEASE,
-    Change,
+    PoolChange,
     Submit,
     first_model,
     loop_of,
@@ -148,7 +148,7 @@ class PoolFollower:
                 f"the log is at the pool {model.pool[:12]}, and the folder has {digest[:12]}. Put "
                 "the pool that the other workers have into this folder too."
             )
-        self._change(Change.to(pool, model, position, self.learner.store.name))
+        self._change(PoolChange.to(pool, model, position, self.learner.store.name))
 
     def arrive(self, state: State) -> ServedCatalogue | None:
         """Change to the pool of the model in force, if it is ready; the state is locked."""
@@ -186,7 +186,7 @@ class PoolFollower:
 
     def _serve(self, pool: ArmPool, model: ModelEvent) -> None:
         """Serve a pool of the same rows: that of the log, or the same with fewer texts."""
-        ready = self._opened(pool, Layout.of(model.runs, pool.rows_in_all))
+        ready = self._opened(pool, IdMap.of(model.runs, pool.rows_in_all))
         with self.learner.paused():
             state = self.learner.state
             now = state.model_event
@@ -197,7 +197,7 @@ class PoolFollower:
                 self._put(ready)
                 self.learner.catalogue = ready.catalogue
 
-    def _opened(self, pool: ArmPool, layout: Layout, change: Change | None = None) -> Opened:
+    def _opened(self, pool: ArmPool, layout: IdMap, change: PoolChange | None = None) -> Opened:
         with self.learner.lock:
             state = self.learner.state.copy()
         minimums = self.options.minimums
@@ -218,7 +218,7 @@ class PoolFollower:
                 ready.catalogue.follow(event)
             position = found[-1].position
 
-    def _change(self, change: Change) -> None:
+    def _change(self, change: PoolChange) -> None:
         """Make the pool ready; who holds the lease changes the log to it."""
         with self.learner.lock:
             lost = change.loses(self.learner.state, self.options.new_policies())
@@ -252,7 +252,7 @@ class PoolFollower:
                 with suppress(StoreUnavailable):  # else it ends by itself
                     self._submit(EndLease(POOL_LEASE, self._holder))
 
-    def _lead(self, change: Change, layout: Layout, ready: Opened, others_s: float) -> None:
+    def _lead(self, change: PoolChange, layout: IdMap, ready: Opened, others_s: float) -> None:
         """Compute the model of a pool and change to it; other workers get time to be ready."""
         begin = renewed = time.monotonic()
 
@@ -298,7 +298,7 @@ def reader_of(
 ) -> tuple[ArmPool, Learner, ServedCatalogue]:
     """Read a log to its end; if its pool is newer than `pool` by now, open it again."""
     for _ in range(_TRIES):
-        learner = Learner(store, newest_state(store), arms=Arms(pool, **options.minimums))
+        learner = Learner(store, newest_state(store), arms=PoolOfLog(pool, **options.minimums))
         learner.catch_up()
         learner.refresh()
         if learner.catalogue is not None:

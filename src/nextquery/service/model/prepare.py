@@ -17,15 +17,15 @@ import numpy as np
 
 from nextquery.arms import ArmPool
 from nextquery.arms.pool import continued, encoder_digest, fingerprint
-from nextquery.arms.remap import Layout
+from nextquery.arms.remap import IdMap
 from nextquery.build.ingest import why_unrecognised
 from nextquery.catalogue.catalogue import Catalogue
 from nextquery.errors import Damaged, InvalidInput
-from nextquery.learning import Learnt
+from nextquery.learning import ModelState
 from nextquery.loop import Loop
 from nextquery.memory import Memory
 from nextquery.policies import Policy
-from nextquery.service.log.events import BesideModel, ModelEvent, PoolAnnounced
+from nextquery.service.log.events import ModelEvent, OtherModel, PoolAnnounced
 from nextquery.service.log.operators import (
     LEASE_S,
     AnnouncePool,
@@ -39,9 +39,9 @@ from nextquery.service.log.writer import Write, Writer
 from nextquery.service.model.catalogue import ServedCatalogue
 from nextquery.service.model.experiments import (
     Arrays,
-    beside,
     continuing,
     loses,
+    other_folder,
     packed,
     policies_of,
     policy_of,
@@ -63,7 +63,7 @@ _ANYWHERE = ("", "memory")  # what features that mean the same with any vectors 
 
 
 @dataclass(frozen=True)
-class Change:
+class PoolChange:
     """A pool that continues the pool of the model at the position `after`."""
 
     pool: ArmPool
@@ -74,7 +74,7 @@ class Change:
     encoded_anew: bool
 
     @classmethod
-    def to(cls, pool: ArmPool, last: ModelEvent, after: int, name: str) -> "Change":
+    def to(cls, pool: ArmPool, last: ModelEvent, after: int, name: str) -> "PoolChange":
         """Return the change; raise an error if the pool does not continue that of the model.
 
         `name` is that of the store, for the error.
@@ -85,20 +85,20 @@ class Change:
         anew = before.encoder != encoder_digest(pool)
         return cls(pool, fingerprint(pool), last, after, before.rows, anew)
 
-    def layout(self, announced: PoolAnnounced | None) -> Layout | None:
+    def layout(self, announced: PoolAnnounced | None) -> IdMap | None:
         """Return the ids of the rows, if this pool was announced last."""
         if announced is None or announced.pool != self.digest:
             return None
-        return Layout.of(announced.runs, self.pool.rows_in_all)
+        return IdMap.of(announced.runs, self.pool.rows_in_all)
 
-    def announce(self, submit: Submit) -> Layout | None:
+    def announce(self, submit: Submit) -> IdMap | None:
         """Take ids for the rows; return None if the model is another by now."""
         rows = self.pool.rows_in_all
         made = AnnouncePool(self.digest, self.last.runs, self.known, rows, self.after)
         return self.layout(submit(made))
 
     def catalogue(
-        self, state: State, layout: Layout, minimums: Mapping[str, int]
+        self, state: State, layout: IdMap, minimums: Mapping[str, int]
     ) -> ServedCatalogue:
         """Return the arms of a state with the new pool."""
         anew = self.encoded_anew
@@ -128,7 +128,7 @@ class Change:
             return replace(kept, beside=others)
         return replace(kept, beside=others, continues=None, continued="")
 
-    def write(self, body: ModelEvent, layout: Layout, store: Store, submit: Submit) -> int | None:
+    def write(self, body: ModelEvent, layout: IdMap, store: Store, submit: Submit) -> int | None:
         """Change the pool; return the position, or None if the model is another by now."""
         runs = () if layout.is_plain else layout.runs
         kept = self._continuing(body)
@@ -180,13 +180,13 @@ def prepare(
     one result is used. Returns whether a model was written. `owners` are those of the API keys, if
     they are known.
     """
-    _warn_of_strangers(pool, options, owners)
+    _warn_of_unknown_people(pool, options, owners)
     digest = fingerprint(pool)
     while True:
         head = store.head()
         last = store.model(head.model)
         if last is not None and last.pool != digest:
-            change = Change.to(pool, last, head.model, store.name)
+            change = PoolChange.to(pool, last, head.model, store.name)
             if _change(change, store, options, progress, clock, forget):
                 return True
             continue
@@ -208,7 +208,7 @@ def prepare(
 
 
 def _change(
-    change: Change,
+    change: PoolChange,
     store: Store,
     options: EngineOptions,
     progress: StepProgress | None,
@@ -275,12 +275,14 @@ def first_model(
 ) -> ModelEvent:
     """Warm-start each policy and its calibration, and return them as a model event."""
     policies, shares = options.new_policies(), options.split
-    loop = loop_of(Catalogue(pool, None, **options.minimums), options, Learnt(options.new_policy()))
+    loop = loop_of(
+        Catalogue(pool, None, **options.minimums), options, ModelState(options.new_policy())
+    )
     if not options.personal:
         loop.memory.names = ()
     arrays, taught = Arrays(), list[WarmStart]()
     for number, (name, policy) in enumerate(policies.items()):
-        own = loop.beside(Learnt(policy))
+        own = loop.beside(ModelState(policy))
         if name == CONTROL and number:
             taught.append(calibrate(own, own.memory.past, newest=options.warm_sessions))
         else:
@@ -289,7 +291,7 @@ def first_model(
             **under("policy", policy.state()),
             **under("calibration", own.learnt.calibration),
         }
-        arrays |= under(beside(number - 1), learnt) if number else learnt
+        arrays |= under(other_folder(number - 1), learnt) if number else learnt
     name, *others = policies
     return ModelEvent(
         policy=name,
@@ -301,7 +303,7 @@ def first_model(
         share=shares[name],
         interleaved=options.interleave,
         beside=tuple(
-            BesideModel(
+            OtherModel(
                 policy=other,
                 share=shares[other],
                 warm_steps=found.steps,
@@ -322,7 +324,7 @@ def _warm(loop: Loop, options: EngineOptions, progress: StepProgress | None) -> 
     )
 
 
-def loop_of(catalogue: Catalogue, options: EngineOptions, learnt: Learnt) -> Loop:
+def loop_of(catalogue: Catalogue, options: EngineOptions, learnt: ModelState) -> Loop:
     """Return the library's loop with the settings of the service."""
     memory = Memory.of_pool(
         catalogue.pool, options.memory_sessions, half_life=options.half_life_days
@@ -363,7 +365,7 @@ def check_pool(store: Store, pool: ArmPool, *, or_next: bool = False) -> None:
     )
 
 
-def _warn_of_strangers(
+def _warn_of_unknown_people(
     pool: ArmPool, options: EngineOptions, owners: Collection[str] | None
 ) -> None:
     """Warn if the pool has the pasts of people whom this service can never recognise."""

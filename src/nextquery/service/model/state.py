@@ -16,7 +16,7 @@ import numpy as np
 from nextquery.catalogue.rules import Pins
 from nextquery.checks import as_text_array, from_text_array
 from nextquery.errors import Damaged, InvalidInput, NextqueryError, StoreUnavailable
-from nextquery.learning import Example, Learnt, Observed, Replaced
+from nextquery.learning import Example, ModelState, Observed, Replaced
 from nextquery.memory import LiveMemory, People
 from nextquery.policies import Policy, RandomPolicy
 from nextquery.policies.packed import unpack
@@ -32,7 +32,6 @@ from nextquery.service.log.events import (
     Event,
     FallbackEnded,
     FeedbackEvent,
-    FellBack,
     Forgotten,
     LeftOut,
     ModelEvent,
@@ -41,6 +40,7 @@ from nextquery.service.log.events import (
     PatternAllowed,
     PatternBlocked,
     Pinned,
+    PolicyFallback,
     PoolAnnounced,
     RolledBack,
     Switched,
@@ -60,15 +60,15 @@ from nextquery.service.model.experiments import (
     Interleaving,
     Past,
     begin,
-    beside,
     described,
     event_of,
     examples_of,
     half_life_of,
+    other_folder,
     packed,
     parts_of,
     restored,
-    restored_besides,
+    restored_branches,
     under,
     unpacked,
     within,
@@ -99,7 +99,7 @@ class StateFields:
         self.arms_used_up = 0  # arm ids below this are, even if the event of an arm is void
         self.model_event: ModelEvent | None = None  # that event, without its arrays
         self.announced: PoolAnnounced | None = None  # the pool that comes next
-        self.learnt = Learnt(RandomPolicy())  # until a model event names the policy
+        self.learnt = ModelState(RandomPolicy())  # until a model event names the policy
         self.statistics = Statistics()
         self.added: list[ArmAdded] = []
         self.held: dict[str, ArmHeld] = {}  # texts that wait for review
@@ -142,8 +142,8 @@ class StateFields:
         }
         others: Arrays = {}
         for number, branch in enumerate(self.beside.values()):
-            others |= under(f"{beside(number)}/policy", branch.policy.state())
-            others |= under(f"{beside(number)}/calibration", branch.calibration)
+            others |= under(f"{other_folder(number)}/policy", branch.policy.state())
+            others |= under(f"{other_folder(number)}/calibration", branch.calibration)
         return {
             "fields": as_text_array(fields),
             **under("policy", self.learnt.policy.state() if self.model else {}),
@@ -166,7 +166,7 @@ class StateFields:
         twin.added, twin.removed, twin.blocked = [*self.added], {*self.removed}, {*self.blocked}
         twin.patterns, twin.pins = {*self.patterns}, self.pins.copy()
         twin.held = dict(self.held)
-        twin.learnt = Learnt(
+        twin.learnt = ModelState(
             deepcopy(self.learnt.policy),
             self.learnt.calibration,
             self.learnt.live.copy(),
@@ -207,7 +207,7 @@ class StateFields:
             self.model_event, self.learnt.policy = restored(event, arrays)
             self.learnt.calibration = within(arrays, "calibration")
             self.named = dict(fields["named"])
-            self.beside = restored_besides(self.model_event, arrays, fields["beside"])
+            self.beside = restored_branches(self.model_event, arrays, fields["beside"])
         self.learnt.live = LiveMemory.from_state(within(arrays, "memory"))
         self.learnt.people = People.from_state(within(arrays, "people"))
         self.statistics = Statistics.from_state(within(arrays, "statistics"))
@@ -265,7 +265,7 @@ class State(StateFields):
                     self.stale = True
                 if self.comparison is not None:
                     self.comparison.restart(event.position)
-            case FellBack() as body:
+            case PolicyFallback() as body:
                 self.fallen[body.policy] = event.position
                 if self.comparison is not None:
                     self.comparison.fell_back(body.policy)
@@ -321,12 +321,12 @@ class State(StateFields):
         main = Branch(self.learnt.policy, self.learnt.calibration, names)
         return {self.model_event.policy: main, **self.beside}
 
-    def learnt_by(self, name: str) -> Learnt:
+    def learnt_by(self, name: str) -> ModelState:
         """Return what a policy has learnt, with the memory of all; the main one if it is gone."""
         branch = self.beside.get(name)
         if branch is None:
             return self.learnt
-        return Learnt(branch.policy, branch.calibration, self.learnt.live, self.learnt.people)
+        return ModelState(branch.policy, branch.calibration, self.learnt.live, self.learnt.people)
 
     def taught(self, decision: Decided) -> Policy | None:
         """Return the policy that a decision teaches; None if it is not in force any more."""

@@ -19,16 +19,16 @@ from nextquery.errors import InvalidInput, StoreUnavailable
 from nextquery.segments import segment_of, text_of
 from nextquery.service.engine.engine import Engine
 from nextquery.service.erasure.person import anything
-from nextquery.service.erasure.rights import Person
+from nextquery.service.erasure.rights import DataSubject
 from nextquery.service.exchange.export import FORMATS, export_pages, iso
 from nextquery.service.http import bodies
 from nextquery.service.http.bodies import example
 from nextquery.service.http.responses import (
     LaneResponse,
     Responses,
+    context_of,
     documented_errors,
     problem,
-    served,
 )
 from nextquery.service.log.events import By
 from nextquery.service.log.operators import ArmText, as_json, changes
@@ -86,7 +86,7 @@ _EXPORT: Responses = {
 @router.get("/v1/operate", responses=documented_errors(body=False) | _OPERATE)
 async def operate(request: Request) -> Response:
     """Return latency, requests, fallbacks, and the state of log, learner, store and blocks."""
-    here = served(request)
+    here = context_of(request)
 
     def read() -> dict[str, object]:
         engine = here.engine
@@ -116,7 +116,7 @@ async def decisions(
     limit: Annotated[int, Query(ge=1, le=200, description="How many.")] = 30,
 ) -> Response:
     """Return the newest decisions and their outcomes."""
-    here = served(request)
+    here = context_of(request)
     newest = await here.calls(lambda: here.engine.store.newest(limit))
     return JSONResponse({"decisions": [_outcome(decision) for decision in newest]})
 
@@ -133,7 +133,7 @@ async def export(
     ] = "ubi",
 ) -> Response:
     """Download the log in one of the formats of `nextquery export`."""
-    engine = served(request).engine
+    engine = context_of(request).engine
     chosen = FORMATS[format]
     chunks = _chunks(format, engine)
     return LaneResponse(
@@ -218,7 +218,7 @@ def maker_of(request: Request) -> By:
 
 async def position_of(request: Request, change: Callable[[Engine, By], int]) -> Response:
     """Make a change and answer with its position in the log, which names who made it."""
-    here, by = served(request), maker_of(request)
+    here, by = context_of(request), maker_of(request)
     return JSONResponse({"position": await here.calls(lambda: change(here.engine, by))})
 
 
@@ -255,8 +255,8 @@ async def end_fallback(body: bodies.EndFallbackBody, request: Request) -> Respon
 )
 async def patterns(request: Request) -> Response:
     """Return the blocked patterns, each with the number of arms that it hides."""
-    engine = served(request).engine
-    found = await served(request).calls(engine.patterns)
+    engine = context_of(request).engine
+    found = await context_of(request).calls(engine.patterns)
     return JSONResponse({"patterns": [{"pattern": text, "arms": arms} for text, arms in found]})
 
 
@@ -277,7 +277,7 @@ async def allow_pattern(body: bodies.PatternBody, request: Request) -> Response:
 @router.post("/v1/curated", response_model=bodies.CuratedAnswer, responses=documented_errors(409))
 async def curate(body: bodies.CuratedBody, request: Request) -> Response:
     """Import queries that may be suggested although nobody asked them, with the next answer."""
-    here, by = served(request), maker_of(request)
+    here, by = context_of(request), maker_of(request)
     added = await here.calls(lambda: here.engine.curate(body.queries, by, segment=body.segment))
     return JSONResponse({"added": added})
 
@@ -285,7 +285,7 @@ async def curate(body: bodies.CuratedBody, request: Request) -> Response:
 @router.get("/v1/pins", response_model=bodies.PinsAnswer, responses=documented_errors(body=False))
 async def pins(request: Request) -> Response:
     """Return what is pinned, and after which query."""
-    return JSONResponse({"pins": await served(request).calls(served(request).engine.pins)})
+    return JSONResponse({"pins": await context_of(request).calls(context_of(request).engine.pins)})
 
 
 @router.post("/v1/pins", response_model=bodies.PositionAnswer, responses=documented_errors())
@@ -310,13 +310,13 @@ async def arms(
     limit: Annotated[int, Query(ge=1, le=1000, description="How many.")] = 100,
 ) -> Response:
     """Return the queries that are held for review, then new, rejected and removed arms."""
-    engine = served(request).engine
+    engine = context_of(request).engine
 
     def read() -> dict[str, object]:
         texts, held = engine.arm_texts(limit)
         return {"arms": [_as_json(text) for text in texts], "held": held}
 
-    return JSONResponse(await served(request).calls(read))
+    return JSONResponse(await context_of(request).calls(read))
 
 
 @router.post(
@@ -430,7 +430,7 @@ class ForgottenAnswer(BaseModel):
 )
 async def user_data(request: Request, id: Id, owner: Owner = None) -> Response:
     """Return everything that is known of a user, with all that happened in their sessions."""
-    return await _known(request, Person(user_id=id, owner=owner))
+    return await _known(request, DataSubject(user_id=id, owner=owner))
 
 
 @router.get(
@@ -440,7 +440,7 @@ async def user_data(request: Request, id: Id, owner: Owner = None) -> Response:
 )
 async def session_data(request: Request, id: Id, owner: Owner = None) -> Response:
     """Return everything that is known of a session."""
-    return await _known(request, Person(session_id=id, owner=owner))
+    return await _known(request, DataSubject(session_id=id, owner=owner))
 
 
 @router.delete(
@@ -450,7 +450,7 @@ async def session_data(request: Request, id: Id, owner: Owner = None) -> Respons
 )
 async def forget_user(request: Request, id: Id, owner: Owner = None) -> Response:
     """Forget a user: erase their sessions, and all that names them. Repeat it if it times out."""
-    return await _forgotten(request, Person(user_id=id, owner=owner))
+    return await _forgotten(request, DataSubject(user_id=id, owner=owner))
 
 
 @router.delete(
@@ -460,20 +460,20 @@ async def forget_user(request: Request, id: Id, owner: Owner = None) -> Response
 )
 async def forget_session(request: Request, id: Id, owner: Owner = None) -> Response:
     """Forget a session: erase its decisions, and all that names it."""
-    return await _forgotten(request, Person(session_id=id, owner=owner))
+    return await _forgotten(request, DataSubject(session_id=id, owner=owner))
 
 
-async def _known(request: Request, person: Person) -> Response:
-    here = served(request)
+async def _known(request: Request, person: DataSubject) -> Response:
+    here = context_of(request)
     known = await here.calls(lambda: here.engine.known_of(person))
-    return JSONResponse(known) if anything(known) else _nobody(request)
+    return JSONResponse(known) if anything(known) else _unknown_person(request)
 
 
-async def _forgotten(request: Request, person: Person) -> Response:
-    here, by = served(request), maker_of(request)
+async def _forgotten(request: Request, person: DataSubject) -> Response:
+    here, by = context_of(request), maker_of(request)
     erased, clean = await here.calls(lambda: here.engine.forget(person, by))
     if not erased.anything:
-        return _nobody(request)
+        return _unknown_person(request)
     return JSONResponse(
         {
             "decisions": erased.log.decisions,
@@ -486,7 +486,7 @@ async def _forgotten(request: Request, person: Person) -> Response:
     )
 
 
-def _nobody(request: Request) -> Response:
+def _unknown_person(request: Request) -> Response:
     return problem(
         404,
         "nothing is known of this id, so nothing was erased. Check the id and the owner, or read "
@@ -502,8 +502,8 @@ async def audit(
     since: Annotated[float, Query(ge=0, description="Unix time; older ones are left out.")] = 0.0,
 ) -> Response:
     """Return what operators changed, newest first: when, what, and who did it."""
-    store = served(request).engine.store
-    found = await served(request).calls(lambda: changes(store, since=since, limit=limit))
+    store = context_of(request).engine.store
+    found = await context_of(request).calls(lambda: changes(store, since=since, limit=limit))
     return JSONResponse({"changes": [as_json(change) for change in found]})
 
 
@@ -520,7 +520,7 @@ async def healthz() -> Response:
 @router.get("/readyz", response_model=bodies.Health, responses=_NOT_READY)
 async def readyz(request: Request) -> Response:
     """Check that requests can be answered: by the store, the model and all shards it needs."""
-    here = served(request)
+    here = context_of(request)
     try:
         health = await here.calls(here.engine.health)
     except StoreUnavailable:
@@ -539,6 +539,6 @@ async def readyz(request: Request) -> Response:
 @router.get("/metrics", response_class=Response, responses=_METRICS)
 async def metrics(request: Request) -> Response:
     """Return metrics for Prometheus."""
-    here = served(request)
+    here = context_of(request)
     text = await here.calls(here.metrics.text)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -25,9 +25,9 @@ from nextquery.service.http.documentation import only_live_links
 from nextquery.service.http.responses import (
     LaneResponse,
     Responses,
+    context_of,
     documented_errors,
     problem,
-    served,
 )
 
 router = APIRouter()
@@ -50,9 +50,9 @@ async def examples(
     segment: Annotated[str, Query(max_length=LONGEST_SEGMENT, description="Of this segment.")] = "",
 ) -> Response:
     """Return common queries of a segment, each about something else."""
-    engine = served(request).engine
+    engine = context_of(request).engine
     name = check_segment(segment)
-    found = await served(request).calls(lambda: engine.examples(limit, name))
+    found = await context_of(request).calls(lambda: engine.examples(limit, name))
     catalogue = engine.catalogue
     pool, here = catalogue.pool, catalogue.segmented.of(name)
     words = arms_are(None) if pool.origin is None else pool.origin.arms_are
@@ -63,7 +63,7 @@ async def examples(
 @router.post("/v1/map", response_model=bodies.MapAnswer, responses=documented_errors())
 async def map_of(body: bodies.MapBody, request: Request) -> Response:
     """Place the candidates and the earlier queries in two dimensions. Records nothing."""
-    here = served(request)
+    here = context_of(request)
     data = await here.answer(
         here.engine.submit_map(
             session_id=body.session_id,
@@ -85,7 +85,7 @@ async def map_of(body: bodies.MapBody, request: Request) -> Response:
 )
 async def simulate(body: bodies.SimulateBody, request: Request) -> Response:
     """Let simulated people use a service of their own; streams one line per round."""
-    here = served(request)
+    here = context_of(request)
     rounds = await here.in_lane(lambda: here.simulator.start(users=body.users, seed=body.seed))
     return LaneResponse(here.engine.lane, rounds.lines(), ended=rounds.close, media_type=_LINES)
 
@@ -171,7 +171,7 @@ class ExploreAnswer(BaseModel):
 @router.post("/v1/explore", response_model=ExploreAnswer, responses=documented_errors(404, 409))
 async def explore(body: ExploreBody, request: Request) -> Response:
     """Learn from labels, and return the clause and the next rows. Records nothing."""
-    here = served(request)
+    here = context_of(request)
     table = here.table
     if table is None:
         return problem(404, _NO_TABLE, request_id=request.state.request_id)
@@ -200,7 +200,7 @@ async def stats(
     by: Annotated[Literal["hour", "day"], Query(description="Width of a row in time.")] = "hour",
 ) -> Response:
     """Return acceptance, per-round regret and coverage, by policy and time."""
-    here = served(request)
+    here = context_of(request)
     return JSONResponse(await here.calls(lambda: here.engine.stats(by=by)))
 
 
@@ -247,7 +247,7 @@ _EXPERIMENT: Responses = {200: {"content": {"application/json": {"example": _EXP
 @router.get("/v1/experiment", responses=documented_errors(body=False) | _EXPERIMENT)
 async def experiment(request: Request) -> Response:
     """Return hits per session of each policy, their differences with intervals, and the watch."""
-    here = served(request)
+    here = context_of(request)
     return JSONResponse(await here.calls(here.engine.experiment))
 
 
@@ -276,7 +276,7 @@ def page_files() -> dict[str, bytes]:
 async def index(request: Request) -> Response:
     """Return the page; without a table, without the room for it."""
     page = page_files()["index.html"].decode()
-    if served(request).table is None:
+    if context_of(request).table is None:
         page = page.replace(EXAMPLES, "")
     return _answer("index.html", only_live_links(page).encode())
 

@@ -22,9 +22,9 @@ from starlette.types import Receive, Scope, Send
 from nextquery.memory import Reason, reason_of, similar
 from nextquery.policies.registry import has_memory
 from nextquery.service.engine.requests import Decision
-from nextquery.service.exchange.ubi_in import Taker, UbiAnswer, UbiBody
+from nextquery.service.exchange.ubi_in import UbiAnswer, UbiBody, UbiImporter
 from nextquery.service.http import bodies
-from nextquery.service.http.responses import Responses, documented_errors, served
+from nextquery.service.http.responses import Responses, context_of, documented_errors
 from nextquery.service.log.events import PINNED, SlateEntry
 
 
@@ -74,7 +74,7 @@ router = APIRouter(route_class=DirectRoute)
 )
 async def recommend(body: bodies.RecommendBody, request: Request) -> Response:
     """Recommend the next queries. The decision is durable before it is returned."""
-    here = served(request)
+    here = context_of(request)
     trusted = here.trusts(request, body)
     future = here.engine.submit_recommend(
         session_id=body.session_id,
@@ -148,7 +148,7 @@ def _why(entry: SlateEntry, decision: Decision, now: float) -> dict[str, object]
 )
 async def feedback(body: bodies.FeedbackBody, request: Request) -> Response:
     """Record a click, a null or a typed query. Idempotent, and durable before it is returned."""
-    here = served(request)
+    here = context_of(request)
     future = here.engine.submit_feedback(
         decision_id=body.decision_id,
         accepted=body.accepted,
@@ -173,7 +173,7 @@ _SOME_FAILED: Responses = {
 )
 async def ubi_events(body: UbiBody, request: Request) -> Response:
     """Take UBI 1.3 records: queries become decisions, clicks feedback. Send them again freely."""
-    items = await Taker(served(request), request).take(body.root)
+    items = await UbiImporter(context_of(request), request).take(body.root)
     failed = sum(item.status == "failed" for item in items)
     answer = UbiAnswer(failed=failed, items=items)
     return JSONResponse(answer.model_dump(), status_code=207 if failed else 200)
@@ -187,7 +187,7 @@ forecast_router = APIRouter()
 )
 async def forecast(body: bodies.ForecastBody, request: Request) -> Response:
     """Return the most probable next queries with calibrated probabilities. Records nothing."""
-    here = served(request)
+    here = context_of(request)
     trusted = here.trusts(request, body)
     future = here.engine.submit_forecast(
         session_id=body.session_id,

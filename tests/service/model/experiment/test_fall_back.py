@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from nextquery.service.engine.engine import Engine
-from nextquery.service.log.events import By, FellBack
+from nextquery.service.log.events import By, PolicyFallback
 from nextquery.service.log.operators import as_json, changes
 from nextquery.service.log.store import Store
-from nextquery.service.log.teaching import EndFallback, FallBack
+from nextquery.service.log.teaching import EndFallback, StartFallback
 from nextquery.service.maintain.repair import difference
 from nextquery.service.model.learner import rebuilt
 from nextquery.service.settings import CONTROL
@@ -58,7 +58,7 @@ def test_a_fooled_model_is_replaced_by_the_most_similar_queries(
         came = people(engine, WITHIN, honest=True, named="honest")
         assert until(lambda: bool(caught_up(engine).learner.state.fallen))
     assert came <= WITHIN
-    written = [event for event in sqlite.read(0, 10_000) if isinstance(event.body, FellBack)]
+    written = [event for event in sqlite.read(0, 10_000) if isinstance(event.body, PolicyFallback)]
     assert len(written) == 1  # by one of the two workers
     assert engine.learner.state.fallen == {"lin-ucb-shared": written[0].position}
     assert "fell back: lin-ucb-shared was found worse" in caplog.text
@@ -127,11 +127,11 @@ def test_a_session_counts_once_when_its_first_slate_is_closed(store: Store, star
 
 def test_an_alarm_that_is_no_longer_true_changes_nothing(store: Store, start: Start) -> None:
     engine = start(store, **WATCHED)
-    body, seen = FellBack(policy="lin-ucb-shared"), engine.learner.position
-    assert engine.writer.submit(FallBack(body, seen)).result() is not None
-    assert engine.writer.submit(FallBack(body, seen)).result() is None  # another worker
+    body, seen = PolicyFallback(policy="lin-ucb-shared"), engine.learner.position
+    assert engine.writer.submit(StartFallback(body, seen)).result() is not None
+    assert engine.writer.submit(StartFallback(body, seen)).result() is None  # another worker
     assert engine.writer.submit(EndFallback(OPERATOR)).result() > seen
-    assert engine.writer.submit(FallBack(body, seen)).result() is None  # found before the end
+    assert engine.writer.submit(StartFallback(body, seen)).result() is None  # found before the end
     assert not caught_up(engine).learner.state.fallen
 
 
@@ -139,8 +139,8 @@ def test_without_a_control_an_old_fallback_goes_on_and_can_be_ended(
     sqlite: Store, start: Start
 ) -> None:
     engine = start(sqlite, **WATCHED)
-    fallen = FellBack(policy="lin-ucb-shared")
-    engine.writer.submit(FallBack(fallen, engine.learner.position)).result()
+    fallen = PolicyFallback(policy="lin-ucb-shared")
+    engine.writer.submit(StartFallback(fallen, engine.learner.position)).result()
     engine.close()
     alone = start(sqlite, **{**WATCHED, "control_share": 0.0})
     slate = alone.recommend(session_id="s", query=TEXTS[0])
