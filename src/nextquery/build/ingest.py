@@ -28,20 +28,7 @@ from nextquery import folders
 from nextquery.arms.origin import Origin
 from nextquery.arms.pool import KIND, ArmPool
 from nextquery.arms.texts import TextColumn, Texts, checked
-from nextquery.build.stages import (
-    BLOCK,
-    FOR_FITTING,
-    EncodeBlocks,
-    EncodingPlan,
-    Fitted,
-    checksums,
-    fingerprint,
-    finished,
-    fitted_on,
-    in_this_process,
-    ingested,
-    planned,
-)
+from nextquery.build import stages
 from nextquery.checks import installed, one_of, whole_number
 from nextquery.datasets import comes_with_encoder, name_of, unpacked
 from nextquery.encode import ENCODERS, Encoder, Sessions
@@ -170,8 +157,8 @@ def ingest(
     personal: Personal | None = None,
     secret: str = "",
     progress: Progress | None = None,
-    encode_blocks: EncodeBlocks = in_this_process,
-    block: int = BLOCK,
+    encode_blocks: stages.EncodeBlocks = stages.in_this_process,
+    block: int = stages.BLOCK,
 ) -> Ingested:
     """Make a pool folder from a log; an older pool at `out` stays until the new one is complete.
 
@@ -202,15 +189,15 @@ def ingest(
     if not (Path(encoder) / folders.MANIFEST).exists():
         one_of(encoder, "encoder", (AUTO, *ENCODERS))
         if encoder != AUTO or hold_out or not comes_with_encoder(name_of(log)):
-            installed(*FOR_FITTING)  # now, not after hours of reading
+            installed(*stages.FOR_FITTING)  # now, not after hours of reading
     report: Progress = progress or (lambda stage, done: None)
-    made_from = fingerprint(log, options)
+    made_from = stages.fingerprint(log, options)
     if personal is not None:
         made_from = personal.mark(made_from)
     # A ledger does not know segments, so a pool with segments has none and cannot be updated.
     keys = Keys(secret) if secret and options.segment is None else None
     if keys is not None:
-        made_from = keys.of("fingerprint", made_from).hex()
+        made_from = keys.of("stages.fingerprint", made_from).hex()
     with work_on(target) as work:
         texts, origin, old = prepared(log, options, work, made_from, report, personal, keys)
         hidden = held_out_of(origin.sessions, hold_out)
@@ -220,7 +207,7 @@ def ingest(
             encoder = str(unpacked(name_of(log), work) or AUTO)
         resumed = ["prepare"] if old else []
         known = not_held_out(origin)
-        fitted = fitted_on(
+        fitted = stages.fitted_on(
             encoder,
             texts,
             known.take(np.flatnonzero(known.lengths >= 2)),  # the others have no pair
@@ -231,7 +218,7 @@ def ingest(
         )
         resumed += ["fit"] if fitted.resumed else []
         source = folders.read(work / PREPARED, kind=_PREPARED, version=1)
-        plan = planned(work, source, fitted.folder, rows=len(texts), block=block)
+        plan = stages.planned(work, source, fitted.folder, rows=len(texts), block=block)
         resumed += ["encode"] if encode(plan, encode_blocks, report) else []
         pool = _pool(plan, texts, origin, fitted, fewest=options.fewest_left, keys=keys)
         report("write", None)
@@ -267,11 +254,11 @@ def prepared(
     keys: Keys | None = None,
 ) -> tuple[TextColumn, Origin, bool]:
     """Return the texts of the cleaned log, their origin, and whether an earlier run made them."""
-    folder = finished(work / PREPARED, _PREPARED, made_from)
+    folder = stages.finished(work / PREPARED, _PREPARED, made_from)
     if folder is not None:
         return TextColumn.open(folder, "texts"), Origin.of(folder, folder.meta["log"]), True
     work.mkdir(parents=True, exist_ok=True)
-    sums = checksums(log)
+    sums = stages.checksums(log)
     try:
         done = prepare(
             log,
@@ -297,7 +284,7 @@ def prepared(
         done.user_counts,
         done.sessions,
         done.k_anonymous,
-        {**done.report.to_dict(), "ingests": [ingested(done.rows, sums)]},
+        {**done.report.to_dict(), "ingests": [stages.ingested(done.rows, sums)]},
         hits=done.hits,
         people=done.people,
         segments=done.segments,
@@ -326,7 +313,9 @@ def not_held_out(origin: Origin, held_out: int | None = None) -> Sessions:
     return known
 
 
-def encode(plan: EncodingPlan, encode_blocks: EncodeBlocks, progress: Progress) -> bool:
+def encode(
+    plan: stages.EncodingPlan, encode_blocks: stages.EncodeBlocks, progress: Progress
+) -> bool:
     """Make the missing blocks; return whether an earlier run made some."""
     progress("encode", None)
     missing, total = plan.missing(), len(plan.blocks)
@@ -340,10 +329,10 @@ def encode(plan: EncodingPlan, encode_blocks: EncodeBlocks, progress: Progress) 
 
 
 def _pool(
-    plan: EncodingPlan,
+    plan: stages.EncodingPlan,
     texts: TextColumn,
     origin: Origin,
-    fitted: Fitted,
+    fitted: stages.Fitted,
     *,
     fewest: int,
     keys: Keys | None,

@@ -25,42 +25,18 @@ from nextquery.policies.registry import live_policy
 from nextquery.segments import text_of
 from nextquery.service.engine.experiments import Assignment
 from nextquery.service.engine.slates import CandidateCache, CandidateRequest, session_state_before
-from nextquery.service.log.events import (
-    PINNED,
-    DecisionEvent,
-    Event,
-    FeedbackEvent,
-    Forgotten,
-    ModelEvent,
-    ModelSettings,
-    NextQuery,
-    OutcomeEvent,
-    SlateEntry,
-    TimeoutEvent,
-    UndeliveredEvent,
-    from_json,
-)
-from nextquery.service.log.schema import events
+from nextquery.service.log import events, schema
 from nextquery.service.log.store import Store, StoredDecision
 from nextquery.service.log.teaching import RollBacks
+from nextquery.service.model import experiments
 from nextquery.service.model.catalogue import PoolOfLog, ServedCatalogue
-from nextquery.service.model.experiments import (
-    Decided,
-    examples_of,
-    from_text,
-    parts_of,
-    policies_of,
-    policy_of,
-    unpacked,
-    within,
-)
 from nextquery.service.model.learner import Learner, foreseeing
 from nextquery.service.model.prepare import check_pool, first_model, loop_of
 from nextquery.service.model.state import State
 from nextquery.service.settings import EngineOptions
 from nextquery.warm_start import StepProgress
 
-_OUTCOMES = (FeedbackEvent.kind, TimeoutEvent.kind, UndeliveredEvent.kind)
+_OUTCOMES = (events.FeedbackEvent.kind, events.TimeoutEvent.kind, events.UndeliveredEvent.kind)
 _PAGE = 1000
 
 
@@ -92,12 +68,12 @@ def planned(store: Store, until: int, *, told: Callable[[float], None] = lambda 
     for number, (position, kind, decision_id, text) in enumerate(_rows(store, until), start=1):
         if number % _PAGE == 0:
             told(position / until)
-        body = from_json(kind, text, position)
-        if isinstance(body, DecisionEvent):
+        body = events.from_json(kind, text, position)
+        if isinstance(body, events.DecisionEvent):
             found.append((body.model_version, decision_id, position))
             continue
         last[decision_id] = position
-        if isinstance(body, FeedbackEvent):
+        if isinstance(body, events.FeedbackEvent):
             named[decision_id] |= _named(body)
     made_at: dict[int, list[Planned]] = defaultdict(list)
     for version, decision_id, position in found:
@@ -107,18 +83,23 @@ def planned(store: Store, until: int, *, told: Callable[[float], None] = lambda 
     return Plan(dict(made_at), len(found), _erased(store, until))
 
 
-def _named(body: FeedbackEvent) -> set[int]:
+def _named(body: events.FeedbackEvent) -> set[int]:
     following = [part.arm for part in (body.full, body.unfull) if part is not None]
     return {arm for arm in (*following, body.issued) if arm is not None}
 
 
 def _rows(store: Store, until: int) -> Iterator[tuple[int, str, str, str]]:
-    columns = (events.c.position, events.c.kind, events.c.decision_id, events.c.body)
-    wanted = events.c.kind.in_((DecisionEvent.kind, *_OUTCOMES))
+    columns = (
+        schema.events.c.position,
+        schema.events.c.kind,
+        schema.events.c.decision_id,
+        schema.events.c.body,
+    )
+    wanted = schema.events.c.kind.in_((events.DecisionEvent.kind, *_OUTCOMES))
     after = 0
     while True:
-        here = sa.and_(wanted, events.c.position > after, events.c.position <= until)
-        found = sa.select(*columns).where(here).order_by(events.c.position).limit(_PAGE)
+        here = sa.and_(wanted, schema.events.c.position > after, schema.events.c.position <= until)
+        found = sa.select(*columns).where(here).order_by(schema.events.c.position).limit(_PAGE)
         with store.reading() as connection:
             rows = connection.execute(found).all()
         yield from (tuple(row) for row in rows)
@@ -128,8 +109,8 @@ def _rows(store: Store, until: int) -> Iterator[tuple[int, str, str, str]]:
 
 
 def _erased(store: Store, until: int) -> int:
-    these = (events.c.kind == Forgotten.kind, events.c.position <= until)
-    found = sa.select(sa.func.count()).select_from(events).where(*these)
+    these = (schema.events.c.kind == events.Forgotten.kind, schema.events.c.position <= until)
+    found = sa.select(sa.func.count()).select_from(schema.events).where(*these)
     with store.reading() as connection:
         return int(connection.execute(found).scalar_one())
 
@@ -166,9 +147,9 @@ class Span(NamedTuple):
         return after and (self.until is None or time < self.until)
 
 
-def chosen(decision: StoredDecision) -> list[SlateEntry]:
+def chosen(decision: StoredDecision) -> list[events.SlateEntry]:
     """Return the entries that a policy chose, from the top."""
-    return [entry for entry in decision.body.slate if entry.source != PINNED]
+    return [entry for entry in decision.body.slate if entry.source != events.PINNED]
 
 
 def teaches(decision: StoredDecision, state: State) -> bool:
@@ -181,7 +162,7 @@ def teaches(decision: StoredDecision, state: State) -> bool:
 def why_not(planned: Planned, decision: StoredDecision, state: State, span: Span) -> str | None:
     """Return why a decision cannot be used; None if it can, as far as its event says."""
     body, entries = decision.body, chosen(decision)
-    pins = {entry.arm for entry in body.slate if entry.source == PINNED}
+    pins = {entry.arm for entry in body.slate if entry.source == events.PINNED}
     reasons = {
         OUTSIDE: not span.holds(decision.time),
         FALLBACK: body.fallback or body.policy == "off",
@@ -203,7 +184,7 @@ def found_again(decision: StoredDecision, offered: Offered) -> bool:
     arms = set(offered.ranked.arms.tolist())
     own = offered.ranked.own_texts
 
-    def there(entry: SlateEntry) -> bool:
+    def there(entry: events.SlateEntry) -> bool:
         same = entry.arm >= 0 or text_of(own.get(entry.arm, "")) == entry.text
         return entry.arm in arms and same
 
@@ -238,8 +219,12 @@ class Target:
         self.name = name
         own = replace(options, policy=name, alpha=None)
         model = first_model(loop.catalogue.pool, own, progress)
-        calibration = within(unpacked(from_text(model.arrays)), "calibration")
-        learnt = ModelState(policy_of(model), calibration, loop.learnt.live, loop.learnt.people)
+        calibration = experiments.within(
+            experiments.unpacked(experiments.from_text(model.arrays)), "calibration"
+        )
+        learnt = ModelState(
+            experiments.policy_of(model), calibration, loop.learnt.live, loop.learnt.people
+        )
         self.loop = loop.beside(learnt)  # the memory stays that of the log
         self.policy = learnt.policy
         self._lessons: dict[str, PendingSlate] = {}
@@ -253,7 +238,9 @@ class Target:
             if policy.learns == self.policy.learns and policy.learnt_since(known[name]):
                 self.policy.take_over(type(policy).from_state(policy.state()), known[name])
 
-    def learn_from_before(self, body: OutcomeEvent, decision: Decided, state: State) -> None:
+    def learn_from_before(
+        self, body: events.OutcomeEvent, decision: experiments.Decided, state: State
+    ) -> None:
         """Learn from the outcome of a slate of an earlier pool, if a policy of the log does.
 
         Its candidates cannot be selected again. The log has what such a policy learns from them.
@@ -261,10 +248,10 @@ class Target:
         left_out = state.roll_backs.leave_out(state.position, decision.position)
         if left_out or not state.teaches(decision.position, decision):
             return
-        for part, old, new in parts_of(body, decision):
+        for part, old, new in experiments.parts_of(body, decision):
             taught = state.taught(part)
             if taught is not None and taught.learns == self.policy.learns:
-                for example in examples_of(self.policy, part, old, new):
+                for example in experiments.examples_of(self.policy, part, old, new):
                     example.learn(self.policy, decision.time)
 
     def offered(self, asked: ToRank, at: Moment, log: Loop, by_log: Offered) -> Offered:
@@ -291,7 +278,7 @@ class Target:
 
         slate = [
             Choice(entry.arm, np.empty(0), 0.0, 1.0, pinned=True)
-            if entry.source == PINNED
+            if entry.source == events.PINNED
             else choice(entry.arm)
             for entry in decision.body.slate
         ]
@@ -302,10 +289,10 @@ class Target:
             slate, known, failures, decision.time, planned.position, planned.last
         )
 
-    def learn(self, event: Event, roll_backs: RollBacks) -> None:
+    def learn(self, event: events.Event, roll_backs: RollBacks) -> None:
         """Learn from an event, if it is the outcome of a slate that was followed."""
         lesson = self._lessons.get(event.decision_id or "")
-        if lesson is None or not isinstance(event.body, OutcomeEvent):
+        if lesson is None or not isinstance(event.body, events.OutcomeEvent):
             return
         if not roll_backs.leave_out(event.position, lesson.position):
             for example in _examples(event.body, lesson):
@@ -314,9 +301,9 @@ class Target:
             del self._lessons[event.decision_id or ""]
 
 
-def _examples(body: OutcomeEvent, lesson: PendingSlate) -> list[Example]:
+def _examples(body: events.OutcomeEvent, lesson: PendingSlate) -> list[Example]:
     """Return what an outcome teaches, as `State.lessons` does for the models that ran."""
-    feedback = body if isinstance(body, FeedbackEvent) else None
+    feedback = body if isinstance(body, events.FeedbackEvent) else None
     stranger = Choice(-1, np.empty(0), 0.0, 1.0)
     slate = [stranger if choice is None else choice for choice in lesson.slate]
     old, new = Answered(body.old), Answered(body.new)
@@ -331,7 +318,7 @@ def _examples(body: OutcomeEvent, lesson: PendingSlate) -> list[Example]:
 
 
 def _answered(
-    rewards: Rewards, following: NextQuery | None, typed: int | None, lesson: PendingSlate
+    rewards: Rewards, following: events.NextQuery | None, typed: int | None, lesson: PendingSlate
 ) -> Answered:
     """Return what is known of a slate; the next query may be a candidate of this policy alone."""
     if following is None:
@@ -394,7 +381,7 @@ def sample(
     """Read the log up to its end as it is now, and ask each policy about each decision."""
     head = store.head()
     newest = store.model(head.model)
-    settings: ModelSettings = {} if newest is None else newest.settings
+    settings: events.ModelSettings = {} if newest is None else newest.settings
     reading = Reading(store, pool, names, of_model(options, settings), span, settings, progress)
     found = reading.run(head.position)
     if reading.learner.catalogue is None:
@@ -402,7 +389,7 @@ def sample(
     return found
 
 
-def of_model(options: EngineOptions, settings: ModelSettings) -> EngineOptions:
+def of_model(options: EngineOptions, settings: events.ModelSettings) -> EngineOptions:
     """Return the options that matter here, with the settings of a model in the log.
 
     >>> options = of_model(EngineOptions(utility="log-det"), {"k": 20, "selection": "max-utility"})
@@ -427,7 +414,7 @@ class Reading:
         names: Sequence[str],
         options: EngineOptions,
         span: Span,
-        settings: ModelSettings,
+        settings: events.ModelSettings,
         progress: Progress,
     ) -> None:
         self.store, self.span, self.settings, self.progress = store, span, settings, progress
@@ -465,25 +452,25 @@ class Reading:
             self.progress(replaying, self.learner.position / head)
         return found
 
-    def _follow(self, event: Event) -> None:
+    def _follow(self, event: events.Event) -> None:
         """Begin with the pool of now, or learn from the outcome of a slate that was before it."""
         catalogue, state = self.learner.catalogue, self.learner.state
-        if isinstance(event.body, ModelEvent):
+        if isinstance(event.body, events.ModelEvent):
             if catalogue is not None and catalogue is not self.catalogue:
                 self._begin(catalogue, event.body, event.position)
-        elif isinstance(event.body, OutcomeEvent) and event.decision_id is not None:
+        elif isinstance(event.body, events.OutcomeEvent) and event.decision_id is not None:
             decision = self.learner.decision(event.decision_id)
             if decision.position < self.begun:
                 for target in self.targets:
                     target.learn_from_before(event.body, decision, state)
 
-    def _begin(self, catalogue: ServedCatalogue, model: ModelEvent, position: int) -> None:
+    def _begin(self, catalogue: ServedCatalogue, model: events.ModelEvent, position: int) -> None:
         state, self.catalogue, self.begun = self.learner.state, catalogue, position
         self.loop = loop_of(catalogue, self.options, state.learnt)
         self.assignment = Assignment(self.loop, self.learner, "")
         self.cache = CandidateCache(self.loop, self.options.cache_size)
         kept = {name: branch.policy for name, branch in state.branches().items()}
-        known = policies_of(model)
+        known = experiments.policies_of(model)
         self.targets = [self.target(name) for name in self.names]
         for target in self.targets:
             target.go_on(kept, known)

@@ -29,20 +29,9 @@ from nextquery.memory import KINDS
 from nextquery.policies import RandomPolicy
 from nextquery.recommender import Recommender
 from nextquery.research.neural.serve import MovedAnchor
+from nextquery.research.replay import players
 from nextquery.research.replay.grid import cost, update_run
 from nextquery.research.replay.metrics import SIZES, counted, first_m
-from nextquery.research.replay.players import (
-    ANSWERS,
-    Contestant,
-    StepResults,
-    Stream,
-    StreamOptions,
-    answers_by_kind,
-    contestant,
-    play_recommender,
-    play_rival,
-    ranked_steps,
-)
 from nextquery.research.replay.results import write_atomically, write_rows
 from nextquery.research.replay.work import (
     Each,
@@ -63,17 +52,17 @@ from nextquery.sessions import Ids, Sessions
 
 def follow(
     work: Work,
-    options: StreamOptions,
+    options: players.StreamOptions,
     run: Run,
     progress: Progress | None = None,
-) -> tuple[Stream, dict[str, StepResults]]:
+) -> tuple[players.Stream, dict[str, players.StepResults]]:
     """Return what each recommender did at every scored step.
 
     Selection does not depend on learning, so it runs first, if a contestant needs it. Only with a
     schedule the recommender selects as it goes.
     """
-    entrants = [contestant(name) for name in options.policies]
-    stream = Stream.of(work.sessions, options.span, work.pool.rows_in_all)
+    entrants = [players.contestant(name) for name in options.policies]
+    stream = players.Stream.of(work.sessions, options.span, work.pool.rows_in_all)
     for one in entrants:
         if one.rival:
             rival_named(one.rival, Sessions.of([])).check_start(stream.start)
@@ -84,28 +73,28 @@ def follow(
         select_all(work, options, run, progress)
     pieces = {name: _policy_piece(options, name) for name in options.policies}
     run_missing(work, list(pieces.values()), _follow, run, progress)
-    return stream, {name: StepResults(**work.load(piece)) for name, piece in pieces.items()}
+    return stream, {name: players.StepResults(**work.load(piece)) for name, piece in pieces.items()}
 
 
 def select_all(
-    work: Work, options: StreamOptions, run: Run, progress: Progress | None = None
-) -> Stream:
+    work: Work, options: players.StreamOptions, run: Run, progress: Progress | None = None
+) -> players.Stream:
     """Select the candidates of every step, for many steps at once; see `selections`."""
-    stream = Stream.of(work.sessions, options.span, work.pool.rows_in_all)
+    stream = players.Stream.of(work.sessions, options.span, work.pool.rows_in_all)
     batches = [_batch_piece(options, number) for number in stream.steps.batches()]
     run_missing(work, batches, _select, run, progress)
     return stream
 
 
-def _batch_piece(options: StreamOptions, number: int) -> Piece:
+def _batch_piece(options: players.StreamOptions, number: int) -> Piece:
     label = label_of(["stream select", number])
     return Piece("stream", label, {**options.selecting, "batch": number})
 
 
-def _policy_piece(options: StreamOptions, name: str) -> Piece:
+def _policy_piece(options: players.StreamOptions, name: str) -> Piece:
     grown = () if options.schedule == "none" else (options.schedule,)
     label = label_of(["stream", name, *grown])
-    rival = contestant(name).rival
+    rival = players.contestant(name).rival
     trained = rival_named(rival, Sessions.of([])).identity if rival else ""
     # Another model at the same path is another contestant.
     return Piece("stream", label, {**options.playing, "policy": name, "model": trained})
@@ -114,9 +103,9 @@ def _policy_piece(options: StreamOptions, name: str) -> Piece:
 def _select(work: Work, piece: Piece) -> None:
     selecting = dict(piece.options)
     number = selecting.pop("batch")
-    options = StreamOptions(policies=(), **selecting)
+    options = players.StreamOptions(policies=(), **selecting)
     recommender = Recommender(work.pool, options.selector(), RandomPolicy(), seed=options.seed)
-    steps = Stream.of(work.sessions, options.span, work.pool.rows_in_all).steps
+    steps = players.Stream.of(work.sessions, options.span, work.pool.rows_in_all).steps
     selected = steps.select(recommender, number, seen=options.pool == "seen")
     work.keep(
         piece,
@@ -132,28 +121,32 @@ def _follow(work: Work, piece: Piece) -> None:
     """Run one contestant through the stream."""
     playing = dict(piece.options)
     name, _ = playing.pop("policy"), playing.pop("model")
-    options = StreamOptions(policies=(), **playing)
-    stream = Stream.of(work.sessions, options.span, work.pool.rows_in_all)
-    work.keep(piece, played(work, stream, options, contestant(name, options.seed))._asdict())
+    options = players.StreamOptions(policies=(), **playing)
+    stream = players.Stream.of(work.sessions, options.span, work.pool.rows_in_all)
+    work.keep(
+        piece, played(work, stream, options, players.contestant(name, options.seed))._asdict()
+    )
 
 
-def played(work: Work, stream: Stream, options: StreamOptions, entrant: Contestant) -> StepResults:
+def played(
+    work: Work, stream: players.Stream, options: players.StreamOptions, entrant: players.Contestant
+) -> players.StepResults:
     """Run one contestant through the stream, whose candidates are selected already."""
-    live = selections(work, stream, options, ranked_steps(stream, options, entrant).places)
+    live = selections(work, stream, options, players.ranked_steps(stream, options, entrant).places)
     if entrant.rival:
         live = live if entrant.uses_selection else repeat(NO_CANDIDATES)
-        results = play_rival(stream, options, entrant, live, pool=work.pool)
+        results = players.play_rival(stream, options, entrant, live, pool=work.pool)
     else:
         assert entrant.policy is not None
         before = stream.warm_places(memory=entrant.policy.needs_memory)
         warm = selections(work, stream, options, before)  # neither is read if sets are kept
-        results = play_recommender(work, stream, options, entrant, warm, live)
+        results = players.play_recommender(work, stream, options, entrant, warm, live)
     scored = set(stream.scored.tolist())
-    return StepResults.of(step for step in results if step.place in scored)
+    return players.StepResults.of(step for step in results if step.place in scored)
 
 
 def selections(
-    work: Work, stream: Stream, options: StreamOptions, places: Ids
+    work: Work, stream: players.Stream, options: players.StreamOptions, places: Ids
 ) -> Iterator[Candidates]:
     """Yield the candidates of the steps at these places; the loop adds vectors if needed.
 
@@ -185,7 +178,7 @@ def run_stream(
     pool: ArmPool,
     sessions: Sessions,
     out: str | os.PathLike[str],
-    options: StreamOptions,
+    options: players.StreamOptions,
     progress: Progress | None = None,
     *,
     processes: int | None = None,
@@ -201,22 +194,24 @@ def run_stream(
     stream, results = follow(work, options, run, progress)
     rows = (row for name, own in results.items() for row in rows_of(name, own, options))
     write_rows(work.out / "stream.csv", COLUMNS, rows)
-    answers = answers_by_kind(stream.past, stream.scored_steps)
+    answers = players.answers_by_kind(stream.past, stream.scored_steps)
     _write_steps(work.out / "stream_steps.parquet", stream, results, answers)
     summary = {"options": asdict(options), **summary_of(stream, answers, results)}
     update_run(work, {"stream": {**summary, **cost(began, processes, each)}})
     return work.out
 
 
-def summary_of(stream: Stream, answers: Ids, results: dict[str, StepResults]) -> dict[str, Any]:
+def summary_of(
+    stream: players.Stream, answers: Ids, results: dict[str, players.StepResults]
+) -> dict[str, Any]:
     """Return what the stream counted: the steps, what can be answered, and hits by kind."""
-    shares = np.bincount(answers, minlength=len(ANSWERS)) / max(len(answers), 1)
+    shares = np.bincount(answers, minlength=len(players.ANSWERS)) / max(len(answers), 1)
     return {
         "steps": len(answers),
         "people": len(np.unique(stream.people_of(stream.scored_steps))),
         "personal": bool((stream.past.sessions.people >= 0).any()),
         "start": datetime.fromtimestamp(stream.start, UTC).isoformat(),
-        "answers": dict(zip(ANSWERS, shares.round(6).tolist(), strict=True)),
+        "answers": dict(zip(players.ANSWERS, shares.round(6).tolist(), strict=True)),
         "recommenders": {
             name: {
                 "coverage": float(own.covered.mean()),
@@ -231,7 +226,9 @@ def summary_of(stream: Stream, answers: Ids, results: dict[str, StepResults]) ->
     }
 
 
-def rows_of(name: str, own: StepResults, options: StreamOptions) -> Iterator[dict[str, Any]]:
+def rows_of(
+    name: str, own: players.StepResults, options: players.StreamOptions
+) -> Iterator[dict[str, Any]]:
     """Yield the rows of one recommender: averages over the steps so far, for every m.
 
     `foreseen` and `wasted` are those of `nextquery.research.replay.metrics`: who offers fewer than
@@ -244,7 +241,9 @@ def rows_of(name: str, own: StepResults, options: StreamOptions) -> Iterator[dic
             shares = counted(*first_m(ranks[:step], own.offered[:step], m))
             yield {
                 "protocol": "stream",
-                "selection": options.selection if contestant(name).uses_selection else "none",
+                "selection": options.selection
+                if players.contestant(name).uses_selection
+                else "none",
                 "policy": name,
                 "pool": options.pool,
                 "m": m,
@@ -258,7 +257,9 @@ def rows_of(name: str, own: StepResults, options: StreamOptions) -> Iterator[dic
             }
 
 
-def _write_steps(path: Path, stream: Stream, results: dict[str, StepResults], answers: Ids) -> None:
+def _write_steps(
+    path: Path, stream: players.Stream, results: dict[str, players.StepResults], answers: Ids
+) -> None:
     """Write what happened at every step, for paired comparisons; see `StepResults`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -270,7 +271,7 @@ def _write_steps(path: Path, stream: Stream, results: dict[str, StepResults], an
         "session": np.tile(stream.session_of(places), len(own)),
         "rank": np.concatenate([one.ranks for one in own]),
         "person": np.tile(stream.people_of(places), len(own)),
-        "answer": pa.array(np.tile(np.array(ANSWERS)[answers], len(own))),
+        "answer": pa.array(np.tile(np.array(players.ANSWERS)[answers], len(own))),
         "candidate": np.concatenate([one.covered for one in own]),
         "kind": pa.array(np.array([*KINDS, ""])[np.concatenate([one.kinds for one in own])]),
         "offered": np.concatenate([one.offered for one in own]),

@@ -21,46 +21,14 @@ from nextquery.checks import one_of, whole_number
 from nextquery.errors import InvalidInput, StoreUnavailable
 from nextquery.segments import check_segment, key_of, segment_of, text_of
 from nextquery.service import tracing
+from nextquery.service.engine import requests
 from nextquery.service.engine.experiments import Experiment, report
 from nextquery.service.engine.handler import Batcher, RequestHandler
-from nextquery.service.engine.requests import (
-    Decision,
-    EngineHealth,
-    FeedbackRequest,
-    Forecast,
-    ForecastRequest,
-    Lane,
-    MapData,
-    MapRequest,
-    RecommendRequest,
-    Request,
-    Stats,
-    check_at_least,
-    check_hits,
-    check_id,
-    check_query,
-    check_slate_length,
-    check_trail,
-    leave,
-    place_trail,
-    unavailable_shards,
-)
 from nextquery.service.engine.slates import Answerer, example_queries
 from nextquery.service.erasure.pool import use_after_erasure
 from nextquery.service.erasure.rights import Rights
+from nextquery.service.log import events
 from nextquery.service.log.decisions import FeedbackResult, NewFeedback
-from nextquery.service.log.events import (
-    ArmHeld,
-    Blocked,
-    By,
-    PatternAllowed,
-    PatternBlocked,
-    Pinned,
-    Switched,
-    Unblocked,
-    Unpinned,
-    vector_text,
-)
 from nextquery.service.log.operators import (
     ApproveArm,
     ArmText,
@@ -91,7 +59,7 @@ def to_curate(
     hashes: Hashes,
     queries: Sequence[str],
     segment: str,
-    by: By,
+    by: events.By,
     model: int | None = None,
 ) -> Curate:
     """Return the import of those queries that are no arms yet; all of them must be able to be.
@@ -107,7 +75,7 @@ def to_curate(
     found: dict[str, Curated] = {}
     known: set[str] = set()
     for query in queries:
-        place = catalogue.place(check_query(query), name)
+        place = catalogue.place(requests.check_query(query), name)
         if place.arm is not None:
             known.add(hashes.text(place.text))
             continue
@@ -117,17 +85,17 @@ def to_curate(
                 "or the encoder knows none of its words. Leave it out, or allow it first. Nothing "
                 "was written."
             )
-        key, row = hashes.text(place.text), vector_text(place.vector)
+        key, row = hashes.text(place.text), events.vector_text(place.vector)
         found[place.text] = Curated(key, place.text, place.shown, row)
     return Curate(list(found.values()), by, model, known)
 
 
 def to_pin(
-    catalogue: Catalogue, query: str, after: str | None, segment: str, by: By | None
+    catalogue: Catalogue, query: str, after: str | None, segment: str, by: events.By | None
 ) -> Control:
     """Return the change that pins an arm after a query, or with None after every query."""
     name = check_segment(segment)
-    place = catalogue.place(check_query(query), name)
+    place = catalogue.place(requests.check_query(query), name)
     if place.arm is None:
         raise InvalidInput(
             f"{query[:80]!r} is not a query that can be shown, so it cannot be pinned. Import it "
@@ -138,19 +106,22 @@ def to_pin(
         raise InvalidInput(
             f"{len(catalogue.pins)} pins are in force, and at most {MOST_PINS} may be. Remove some."
         )
-    return Control(Pinned(place.text, follows, by))
+    return Control(events.Pinned(place.text, follows, by))
 
 
 def to_unpin(
-    catalogue: Catalogue, query: str, after: str | None, segment: str, by: By | None
+    catalogue: Catalogue, query: str, after: str | None, segment: str, by: events.By | None
 ) -> Control:
     """Return the change that removes a pin."""
     name = check_segment(segment)
-    text, follows = catalogue.place(check_query(query), name).text, _after(catalogue, after, name)
+    text, follows = (
+        catalogue.place(requests.check_query(query), name).text,
+        _after(catalogue, after, name),
+    )
     if (follows, text) not in set(catalogue.pins):
         where = "after this query" if follows else "after every query"
         raise InvalidInput(f"{query[:80]!r} is not pinned {where}. GET /v1/pins lists the pins.")
-    return Control(Unpinned(text, follows, by))
+    return Control(events.Unpinned(text, follows, by))
 
 
 def listed_pins(catalogue: Catalogue) -> list[dict[str, str | None]]:
@@ -165,7 +136,7 @@ def _after(catalogue: Catalogue, after: str | None, segment: str) -> str:
     """Return the key of the query that something is pinned after; "" for every query."""
     if after is None:
         return ""
-    key = catalogue.place(check_query(after, "after"), segment).text
+    key = catalogue.place(requests.check_query(after, "after"), segment).text
     if not key:
         raise InvalidInput(
             f"nothing is left of {after[:80]!r} after cleaning. Pin after another query, or leave "
@@ -186,15 +157,19 @@ class Operations:
     catalogue: ServedCatalogue
     hashes: Hashes
 
-    def block(self, query: str, by: By | None = None) -> int:
+    def block(self, query: str, by: events.By | None = None) -> int:
         """Stop recommending this query; return the position of the event."""
-        return self._change(Control(Blocked(self.catalogue.key(check_query(query)), by)))
+        return self._change(
+            Control(events.Blocked(self.catalogue.key(requests.check_query(query)), by))
+        )
 
-    def unblock(self, query: str, by: By | None = None) -> int:
+    def unblock(self, query: str, by: events.By | None = None) -> int:
         """Remove a block; return the position of the event."""
-        return self._change(Control(Unblocked(self.catalogue.key(check_query(query)), by)))
+        return self._change(
+            Control(events.Unblocked(self.catalogue.key(requests.check_query(query)), by))
+        )
 
-    def block_pattern(self, pattern: str, by: By | None = None) -> int:
+    def block_pattern(self, pattern: str, by: events.By | None = None) -> int:
         """Stop recommending what this pattern matches; return the position of the event."""
         cleaned = self.catalogue.pattern(pattern).text
         known = self.catalogue.excluded.patterns
@@ -203,9 +178,9 @@ class Operations:
                 f"{len(known)} patterns are blocked, and at most {MOST_PATTERNS} may be. Allow "
                 "some again, or use one with * for several."
             )
-        return self._change(Control(PatternBlocked(cleaned, by)))
+        return self._change(Control(events.PatternBlocked(cleaned, by)))
 
-    def allow_pattern(self, pattern: str, by: By | None = None) -> int:
+    def allow_pattern(self, pattern: str, by: events.By | None = None) -> int:
         """Allow again what a blocked pattern matches; return the position of the event."""
         cleaned = self.catalogue.pattern(pattern).text
         self.learner.catch_up()
@@ -213,7 +188,7 @@ class Operations:
             raise InvalidInput(
                 f"the pattern {cleaned!r} is not blocked. GET /v1/patterns lists those that are."
             )
-        return self._change(Control(PatternAllowed(cleaned, by)))
+        return self._change(Control(events.PatternAllowed(cleaned, by)))
 
     def patterns(self) -> list[tuple[str, int]]:
         """Return the blocked patterns in order, each with the number of arms that it hides."""
@@ -222,21 +197,31 @@ class Operations:
             excluded = self.catalogue.excluded
             return [(text, len(excluded.arms_of(text))) for text in sorted(excluded.patterns)]
 
-    def curate(self, queries: Sequence[str], by: By, *, segment: str = "") -> int:
+    def curate(self, queries: Sequence[str], by: events.By, *, segment: str = "") -> int:
         """Make arms of queries that may be suggested although nobody asked; return how many."""
         self.learner.catch_up()
         model = self.learner.state.model
         return self._change(to_curate(self.catalogue, self.hashes, queries, segment, by, model))
 
     def pin(
-        self, query: str, after: str | None = None, by: By | None = None, *, segment: str = ""
+        self,
+        query: str,
+        after: str | None = None,
+        by: events.By | None = None,
+        *,
+        segment: str = "",
     ) -> int:
         """Always show a query at the top after another, or after every one; return the position."""
         self.learner.catch_up()
         return self._change(to_pin(self.catalogue, query, after, segment, by))
 
     def unpin(
-        self, query: str, after: str | None = None, by: By | None = None, *, segment: str = ""
+        self,
+        query: str,
+        after: str | None = None,
+        by: events.By | None = None,
+        *,
+        segment: str = "",
     ) -> int:
         """Remove a pin; return the position of the event."""
         self.learner.catch_up()
@@ -248,26 +233,26 @@ class Operations:
         with self.learner.lock:
             return listed_pins(self.catalogue)
 
-    def switch(self, on: bool, by: By | None = None) -> int:
+    def switch(self, on: bool, by: events.By | None = None) -> int:
         """Set the kill switch (off: every slate is empty); return the position of the event."""
-        return self._change(Control(Switched(bool(on), by)))
+        return self._change(Control(events.Switched(bool(on), by)))
 
-    def roll_back(self, to: int, by: By | None = None) -> int:
+    def roll_back(self, to: int, by: events.By | None = None) -> int:
         """Make the model what it was at a position; every worker computes it in the background."""
         return self._change(RollBack(whole_number(to, "to", at_least=0), by))
 
-    def forward(self, by: By | None = None) -> int:
+    def forward(self, by: events.By | None = None) -> int:
         """End the newest roll-back, as if it had never been."""
         return self._change(Forward(by))
 
-    def end_fallback(self, by: By | None = None, policy: str | None = None) -> int:
+    def end_fallback(self, by: events.By | None = None, policy: str | None = None) -> int:
         """Let a policy that fell back answer again; without a name, all of them."""
         return self._change(EndFallback(by, policy))
 
-    def remove(self, query: str, by: By | None = None, *, segment: str = "") -> int:
+    def remove(self, query: str, by: events.By | None = None, *, segment: str = "") -> int:
         """Remove an arm of a segment for good: its query never becomes an arm of it again."""
         self.learner.catch_up()
-        arm = self.catalogue.find_exactly(check_query(query), check_segment(segment))
+        arm = self.catalogue.find_exactly(requests.check_query(query), check_segment(segment))
         if arm is None:
             raise InvalidInput(
                 f"{query[:80]!r} is not an arm, so there is nothing to remove. To keep a query "
@@ -277,12 +262,12 @@ class Operations:
         shown = key_of(check_segment(segment), self.catalogue.shown(arm))
         return self._change(RemoveArm(arm, text_key, shown, by))
 
-    def approve(self, query: str, by: By | None = None, *, segment: str = "") -> int:
+    def approve(self, query: str, by: events.By | None = None, *, segment: str = "") -> int:
         """Make an arm of a query that is held for review in a segment."""
         model, held = self.learner.state.model, self._held(query, segment)
         return self._change(ApproveArm(self.hashes.text(held.text), held, by, model))
 
-    def reject(self, query: str, by: By | None = None, *, segment: str = "") -> int:
+    def reject(self, query: str, by: events.By | None = None, *, segment: str = "") -> int:
         """Refuse a query that is held for review: it never becomes an arm of its segment."""
         held = self._held(query, segment)
         return self._change(RejectArm(self.hashes.text(held.text), held.text, by))
@@ -291,9 +276,9 @@ class Operations:
         """Return held, new, rejected and removed arms (see `listed_arm_texts`)."""
         return listed_arm_texts(self.store, limit)
 
-    def _held(self, query: str, segment: str) -> ArmHeld:
+    def _held(self, query: str, segment: str) -> events.ArmHeld:
         self.learner.catch_up()
-        text = self.catalogue.place(check_query(query), check_segment(segment)).text
+        text = self.catalogue.place(requests.check_query(query), check_segment(segment)).text
         with self.learner.lock:
             held = self.learner.state.held.get(text)
         if held is None:
@@ -325,7 +310,7 @@ class Reports:
     follower: PoolFollower
     _waiting: int
 
-    def stats(self, *, by: Literal["hour", "day"] = "hour") -> Stats:
+    def stats(self, *, by: Literal["hour", "day"] = "hour") -> requests.Stats:
         """Return acceptance, regret and coverage, by policy and time."""
         one_of(by, "by", ("hour", "day"))
         with self.learner.lock:
@@ -353,7 +338,7 @@ class Reports:
         with self.learner.lock:
             return report(self.learner.state)
 
-    def health(self) -> EngineHealth:
+    def health(self) -> requests.EngineHealth:
         """Return the state of the engine."""
         try:
             head, ok = self.store.head().position, self.writer.failures == 0
@@ -361,8 +346,8 @@ class Reports:
         except StoreUnavailable:
             head, ok, snapshots = self.learner.position, False, []
         state, cache = self.learner.state, self.answerer.cache
-        shards, away = unavailable_shards(self.pool)
-        return EngineHealth(
+        shards, away = requests.unavailable_shards(self.pool)
+        return requests.EngineHealth(
             position=self.learner.position,
             lag=max(0, head - self.learner.position),
             store_ok=ok,
@@ -413,8 +398,8 @@ class Asking:
     hashes: Hashes
     catalogue: ServedCatalogue
     writer: Writer
-    batcher: Batcher[Request]
-    lane: Lane
+    batcher: Batcher[requests.Request]
+    lane: requests.Lane
     _waiting: int
     _count_lock: threading.Lock
 
@@ -432,7 +417,7 @@ class Asking:
         explain: bool = False,
         hits: int | None = None,
         segment: str = "",
-    ) -> "Future[Decision]":
+    ) -> "Future[requests.Decision]":
         """Ask for a slate; the future holds it once it is durable.
 
         A session belongs to its `owner`: the same id of another owner is another session. A
@@ -444,20 +429,20 @@ class Asking:
         fewer than `min_hits` it never becomes an arm. The session is in this `segment`: the same id
         in another one is another session.
         """
-        request = RecommendRequest(
-            check_id(session_id, "session_id"),
-            check_query(query),
-            check_slate_length(m, self.options.m_max),
+        request = requests.RecommendRequest(
+            requests.check_id(session_id, "session_id"),
+            requests.check_query(query),
+            requests.check_slate_length(m, self.options.m_max),
             self._user_hash(user_id),
             owner=owner,
             person=self._person(user_id, owner, trusted=trusted),
-            at_least=check_at_least(at_least, self.options.recommend_at_least),
+            at_least=requests.check_at_least(at_least, self.options.recommend_at_least),
             explain=explain,
-            hits=check_hits(hits),
+            hits=requests.check_hits(hits),
             segment=check_segment(segment),
         )
         if request_id is not None:
-            request.request_key = request_key(owner, check_id(request_id, "request_id"))
+            request.request_key = request_key(owner, requests.check_id(request_id, "request_id"))
             request.request_hash = request_hash(
                 session_id,
                 query,
@@ -494,7 +479,7 @@ class Asking:
         another person if both are `trusted`), `NotInSlate`, `Conflict` or `StoreUnavailable`.
         `hits` is how many results the query `issued` had, if you know.
         """
-        check_id(decision_id, "decision_id")
+        requests.check_id(decision_id, "decision_id")
         if accepted is not None and (isinstance(accepted, bool) or not isinstance(accepted, int)):
             raise InvalidInput(f"accepted must be the id of an arm or null; received {accepted!r}.")
         user_hash = self._user_hash(user_id)
@@ -505,9 +490,9 @@ class Asking:
                 decision_id, accepted, learning, owner=owner, user_hash=user_hash, person=person
             )
             return self.writer.submit(made)
-        typed = check_query(issued, "issued")
-        request = FeedbackRequest(
-            decision_id, accepted, typed, user_hash, owner, person, check_hits(hits)
+        typed = requests.check_query(issued, "issued")
+        request = requests.FeedbackRequest(
+            decision_id, accepted, typed, user_hash, owner, person, requests.check_hits(hits)
         )
         self._submit(request)
         return request.future
@@ -526,19 +511,19 @@ class Asking:
         returns: bool = True,
         at_least: float = 0.0,
         segment: str = "",
-    ) -> "Future[Forecast]":
+    ) -> "Future[requests.Forecast]":
         """Ask for the most probable next queries; nothing is recorded.
 
         With `returns`, the session's own earlier queries are among them. Queries less probable than
         `at_least` are not.
         """
-        m = check_slate_length(m, self.options.m_max)
-        session_id = check_id(session_id, "session_id")
+        m = requests.check_slate_length(m, self.options.m_max)
+        session_id = requests.check_id(session_id, "session_id")
         person = self._person(user_id, owner, trusted=trusted)
-        least = check_at_least(at_least, 0.0)
-        request = ForecastRequest(
+        least = requests.check_at_least(at_least, 0.0)
+        request = requests.ForecastRequest(
             session_id,
-            check_query(query),
+            requests.check_query(query),
             m,
             owner,
             person,
@@ -561,26 +546,28 @@ class Asking:
         owner: str = "",
         trusted: bool = False,
         segment: str = "",
-    ) -> "Future[MapData]":
+    ) -> "Future[requests.MapData]":
         """Ask for the data of a session's map (`session_map.draw`); nothing is recorded.
 
         The `trail` is placed one query at a time in the lane of expensive requests. What is left
         for the batch then costs as much as a forecast.
         """
         person = self._person(user_id, owner, trusted=trusted)
-        session_id = check_id(session_id, "session_id")
-        asked, segment = check_query(query), check_segment(segment)
-        request = MapRequest(session_id, asked, owner=owner, person=person, segment=segment)
-        earlier = check_trail(trail)
+        session_id = requests.check_id(session_id, "session_id")
+        asked, segment = requests.check_query(query), check_segment(segment)
+        request = requests.MapRequest(
+            session_id, asked, owner=owner, person=person, segment=segment
+        )
+        earlier = requests.check_trail(trail)
         request.keep()
         if earlier:
             place = partial(self.catalogue.place, segment=segment)
-            place_trail(self.lane, place, earlier, request, then=self._submit)
+            requests.place_trail(self.lane, place, earlier, request, then=self._submit)
         else:
             self._submit(request)
         return request.future
 
-    def _submit(self, request: Request) -> None:
+    def _submit(self, request: requests.Request) -> None:
         if self._waiting >= self.options.max_waiting:
             raise StoreUnavailable(
                 f"{self._waiting} requests are already waiting. Try again in a second."
@@ -597,19 +584,19 @@ class Asking:
         with self._count_lock:
             self._waiting -= 1
 
-    def _again(self, request: Request) -> None:
+    def _again(self, request: requests.Request) -> None:
         """Pass a request to the handler once more, before the others."""
         if not self.batcher.submit(request, first=True):
             request.future.set_exception(closing())
 
     def _user_hash(self, user_id: str | None) -> str | None:
-        return None if user_id is None else self.hashes.user(check_id(user_id, "user_id"))
+        return None if user_id is None else self.hashes.user(requests.check_id(user_id, "user_id"))
 
     def _person(self, user_id: str | None, owner: str, *, trusted: bool) -> str | None:
         """Return the hash of a person whose own past may be used."""
         if user_id is None:
             return None
-        checked = check_id(user_id, "user_id")
+        checked = requests.check_id(user_id, "user_id")
         return self.hashes.person(owner, checked) if trusted and self.options.personal else None
 
 
@@ -651,13 +638,13 @@ class Engine(Asking, Operations, Rights, Reports):
         self.handler = RequestHandler(
             self.answerer, store, self.writer, options, self._again, self.hashes
         )
-        self.batcher: Batcher[Request] = Batcher(
+        self.batcher: Batcher[requests.Request] = Batcher(
             self.handler.answer,
             most=options.batch,
             gather_s=options.gather_ms / 1000,
             in_flight=lambda: self._waiting,
         )
-        self.lane = Lane(self.batcher.idle)
+        self.lane = requests.Lane(self.batcher.idle)
         self.follower = PoolFollower(
             self.learner,
             options,
@@ -725,7 +712,7 @@ class Engine(Asking, Operations, Rights, Reports):
         """Serve another pool; the state is locked."""
         before, self.pool, self.catalogue = self.pool, opened.pool, opened.catalogue
         self.answerer.serve(opened.catalogue, opened.loop)
-        leave(before)
+        requests.leave(before)
 
     def _learnt_anew(self, state: State) -> None:
         """Recommend with what was learnt anew; the state is locked."""

@@ -24,15 +24,7 @@ from nextquery.loop import SessionState
 from nextquery.segments import key_of, text_of
 from nextquery.selection import Candidates
 from nextquery.service import tracing
-from nextquery.service.engine.requests import (
-    Decision,
-    FeedbackRequest,
-    ForecastRequest,
-    MapData,
-    MapRequest,
-    RecommendRequest,
-    Request,
-)
+from nextquery.service.engine import requests
 from nextquery.service.engine.slates import (
     Answerer,
     AnswerSources,
@@ -267,7 +259,7 @@ class TypedInstead:
         self.answerer, self.store, self.writer = answerer, store, writer
         self.options, self.new_arms = options, new_arms
 
-    def record(self, request: FeedbackRequest, served: AnswerSources, model: int) -> None:
+    def record(self, request: requests.FeedbackRequest, served: AnswerSources, model: int) -> None:
         """Record feedback with the query that was typed instead."""
         stored = recorded(self.store, request.decision_id, request.owner)
         answerer = self.answerer
@@ -336,7 +328,7 @@ def _pass_on(done: "Future[Any]", future: "Future[Any]") -> None:
 
 _SLATES_PER_BATCH = 16  # slates that are made and written together
 _TRIES = 20  # how often a slate is made again because a block came in between
-Placed = RecommendRequest | ForecastRequest | MapRequest
+Placed = requests.RecommendRequest | requests.ForecastRequest | requests.MapRequest
 Selected = tuple[Placed, Place, SessionState, Candidates]
 
 
@@ -357,7 +349,7 @@ class RequestHandler:
         store: Store,
         writer: Writer,
         options: EngineOptions,
-        again: Callable[[Request], None],
+        again: Callable[[requests.Request], None],
         hashes: Hashes,
     ) -> None:
         self.answerer, self.store, self.writer = answerer, store, writer
@@ -365,7 +357,7 @@ class RequestHandler:
         self.new_arms = NewArms(options, hashes)
         self.typed = TypedInstead(answerer, store, writer, options, self.new_arms)
 
-    def answer(self, batch: list[Request]) -> Callable[[], None]:
+    def answer(self, batch: list[requests.Request]) -> Callable[[], None]:
         """Select the candidates for every request of the batch; return a call that does the rest.
 
         After both, every request has its own result or error, or the writer has it.
@@ -384,16 +376,16 @@ class RequestHandler:
 
         return rest
 
-    def _select(self, batch: Sequence[Request]) -> Chosen:
+    def _select(self, batch: Sequence[requests.Request]) -> Chosen:
         if any(_must_know_the_barrier(request) for request in batch):
             self.read_to_the_barrier()
         served, model = self.answerer.now()
         placed: list[tuple[Placed, Place]] = []
         for request in batch:
             try:
-                if isinstance(request, FeedbackRequest):
+                if isinstance(request, requests.FeedbackRequest):
                     self.typed.record(request, served, model)
-                elif isinstance(request, RecommendRequest) and request.known is not None:
+                elif isinstance(request, requests.RecommendRequest) and request.known is not None:
                     self._repeat(request, *request.known)
                 else:
                     placed.append((request, self._place(request, served)))
@@ -417,7 +409,7 @@ class RequestHandler:
         return Chosen(served, model, rows)
 
     def _place(self, request: Placed, served: AnswerSources) -> Place:
-        hits = request.hits if isinstance(request, RecommendRequest) else None
+        hits = request.hits if isinstance(request, requests.RecommendRequest) else None
         place = served.catalogue.place(request.query, request.segment)
         return self.new_arms.with_hits(place, hits)
 
@@ -426,15 +418,17 @@ class RequestHandler:
         slates, again, served = list[ToAnswer](), list[Placed](), chosen.served
         for request, place, visit, selected in chosen.rows:
             try:
-                if isinstance(request, RecommendRequest):
+                if isinstance(request, requests.RecommendRequest):
                     slates.append(ToAnswer(request, place, visit, selected))
-                elif isinstance(request, ForecastRequest):
+                elif isinstance(request, requests.ForecastRequest):
                     forecast = self.answerer.forecast(request, place, selected, visit, served)
                     request.future.set_result(forecast)
                 else:
                     found = self.answerer.considered(request, place, selected, visit, served)
                     trail = _placed_by(served, request.trail)
-                    request.future.set_result(MapData(place, trail, found, served.catalogue))
+                    request.future.set_result(
+                        requests.MapData(place, trail, found, served.catalogue)
+                    )
             except PoolChanged:
                 again.append(request)
         for start in range(0, len(slates), _SLATES_PER_BATCH):
@@ -481,7 +475,7 @@ class RequestHandler:
             future.add_done_callback(self._when_recorded(one.request, decision))
 
     def _when_recorded(
-        self, request: RecommendRequest, decision: NewDecision
+        self, request: requests.RecommendRequest, decision: NewDecision
     ) -> Callable[["Future[Written]"], None]:
         def when_recorded(future: "Future[Written]") -> None:
             error = future.exception()
@@ -491,7 +485,9 @@ class RequestHandler:
             written = future.result()
             if written.position is not None:
                 body = decision.body
-                made = Decision.of(decision.id, body, list(body.slate), teaches=written.teaches)
+                made = requests.Decision.of(
+                    decision.id, body, list(body.slate), teaches=written.teaches
+                )
                 request.future.set_result(made)
             elif request.tries >= _TRIES:
                 request.future.set_exception(
@@ -504,7 +500,9 @@ class RequestHandler:
 
         return when_recorded
 
-    def _repeat(self, request: RecommendRequest, decision_id: str, recorded_hash: str) -> None:
+    def _repeat(
+        self, request: requests.RecommendRequest, decision_id: str, recorded_hash: str
+    ) -> None:
         """Return the recorded answer to this request id, without arms blocked since."""
         if recorded_hash != request.request_hash:
             raise Conflict(
@@ -516,7 +514,9 @@ class RequestHandler:
         with self.answerer.lock:
             on = self.answerer.learner.state.on
             slate = still_shown(stored, self.answerer.catalogue) if on else []
-        request.future.set_result(Decision.of(decision_id, stored.body, slate, repeated=True))
+        request.future.set_result(
+            requests.Decision.of(decision_id, stored.body, slate, repeated=True)
+        )
 
 
 def _placed_by(served: AnswerSources, trail: Sequence[Place]) -> list[Place]:
@@ -530,7 +530,7 @@ def _placed_by(served: AnswerSources, trail: Sequence[Place]) -> list[Place]:
     ]
 
 
-def _fail(batch: list[Request], error: Exception) -> None:
+def _fail(batch: list[requests.Request], error: Exception) -> None:
     for request in batch:
         if not request.future.done() and not request.handed_on:
             request.future.set_exception(error)
@@ -550,13 +550,13 @@ def _session_state(request: Placed, last: StoredDecision | None) -> SessionState
 
 def _explained(request: Placed) -> bool:
     """Whether the answer contains the paper's preferences."""
-    if isinstance(request, RecommendRequest):
+    if isinstance(request, requests.RecommendRequest):
         return request.explain
-    return isinstance(request, MapRequest)
+    return isinstance(request, requests.MapRequest)
 
 
-def _must_know_the_barrier(request: Request) -> bool:
+def _must_know_the_barrier(request: requests.Request) -> bool:
     """Whether nothing checks the answer later: it is not recorded, or a record was stale."""
-    if isinstance(request, RecommendRequest):
+    if isinstance(request, requests.RecommendRequest):
         return request.tries > 0
-    return not isinstance(request, FeedbackRequest)
+    return not isinstance(request, requests.FeedbackRequest)

@@ -32,16 +32,7 @@ from nextquery.service.engine.requests import (
     ForecastRequest,
     RecommendRequest,
 )
-from nextquery.service.log.events import (
-    MEMORY,
-    PINNED,
-    SELECTION,
-    DecisionEvent,
-    OwnAsked,
-    SlateEntry,
-    bytes_text,
-    vector_text,
-)
+from nextquery.service.log import events
 from nextquery.service.log.store import Clock, StoredDecision
 from nextquery.service.model.catalogue import ServedCatalogue
 from nextquery.service.model.learner import Learner
@@ -192,7 +183,7 @@ class Entries:
     def __init__(self, loop: Loop, *, repeat: bool) -> None:
         self.loop, self.repeat = loop, repeat
 
-    def by_policy(self, loop: Loop, slate: Slate, asked: ToAnswer) -> tuple[SlateEntry, ...]:
+    def by_policy(self, loop: Loop, slate: Slate, asked: ToAnswer) -> tuple[events.SlateEntry, ...]:
         """Return the entries that the policy of a loop chose, best first."""
         chosen = slate._replace(choices=[one for one in slate.choices if not one.pinned])
         entries = self._described(chosen, asked.selected, loop, explain=asked.request.explain)
@@ -200,7 +191,7 @@ class Entries:
             return tuple(replace(one, score=one.similarity) for one in entries)
         return entries
 
-    def similar(self, asked: ToAnswer) -> tuple[tuple[SlateEntry, ...], int]:
+    def similar(self, asked: ToAnswer) -> tuple[tuple[events.SlateEntry, ...], int]:
         """Return the entries of similarity alone, and out of how many they come."""
         request, place, visit, selected = asked
         of_session = {place.arm, *visit.history, *([] if self.repeat else visit.seen)}
@@ -226,10 +217,10 @@ class Entries:
         )
         return (*pinned, *entries)[: request.m], len(left)
 
-    def pinned(self, arms: Sequence[int], place: Place) -> tuple[SlateEntry, ...]:
+    def pinned(self, arms: Sequence[int], place: Place) -> tuple[events.SlateEntry, ...]:
         """Return the entries of pinned arms, without features: they teach nothing."""
         return tuple(
-            SlateEntry(
+            events.SlateEntry(
                 arm=choice.arm,
                 text=self.loop.catalogue.shown(choice.arm),
                 score=choice.score,
@@ -238,14 +229,14 @@ class Entries:
                 similarity=choice.score,
                 uncertainty=None,
                 features=(),
-                source=PINNED,
+                source=events.PINNED,
             )
             for choice in self.loop.pinned(place, arms)
         )
 
     def _described(
         self, slate: Slate, selected: Candidates, loop: Loop, *, explain: bool
-    ) -> tuple[SlateEntry, ...]:
+    ) -> tuple[events.SlateEntry, ...]:
         choices, candidates = slate.choices, slate.candidates
         if not np.isfinite([choice.score for choice in choices]).all():
             raise FloatingPointError("the model's scores are not finite")
@@ -275,12 +266,12 @@ class Entries:
         width: float | None,
         *,
         explain: bool,
-    ) -> SlateEntry:
+    ) -> events.SlateEntry:
         at, preference = candidates.arms.tolist().index(choice.arm), None
         if explain and selected.normalised:
             of_arms = zip(selected.arms.tolist(), selected.preferences.tolist(), strict=True)
             preference = dict(of_arms).get(choice.arm)
-        return SlateEntry(
+        return events.SlateEntry(
             arm=choice.arm,
             text=self.loop.text_of(choice.arm, candidates),
             score=choice.score,
@@ -291,17 +282,17 @@ class Entries:
             features=tuple(choice.features.tolist()),
             asked_at=candidates.own_asked.get(choice.arm),
             preference=preference,
-            source=MEMORY if choice.arm in candidates.recalled else SELECTION,
+            source=events.MEMORY if choice.arm in candidates.recalled else events.SELECTION,
             explored=choice.explored,
         )
 
 
 def drafted(
     names: tuple[str, str],
-    rankings: tuple[Sequence[SlateEntry], Sequence[SlateEntry]],
+    rankings: tuple[Sequence[events.SlateEntry], Sequence[events.SlateEntry]],
     length: int,
     coins: np.random.Generator,
-) -> tuple[SlateEntry, ...]:
+) -> tuple[events.SlateEntry, ...]:
     """Draft entries from the rankings of two policies; how probable they are is not known."""
     first, second = ([entry.arm for entry in ranking] for ranking in rankings)
     draft = team_draft(first, second, max(0, length), coins)
@@ -311,16 +302,16 @@ def drafted(
     )
 
 
-def own_asked(loop: Loop, place: Place, visit: SessionState) -> OwnAsked | None:
+def own_asked(loop: Loop, place: Place, visit: SessionState) -> events.OwnAsked | None:
     """Return what the person's own past is to remember of this query."""
     if visit.person is None:
         return None
     key, after = loop.own_key(place), visit.previous
     text = key if isinstance(key, str) else ""
-    return OwnAsked(
+    return events.OwnAsked(
         person=visit.person,
         text=text,
-        vector=vector_text(place.vector) if text else "",
+        vector=events.vector_text(place.vector) if text else "",
         after_arm=after if isinstance(after, int) else None,
         after_text=after if isinstance(after, str) else "",
     )
@@ -348,7 +339,7 @@ class SlateMaker:
         self.entries = Entries(self.loop, repeat=repeat)
         self._clock, self._offer = clock, offer
 
-    def slates(self, asked: Sequence[ToAnswer]) -> list[DecisionEvent]:
+    def slates(self, asked: Sequence[ToAnswer]) -> list[events.DecisionEvent]:
         """Return decision events; without entries while the switch is off."""
         on = self.learner.state.on
         turns = [self.assignment.turn(one.request) for one in asked]
@@ -362,10 +353,10 @@ class SlateMaker:
             )
         ]
 
-    def _empty(self, asked: ToAnswer) -> DecisionEvent:
+    def _empty(self, asked: ToAnswer) -> events.DecisionEvent:
         request, place, visit, selected = asked
         state = self.learner.state
-        return DecisionEvent(
+        return events.DecisionEvent(
             query=place.query,
             m=request.m,
             anchor_arm=place.arm,
@@ -413,12 +404,12 @@ class SlateMaker:
 
     def _filled(
         self,
-        body: DecisionEvent,
+        body: events.DecisionEvent,
         asked: ToAnswer,
         turn: Turn,
         slate: Slate | None,
         partner: Slate | None = None,
-    ) -> DecisionEvent:
+    ) -> events.DecisionEvent:
         request, place = asked.request, asked.place
         if slate is not None:
             try:
@@ -436,7 +427,7 @@ class SlateMaker:
                     assigned=turn.assigned if turn.fallen else "",
                     fallback=turn.fallen,
                     candidates=int((slate.candidates.arms >= 0).sum()),
-                    failures=bytes_text(slate.failures),
+                    failures=events.bytes_text(slate.failures),
                 )
             except Exception:
                 _log.exception(_FAILED)
@@ -453,13 +444,13 @@ class SlateMaker:
 
     def _drafted(
         self,
-        body: DecisionEvent,
+        body: events.DecisionEvent,
         asked: ToAnswer,
         turn: Turn,
-        entries: Sequence[SlateEntry],
+        entries: Sequence[events.SlateEntry],
         partner: Slate,
-        above: Sequence[SlateEntry],
-    ) -> DecisionEvent:
+        above: Sequence[events.SlateEntry],
+    ) -> events.DecisionEvent:
         """Draft a slate from the rankings of two policies, below what is pinned."""
         other = self.assignment.partner(turn)
         rankings = (entries, self.entries.by_policy(self.assignment.loop_of(other), partner, asked))
@@ -579,13 +570,13 @@ class Answerer:
 
     def slate(
         self, request: RecommendRequest, place: Place, selected: Candidates, visit: SessionState
-    ) -> DecisionEvent:
+    ) -> events.DecisionEvent:
         """Make a slate with the model as it is now, as a decision event."""
         return self.slates([ToAnswer(request, place, visit, selected)])[0]
 
     def slates(
         self, asked: Sequence[ToAnswer], served: AnswerSources | None = None
-    ) -> list[DecisionEvent]:
+    ) -> list[events.DecisionEvent]:
         """Make several slates with one state of the model.
 
         If they were selected of `served`, and that is no longer served, raise `PoolChanged`.

@@ -32,36 +32,19 @@ from nextquery.service.erasure.texts import (
     search,
     take_out,
 )
-from nextquery.service.log.events import (
-    By,
-    DecisionEvent,
-    Erased,
-    FeedbackEvent,
-    Forgotten,
-    LeftOut,
-    TimeoutEvent,
-    UndeliveredEvent,
-    Void,
-    parts,
-    to_json,
-)
+from nextquery.service.log import events, schema
 from nextquery.service.log.new_arms import names_of
-from nextquery.service.log.schema import (
-    arm_texts,
-    counter,
-    decisions,
-    events,
-    identities,
-    keys,
-    sightings,
-    snapshots,
-    teaching,
-)
 from nextquery.service.log.store import Store, as_event
 from nextquery.service.log.writer import NOTHING, Needs, Transaction, Write
 
 _OF_DECISIONS = [
-    kind.kind for kind in (DecisionEvent, FeedbackEvent, TimeoutEvent, UndeliveredEvent)
+    kind.kind
+    for kind in (
+        events.DecisionEvent,
+        events.FeedbackEvent,
+        events.TimeoutEvent,
+        events.UndeliveredEvent,
+    )
 ]
 
 
@@ -95,20 +78,30 @@ class EraseDecisions:
         sessions: set[tuple[str, str]] = set()
         users: set[tuple[str, str]] = set()
         gone = ErasedCounts()
-        for part in parts(self.ids):
-            columns = (decisions.c.owner, decisions.c.session_id, decisions.c.user_hash)
-            for row in connection.execute(sa.select(*columns).where(decisions.c.id.in_(part))):
+        for part in events.parts(self.ids):
+            columns = (
+                schema.decisions.c.owner,
+                schema.decisions.c.session_id,
+                schema.decisions.c.user_hash,
+            )
+            for row in connection.execute(
+                sa.select(*columns).where(schema.decisions.c.id.in_(part))
+            ):
                 sessions.add((row.owner, row.session_id))
                 if row.user_hash is not None:
                     users.add((row.owner, row.user_hash))
-            tombstones = sa.update(events).where(
-                events.c.decision_id.in_(part), events.c.kind.in_(_OF_DECISIONS)
+            tombstones = sa.update(schema.events).where(
+                schema.events.c.decision_id.in_(part), schema.events.c.kind.in_(_OF_DECISIONS)
             )
             empty = tombstones.values(
-                kind=Forgotten.kind, body=to_json(Forgotten()), decision_id=None
+                kind=events.Forgotten.kind,
+                body=events.to_json(events.Forgotten()),
+                decision_id=None,
             )
             count = connection.execute(empty).rowcount
-            left = connection.execute(sa.delete(decisions).where(decisions.c.id.in_(part))).rowcount
+            left = connection.execute(
+                sa.delete(schema.decisions).where(schema.decisions.c.id.in_(part))
+            ).rowcount
             gone = ErasedCounts(gone.decisions + left, gone.events + count)
         if self.by_age:
             transaction.read_again()
@@ -116,7 +109,7 @@ class EraseDecisions:
         forget_teaching(connection, sessions, users)
         keys = [transaction.session_key(*session) for session in sessions]
         forget_names(connection, keys)
-        forget_sightings(connection, sightings.c.session_key, keys)
+        forget_sightings(connection, schema.sightings.c.session_key, keys)
         forget_names(connection, (user for _, user in users if _has_no_records(connection, user)))
         transaction.read_again()
         return gone
@@ -124,7 +117,7 @@ class EraseDecisions:
 
 def _has_no_records(connection: sa.Connection, user: str) -> bool:
     """Whether nothing of a user is left but the name."""
-    for table in (sightings, decisions):
+    for table in (schema.sightings, schema.decisions):
         left = sa.select(table.c.time).where(table.c.user_hash == user).limit(1)
         if connection.execute(left).first() is not None:
             return False
@@ -137,8 +130,8 @@ def begin_erasure(transaction: Transaction) -> sa.Connection:
     connection = transaction.connection
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("PRAGMA secure_delete=ON")  # until the file is cleaned
-    connection.execute(sa.delete(snapshots))
-    connection.execute(sa.update(counter).values(erasing=transaction.time))
+    connection.execute(sa.delete(schema.snapshots))
+    connection.execute(sa.update(schema.counter).values(erasing=transaction.time))
     return connection
 
 
@@ -148,15 +141,15 @@ def forget_names(connection: sa.Connection, names: Iterable[str]) -> int:
     Those who are left of an identity stay one person, under a name of their own.
     """
     count = 0
-    for part in parts(names):
+    for part in events.parts(names):
         count += connection.execute(
-            sa.delete(identities).where(identities.c.name.in_(part))
+            sa.delete(schema.identities).where(schema.identities.c.name.in_(part))
         ).rowcount
-        orphans = sa.select(identities.c.identity, sa.func.min(identities.c.name)).where(
-            identities.c.identity.in_(part)
-        )
-        for gone, other in connection.execute(orphans.group_by(identities.c.identity)).all():
-            same = sa.update(identities).where(identities.c.identity == gone)
+        orphans = sa.select(
+            schema.identities.c.identity, sa.func.min(schema.identities.c.name)
+        ).where(schema.identities.c.identity.in_(part))
+        for gone, other in connection.execute(orphans.group_by(schema.identities.c.identity)).all():
+            same = sa.update(schema.identities).where(schema.identities.c.identity == gone)
             connection.execute(same.values(identity=other))
     return count
 
@@ -166,12 +159,14 @@ def forget_sightings(
 ) -> int:
     """Delete who typed what, by user or session, and count the texts again; return how many."""
     count = 0
-    for part in parts(values):
+    for part in events.parts(values):
         these = column.in_(part)
         texts = set(
-            connection.execute(sa.select(sightings.c.text_key).where(these).distinct()).scalars()
+            connection.execute(
+                sa.select(schema.sightings.c.text_key).where(these).distinct()
+            ).scalars()
         )
-        count += connection.execute(sa.delete(sightings).where(these)).rowcount
+        count += connection.execute(sa.delete(schema.sightings).where(these)).rowcount
         count_again(connection, texts)
     return count
 
@@ -183,13 +178,13 @@ def forget_teaching(
 ) -> None:
     """Delete how much these sessions and users taught lately; each is given with its owner."""
     known: dict[str, str] = {}
-    for part in parts(user for _, user in users):
-        rows = sa.select(identities.c.name, identities.c.identity)
-        for name, identity in connection.execute(rows.where(identities.c.name.in_(part))):
+    for part in events.parts(user for _, user in users):
+        rows = sa.select(schema.identities.c.name, schema.identities.c.identity)
+        for name, identity in connection.execute(rows.where(schema.identities.c.name.in_(part))):
             known[name] = identity
     people = {(owner, known.get(user, user)) for owner, user in users}
-    for part in parts(names_of(sessions, people | set(users))):
-        connection.execute(sa.delete(teaching).where(teaching.c.who.in_(part)))
+    for part in events.parts(names_of(sessions, people | set(users))):
+        connection.execute(sa.delete(schema.teaching).where(schema.teaching.c.who.in_(part)))
 
 
 _REFUSED = ("removed", "rejected")
@@ -229,8 +224,8 @@ class ForgetTraces:
             sessions,
             [(owner, user) for owner in _owners(connection, who) for user in users],
         )
-        rows = forget_sightings(connection, sightings.c.session_key, names)
-        rows += forget_sightings(connection, sightings.c.user_hash, users)
+        rows = forget_sightings(connection, schema.sightings.c.session_key, names)
+        rows += forget_sightings(connection, schema.sightings.c.user_hash, users)
         rows += forget_names(connection, [*names, *users])
         return rows + _forget_leave_outs(connection, users)
 
@@ -239,7 +234,11 @@ class ForgetTraces:
         """Whether the user is known to other owners than the one that is meant."""
         if who.owner is None:
             return False
-        known = sa.select(decisions.c.id).where(decisions.c.user_hash == who.user_hash).limit(1)
+        known = (
+            sa.select(schema.decisions.c.id)
+            .where(schema.decisions.c.user_hash == who.user_hash)
+            .limit(1)
+        )
         return connection.execute(known).first() is not None
 
 
@@ -248,7 +247,7 @@ class EndArms:
     """End the arms that fell, from the next answer of every worker; return all texts that fell."""
 
     why: str
-    by: By | None = None
+    by: events.By | None = None
     pool_arms: tuple[int, ...] = ()
     pool_texts: frozenset[str] = frozenset()  #: of these, and of others that are no arms any more
 
@@ -260,13 +259,15 @@ class EndArms:
         """Append the event, if there are such arms."""
         gone = marked(begin_erasure(transaction))
         text_keys = [transaction.text_key(text) for text in self.pool_texts]
-        for part in parts(text_keys):  # those that an operator removed
-            these = arm_texts.c.text_key.in_(part), arm_texts.c.min_users.is_(None)
-            changed = sa.update(arm_texts).where(*these, arm_texts.c.state.in_(_REFUSED))
+        for part in events.parts(text_keys):  # those that an operator removed
+            these = schema.arm_texts.c.text_key.in_(part), schema.arm_texts.c.min_users.is_(None)
+            changed = sa.update(schema.arm_texts).where(
+                *these, schema.arm_texts.c.state.in_(_REFUSED)
+            )
             transaction.connection.execute(changed.values(shown=""))
         arms = tuple(sorted({*gone.arms, *self.pool_arms}))
         if arms:
-            _erased(transaction, Erased(why=self.why, arms=arms, by=self.by))
+            _erased(transaction, events.Erased(why=self.why, arms=arms, by=self.by))
         return gone
 
 
@@ -279,7 +280,7 @@ class EndErasure:
 
     why: str
     gone: Marked = NONE_MARKED
-    by: By | None = None
+    by: events.By | None = None
     due: bool = False
 
     def needs(self) -> Needs:
@@ -290,54 +291,58 @@ class EndErasure:
         """Write it if it is due; return its position, or 0."""
         transaction.flush()
         connection = transaction.connection
-        unfinished = connection.execute(sa.select(counter.c.erasing)).scalar_one() is not None
+        unfinished = (
+            connection.execute(sa.select(schema.counter.c.erasing)).scalar_one() is not None
+        )
         if not self.due and not unfinished:
             return 0
         begin_erasure(transaction)
         _empty_voids(connection)
         end(transaction, self.gone)
-        position = _erased(transaction, Erased(why=self.why, by=self.by))
-        connection.execute(sa.update(counter).values(erasing=None))
+        position = _erased(transaction, events.Erased(why=self.why, by=self.by))
+        connection.execute(sa.update(schema.counter).values(erasing=None))
         transaction.read_again()
         return position
 
 
-def _erased(transaction: Transaction, body: Erased) -> int:
+def _erased(transaction: Transaction, body: events.Erased) -> int:
     """Append the event; states from before it are no snapshots any more."""
     position = transaction.append(body)
     if body.arms:
         transaction.raise_barrier()
     transaction.flush()
-    transaction.connection.execute(sa.update(counter).values(erased=position))
+    transaction.connection.execute(sa.update(schema.counter).values(erased=position))
     return position
 
 
 def _owners(connection: sa.Connection, who: Who) -> set[str]:
     if who.owner is not None:
         return {who.owner}
-    return {"", *connection.execute(sa.select(keys.c.owner).distinct()).scalars()}
+    return {"", *connection.execute(sa.select(schema.keys.c.owner).distinct()).scalars()}
 
 
 def _forget_leave_outs(connection: sa.Connection, users: list[str]) -> int:
     """Take a user out of the events that leave out decisions; what they leave out stays."""
-    these = sa.select(events).where(events.c.kind == LeftOut.kind)
+    these = sa.select(schema.events).where(schema.events.c.kind == events.LeftOut.kind)
     count = 0
     for row in connection.execute(these).all() if users else ():
         body = as_event(row).body
-        if isinstance(body, LeftOut) and body.user_hash in users:
-            here = sa.update(events).where(events.c.position == row.position)
-            connection.execute(here.values(body=to_json(replace(body, user_hash=None))))
+        if isinstance(body, events.LeftOut) and body.user_hash in users:
+            here = sa.update(schema.events).where(schema.events.c.position == row.position)
+            connection.execute(here.values(body=events.to_json(replace(body, user_hash=None))))
             count += 1
     return count
 
 
 def _empty_voids(connection: sa.Connection) -> None:
     """Empty the void events: what could not be read in them may be anybody's."""
-    for row in connection.execute(sa.select(events).where(events.c.kind == Void.kind)).all():
+    for row in connection.execute(
+        sa.select(schema.events).where(schema.events.c.kind == events.Void.kind)
+    ).all():
         body = as_event(row).body
-        if isinstance(body, Void) and body.body:
-            here = sa.update(events).where(events.c.position == row.position)
-            connection.execute(here.values(body=to_json(replace(body, body=""))))
+        if isinstance(body, events.Void) and body.body:
+            here = sa.update(schema.events).where(schema.events.c.position == row.position)
+            connection.execute(here.values(body=events.to_json(replace(body, body=""))))
 
 
 AT_ONCE = 500  # decisions erased in one transaction
@@ -390,7 +395,7 @@ def forget(
     submit: Submit,
     *,
     of_pool: OfPool = NOTHING_OF_POOL,
-    by: By | None = None,
+    by: events.By | None = None,
     progress: Progress | None = None,
 ) -> ErasedFromLog:
     """Erase what the log knows of somebody up to now; requests go on being answered meanwhile.
@@ -416,7 +421,7 @@ def _end_arms(
     store: Store,
     submit: Submit,
     why: str,
-    by: By | None,
+    by: events.By | None,
     tell: Progress,
     of_pool: OfPool = NOTHING_OF_POOL,
 ) -> Marked:
@@ -464,7 +469,7 @@ def finish(store: Store, submit: Submit, *, why: str = "age") -> int:
 def unfinished_since(store: Store) -> float | None:
     """Return when an erasure that has not ended last went on; None if there is none."""
     with store.reading() as connection:
-        found: Any = connection.execute(sa.select(counter.c.erasing)).scalar_one()
+        found: Any = connection.execute(sa.select(schema.counter.c.erasing)).scalar_one()
     return None if found is None else float(found)
 
 
@@ -501,9 +506,11 @@ def erase_older(
 
 def _older(store: Store, before: float) -> list[str]:
     """Return some of the decisions that are older, the oldest first; those still open are not."""
-    rows = sa.select(decisions.c.id).where(decisions.c.time < before, decisions.c.state != "open")
+    rows = sa.select(schema.decisions.c.id).where(
+        schema.decisions.c.time < before, schema.decisions.c.state != "open"
+    )
     with store.reading() as connection:
-        found = connection.execute(rows.order_by(decisions.c.position).limit(AT_ONCE))
+        found = connection.execute(rows.order_by(schema.decisions.c.position).limit(AT_ONCE))
         return list(found.scalars())
 
 
@@ -525,16 +532,20 @@ class ForgetOlder:
         """Delete them; return whether there were any."""
         transaction.flush()
         connection = transaction.connection
-        counted = sa.select(arm_texts.c.text_key).where(arm_texts.c.state.in_(("added", "held")))
-        old = sa.and_(sightings.c.time < self.before, sightings.c.text_key.not_in(counted))
-        aged = sa.select(identities.c.name).where(identities.c.time < self.before)
+        counted = sa.select(schema.arm_texts.c.text_key).where(
+            schema.arm_texts.c.state.in_(("added", "held"))
+        )
+        old = sa.and_(
+            schema.sightings.c.time < self.before, schema.sightings.c.text_key.not_in(counted)
+        )
+        aged = sa.select(schema.identities.c.name).where(schema.identities.c.time < self.before)
         names = set(connection.execute(aged).scalars())
         names -= self._used(transaction, sa.not_(old)) if names else set()
-        typed = connection.execute(sa.select(sightings.c.time).where(old).limit(1)).first()
+        typed = connection.execute(sa.select(schema.sightings.c.time).where(old).limit(1)).first()
         if not names and typed is None:
             return False
         begin_erasure(transaction)
-        connection.execute(sa.delete(sightings).where(old))
+        connection.execute(sa.delete(schema.sightings).where(old))
         forget_names(connection, names)
         transaction.read_again()
         return True
@@ -543,10 +554,12 @@ class ForgetOlder:
     def _used(transaction: Transaction, stay: sa.ColumnElement[bool]) -> set[str]:
         """Return the users and sessions of decisions, and of the sightings that stay."""
         connection = transaction.connection
-        columns = (sightings.c.user_hash, sightings.c.session_key)
+        columns = (schema.sightings.c.user_hash, schema.sightings.c.session_key)
         typed = connection.execute(sa.select(*columns).where(stay))
         used = {name for row in typed for name in row}
-        found = sa.select(decisions.c.user_hash, decisions.c.owner, decisions.c.session_id)
+        found = sa.select(
+            schema.decisions.c.user_hash, schema.decisions.c.owner, schema.decisions.c.session_id
+        )
         for user, owner, session_id in connection.execute(found.distinct()):
             used |= {user, transaction.session_key(owner, session_id)}
         return used

@@ -20,17 +20,7 @@ from urllib.parse import unquote
 import sqlalchemy as sa
 
 from nextquery.segments import key_of, segment_of, text_of
-from nextquery.service.log.events import (
-    ArmAdded,
-    ArmHeld,
-    ArmRejected,
-    DecisionEvent,
-    Forgotten,
-    from_json,
-    parts,
-    to_json,
-)
-from nextquery.service.log.schema import arm_texts, decisions, events, identities, sightings
+from nextquery.service.log import events, schema
 from nextquery.service.log.store import Store, as_event, head_of
 from nextquery.service.log.writer import NOTHING, Needs, Transaction
 from nextquery.signing import keyed
@@ -137,7 +127,7 @@ class Leaving:
         """Whether the JSON of a decision has anything that leaves."""
         return bool(self.texts & texts_in(body)) or self.is_query(asked_in(body))
 
-    def without(self, body: DecisionEvent) -> DecisionEvent:
+    def without(self, body: events.DecisionEvent) -> events.DecisionEvent:
         """Return a decision without it."""
 
         def leaves(text: str) -> bool:
@@ -158,7 +148,7 @@ class Leaving:
 
 
 PAGE = 2000  # events read together
-OF_ARMS = [kind.kind for kind in (ArmAdded, ArmHeld, ArmRejected)]
+OF_ARMS = [kind.kind for kind in (events.ArmAdded, events.ArmHeld, events.ArmRejected)]
 _MORE = 10  # people remembered of each text beyond those it needs: some may be one person
 
 
@@ -206,43 +196,51 @@ def count_again(connection: sa.Connection, text_keys: Iterable[str]) -> None:
     The mark is a negative `min_users`. It stays until the text is erased or saved, whatever happens
     meanwhile; a marked text that enough people typed loses it.
     """
-    for part in parts(text_keys):
-        who = sa.func.coalesce(identities.c.identity, sightings.c.user_hash)
+    for part in events.parts(text_keys):
+        who = sa.func.coalesce(schema.identities.c.identity, schema.sightings.c.user_hash)
         people = (
             sa.select(
-                sightings.c.text_key,
+                schema.sightings.c.text_key,
                 sa.func.count(who.distinct()).label("people"),
-                sa.func.count(sightings.c.session_key.distinct()).label("sessions"),
+                sa.func.count(schema.sightings.c.session_key.distinct()).label("sessions"),
             )
             .select_from(
-                sightings.outerjoin(identities, identities.c.name == sightings.c.user_hash)
+                schema.sightings.outerjoin(
+                    schema.identities, schema.identities.c.name == schema.sightings.c.user_hash
+                )
             )
-            .where(sightings.c.text_key.in_(part))
-            .group_by(sightings.c.text_key)
+            .where(schema.sightings.c.text_key.in_(part))
+            .group_by(schema.sightings.c.text_key)
         )
         left = {row.text_key: min(row.people, row.sessions) for row in connection.execute(people)}
-        columns = (arm_texts.c.text_key, arm_texts.c.min_users)
-        these = arm_texts.c.text_key.in_(part), arm_texts.c.min_users.is_not(None)
+        columns = (schema.arm_texts.c.text_key, schema.arm_texts.c.min_users)
+        these = schema.arm_texts.c.text_key.in_(part), schema.arm_texts.c.min_users.is_not(None)
         for key, least in connection.execute(sa.select(*columns).where(*these)).all():
             enough = left.get(key, 0) >= abs(least)
             if enough != (least > 0):
-                changed = sa.update(arm_texts).where(arm_texts.c.text_key == key)
+                changed = sa.update(schema.arm_texts).where(schema.arm_texts.c.text_key == key)
                 connection.execute(changed.values(min_users=-least))
 
 
 def marked(connection: sa.Connection) -> Marked:
     """Find the texts that are marked and not yet erased."""
-    columns = [arm_texts.c[name] for name in ("text_key", "arm", "state", "min_users")]
-    found = sa.select(*columns).where(arm_texts.c.min_users < 0, arm_texts.c.shown != "")
+    columns = [schema.arm_texts.c[name] for name in ("text_key", "arm", "state", "min_users")]
+    found = sa.select(*columns).where(
+        schema.arm_texts.c.min_users < 0, schema.arm_texts.c.shown != ""
+    )
     rows = {row.text_key: row for row in connection.execute(found)}
     if not rows:
         return NONE_MARKED
     secret = head_of(connection).secret
     texts, names = {}, {}
-    of_arms = sa.select(events).where(events.c.kind.in_(OF_ARMS)).order_by(events.c.position)
+    of_arms = (
+        sa.select(schema.events)
+        .where(schema.events.c.kind.in_(OF_ARMS))
+        .order_by(schema.events.c.position)
+    )
     for row in connection.execute(of_arms):
         body = as_event(row).body
-        assert isinstance(body, ArmAdded | ArmHeld | ArmRejected)
+        assert isinstance(body, events.ArmAdded | events.ArmHeld | events.ArmRejected)
         key = keyed(secret, "text", body.text)
         if key in rows:
             texts[row.position], names[key] = body.text, body.text
@@ -284,10 +282,10 @@ def decisions_in_pages(
     """Yield the positions and bodies of all decisions after a position, page by page."""
     head = max(1, store.head().position)
     while True:
-        these = events.c.position > after, events.c.kind == DecisionEvent.kind
-        page = sa.select(events.c.position, events.c.body).where(*these)
+        these = schema.events.c.position > after, schema.events.c.kind == events.DecisionEvent.kind
+        page = sa.select(schema.events.c.position, schema.events.c.body).where(*these)
         with store.reading() as connection:
-            rows = connection.execute(page.order_by(events.c.position).limit(PAGE)).all()
+            rows = connection.execute(page.order_by(schema.events.c.position).limit(PAGE)).all()
         yield [(row.position, row.body) for row in rows]
         if len(rows) < PAGE:
             return
@@ -299,12 +297,14 @@ def _people(store: Store, typed: dict[int, str], *, most: int) -> list[TypedText
     """Return who made these decisions, each person once for a text, and at most so many of it."""
     found: dict[str, dict[str, TypedText]] = {}
     names = ("position", "user_hash", "owner", "session_id", "time")
-    rows = sa.select(*(decisions.c[name] for name in names))
+    rows = sa.select(*(schema.decisions.c[name] for name in names))
     positions = sorted(typed)
     with store.reading() as connection:
         for start in range(0, len(positions), PAGE // 4):
-            some = decisions.c.position.in_(positions[start : start + PAGE // 4])
-            for row in connection.execute(rows.where(some, decisions.c.user_hash.is_not(None))):
+            some = schema.decisions.c.position.in_(positions[start : start + PAGE // 4])
+            for row in connection.execute(
+                rows.where(some, schema.decisions.c.user_hash.is_not(None))
+            ):
                 people = found.setdefault(typed[row.position], {})
                 if len(people) < most:
                     person = TypedText(typed[row.position], *row[1:])
@@ -332,13 +332,13 @@ class Count:
             row["session_key"] = transaction.session_key(owner, session_id)
             rows[key, user_hash] = row
         keys = {key for key, _ in rows}
-        columns = (sightings.c.text_key, sightings.c.user_hash)
-        for part in parts(keys):
-            known = sa.select(*columns).where(sightings.c.text_key.in_(part))
+        columns = (schema.sightings.c.text_key, schema.sightings.c.user_hash)
+        for part in events.parts(keys):
+            known = sa.select(*columns).where(schema.sightings.c.text_key.in_(part))
             for key, user_hash in connection.execute(known):
                 rows.pop((key, user_hash), None)
         if rows:
-            connection.execute(sa.insert(sightings), list(rows.values()))
+            connection.execute(sa.insert(schema.sightings), list(rows.values()))
         count_again(connection, keys)
         transaction.read_again()
 
@@ -384,29 +384,40 @@ class TakeOut:
         connection = transaction.connection
         if connection.dialect.name == "sqlite":
             connection.exec_driver_sql("PRAGMA secure_delete=ON")
-        these = events.c.position.in_(self.positions), events.c.kind == DecisionEvent.kind
-        for row in connection.execute(sa.select(events).where(*these)).all():
-            body = from_json(row.kind, row.body, row.position)
-            assert isinstance(body, DecisionEvent)
-            changed = sa.update(events).where(events.c.position == row.position)
-            connection.execute(changed.values(body=to_json(self.leaving.without(body))))
+        these = (
+            schema.events.c.position.in_(self.positions),
+            schema.events.c.kind == events.DecisionEvent.kind,
+        )
+        for row in connection.execute(sa.select(schema.events).where(*these)).all():
+            body = events.from_json(row.kind, row.body, row.position)
+            assert isinstance(body, events.DecisionEvent)
+            changed = sa.update(schema.events).where(schema.events.c.position == row.position)
+            connection.execute(changed.values(body=events.to_json(self.leaving.without(body))))
 
 
 def end(transaction: Transaction, gone: Marked) -> None:
     """Put tombstones in the place of the texts' own events, and forget them in the table."""
     connection = transaction.connection
     for position in gone.texts:
-        here = events.c.position == position, events.c.kind.in_(OF_ARMS)
-        row = connection.execute(sa.select(events).where(*here)).first()
+        here = schema.events.c.position == position, schema.events.c.kind.in_(OF_ARMS)
+        row = connection.execute(sa.select(schema.events).where(*here)).first()
         if row is None:
             continue
         body = as_event(row).body
-        left = Forgotten(arms=body.arm + 1) if isinstance(body, ArmAdded) else Forgotten()
+        left = (
+            events.Forgotten(arms=body.arm + 1)
+            if isinstance(body, events.ArmAdded)
+            else events.Forgotten()
+        )
         connection.execute(
-            sa.update(events).where(*here).values(kind=Forgotten.kind, body=to_json(left))
+            sa.update(schema.events)
+            .where(*here)
+            .values(kind=events.Forgotten.kind, body=events.to_json(left))
         )
     keys = {transaction.text_key(text) for text in gone.texts.values()}
-    mine = sa.and_(arm_texts.c.text_key.in_(keys), arm_texts.c.min_users < 0)
-    again = arm_texts.c.state.in_(("added", "held"))  # may become arms again; others never do
-    connection.execute(sa.delete(arm_texts).where(mine, again))
-    connection.execute(sa.update(arm_texts).where(mine).values(shown=""))
+    mine = sa.and_(schema.arm_texts.c.text_key.in_(keys), schema.arm_texts.c.min_users < 0)
+    again = schema.arm_texts.c.state.in_(
+        ("added", "held")
+    )  # may become arms again; others never do
+    connection.execute(sa.delete(schema.arm_texts).where(mine, again))
+    connection.execute(sa.update(schema.arm_texts).where(mine).values(shown=""))

@@ -33,16 +33,7 @@ from nextquery.arms.remap import IdMap, LiveArm, lay_out, vector_of
 from nextquery.catalogue.catalogue import Catalogue
 from nextquery.errors import InvalidInput
 from nextquery.learning import Rewards
-from nextquery.service.log.events import (
-    PINNED,
-    ArmAdded,
-    DecisionEvent,
-    FeedbackEvent,
-    ModelEvent,
-    SlateEntry,
-    from_json,
-)
-from nextquery.service.log.schema import decisions, events
+from nextquery.service.log import events, schema
 from nextquery.service.log.store import Store, StoredDecision, request_key
 
 
@@ -52,10 +43,10 @@ def added(store: Store, pool: ArmPool) -> Iterator[tuple[int, LiveArm]]:
     A vector in the log may be of an earlier encoder; then the pool's encodes the text.
     """
     head = store.head().position
-    models = ((event.position, event.body) for event in store.of_kind(ModelEvent.kind, head))
-    anew = [at for at, body in models if isinstance(body, ModelEvent) and body.encoded_anew]
-    for event in store.of_kind(ArmAdded.kind, head):
-        if isinstance(event.body, ArmAdded):
+    models = ((event.position, event.body) for event in store.of_kind(events.ModelEvent.kind, head))
+    anew = [at for at, body in models if isinstance(body, events.ModelEvent) and body.encoded_anew]
+    for event in store.of_kind(events.ArmAdded.kind, head):
+        if isinstance(event.body, events.ArmAdded):
             arm, old = event.body, bool(anew) and event.position < anew[-1]
             row = vector_of(pool, arm.text) if old or not arm.vector else arm.row()
             yield arm.arm, LiveArm(arm.text, arm.shown, row)
@@ -77,7 +68,7 @@ def decision_of(store: Store, owner: str, query_id: str) -> StoredDecision | Non
         key = request_key(owner, query_id)
         with store.reading() as connection:
             known = connection.execute(
-                sa.select(decisions.c.id).where(decisions.c.request_key == key)
+                sa.select(schema.decisions.c.id).where(schema.decisions.c.request_key == key)
             ).scalar()
         found = None if known is None else store.decision(known)
     return found if found is not None and found.owner == owner else None
@@ -85,13 +76,13 @@ def decision_of(store: Store, owner: str, query_id: str) -> StoredDecision | Non
 
 def decision_before(store: Store, decision: StoredDecision) -> StoredDecision | None:
     """Return the decision before this one in its session, or None."""
-    earlier = sa.select(decisions.c.id).where(
-        decisions.c.owner == decision.owner,
-        decisions.c.session_id == decision.session_id,
-        decisions.c.position < decision.position,
+    earlier = sa.select(schema.decisions.c.id).where(
+        schema.decisions.c.owner == decision.owner,
+        schema.decisions.c.session_id == decision.session_id,
+        schema.decisions.c.position < decision.position,
     )
     with store.reading() as connection:
-        newest = earlier.order_by(decisions.c.position.desc()).limit(1)
+        newest = earlier.order_by(schema.decisions.c.position.desc()).limit(1)
         known = connection.execute(newest).scalar()
     return None if known is None else store.decision(known)
 
@@ -157,7 +148,7 @@ def ubi_records(exported: Exported) -> Iterator[dict[str, object]]:
                 "score": entry.score,
                 "propensity": entry.propensity,
                 "propensity_estimated": entry.propensity_estimated,
-                **({"source": PINNED} if entry.source == PINNED else {}),
+                **({"source": events.PINNED} if entry.source == events.PINNED else {}),
                 **why,
             },
         }
@@ -187,13 +178,16 @@ def pages(store: Store) -> Iterator[list[Exported]]:
 
 def clicks(store: Store, ids: list[str]) -> dict[str, float]:
     """When each accepted decision was clicked: its first feedback that names an arm."""
-    feedback = (events.c.kind == FeedbackEvent.kind, events.c.decision_id.in_(ids))
-    rows = sa.select(events).where(*feedback).order_by(events.c.position)
+    feedback = (
+        schema.events.c.kind == events.FeedbackEvent.kind,
+        schema.events.c.decision_id.in_(ids),
+    )
+    rows = sa.select(schema.events).where(*feedback).order_by(schema.events.c.position)
     times: dict[str, float] = {}
     with store.reading() as connection:
         for row in connection.execute(rows):
-            body = from_json(row.kind, row.body, row.position)
-            if isinstance(body, FeedbackEvent) and body.accepted is not None:
+            body = events.from_json(row.kind, row.body, row.position)
+            if isinstance(body, events.FeedbackEvent) and body.accepted is not None:
                 times.setdefault(row.decision_id, row.time)
     return times
 
@@ -203,7 +197,7 @@ class Round(NamedTuple):
 
     decision: StoredDecision
     ordinal: int
-    entry: SlateEntry
+    entry: events.SlateEntry
     reward: int
 
 
@@ -233,12 +227,12 @@ def rounds(store: Store) -> Iterator[list[Round]]:
                 )
             )
             if reward is not None and entry.arm >= 0 and 0.0 < entry.propensity <= 1.0
-            if entry.source != PINNED
+            if entry.source != events.PINNED
         ]
 
 
 def _clicked_a_pin(decision: StoredDecision) -> bool:
-    pins = {entry.arm for entry in decision.body.slate if entry.source == PINNED}
+    pins = {entry.arm for entry in decision.body.slate if entry.source == events.PINNED}
     return decision.accepted in pins
 
 
@@ -253,20 +247,27 @@ def answers(rewards: Rewards, length: int, *, full: bool) -> Rewards:
 
 
 def _rewards(store: Store, ids: Sequence[str]) -> dict[str, Rewards]:
-    columns = sa.select(decisions.c.id, decisions.c.rewards).where(decisions.c.id.in_(ids))
+    columns = sa.select(schema.decisions.c.id, schema.decisions.c.rewards).where(
+        schema.decisions.c.id.in_(ids)
+    )
     with store.reading() as connection:
         return {row.id: json.loads(row.rewards) for row in connection.execute(columns)}
 
 
 def _next_known(store: Store, ids: Sequence[str]) -> set[str]:
     """Return the decisions whose next query is known."""
-    feedback = (events.c.kind == FeedbackEvent.kind, events.c.decision_id.in_(ids))
-    rows = sa.select(events.c.position, events.c.decision_id, events.c.body).where(*feedback)
+    feedback = (
+        schema.events.c.kind == events.FeedbackEvent.kind,
+        schema.events.c.decision_id.in_(ids),
+    )
+    rows = sa.select(
+        schema.events.c.position, schema.events.c.decision_id, schema.events.c.body
+    ).where(*feedback)
     known = set()
     with store.reading() as connection:
         for row in connection.execute(rows):
-            body = from_json(FeedbackEvent.kind, row.body, row.position)
-            if isinstance(body, FeedbackEvent) and (body.accepted is not None or body.full):
+            body = events.from_json(events.FeedbackEvent.kind, row.body, row.position)
+            if isinstance(body, events.FeedbackEvent) and (body.accepted is not None or body.full):
                 known.add(row.decision_id)
     return known
 
@@ -365,7 +366,7 @@ class _Row(NamedTuple):
     id: str
     time: float
     accepted: int | None
-    body: DecisionEvent
+    body: events.DecisionEvent
 
 
 def gru4rec_pages(store: Store, sink: BinaryIO) -> Iterator[None]:
@@ -431,11 +432,20 @@ def _click(row: _Row, time: float | None) -> Iterator[SessionQuery]:
 
 def _decisions(store: Store) -> Iterator[tuple[_Row, float | None]]:
     """Yield all decisions by session and position, each with the time of its click."""
-    order = (decisions.c.owner, decisions.c.session_id, decisions.c.position)
-    columns = (*order, decisions.c.id, decisions.c.time, decisions.c.accepted, events.c.body)
+    order = (schema.decisions.c.owner, schema.decisions.c.session_id, schema.decisions.c.position)
+    columns = (
+        *order,
+        schema.decisions.c.id,
+        schema.decisions.c.time,
+        schema.decisions.c.accepted,
+        schema.events.c.body,
+    )
     found = sa.select(*columns).join(
-        events,
-        sa.and_(events.c.position == decisions.c.position, events.c.kind == DecisionEvent.kind),
+        schema.events,
+        sa.and_(
+            schema.events.c.position == schema.decisions.c.position,
+            schema.events.c.kind == events.DecisionEvent.kind,
+        ),
     )
     after: tuple[str, str, int] | None = None
     while True:
@@ -444,8 +454,8 @@ def _decisions(store: Store) -> Iterator[tuple[_Row, float | None]]:
             rows = connection.execute(asked.order_by(*order).limit(_PAGE)).all()
         times = clicks(store, [row.id for row in rows if row.accepted is not None])
         for row in rows:
-            body = from_json(DecisionEvent.kind, row.body, row.position)
-            assert isinstance(body, DecisionEvent)
+            body = events.from_json(events.DecisionEvent.kind, row.body, row.position)
+            assert isinstance(body, events.DecisionEvent)
             session = (row.owner, row.session_id)
             kept = _Row(session, row.position, row.id, row.time, row.accepted, body)
             yield kept, times.get(row.id)
@@ -480,7 +490,7 @@ def _label(one: Round) -> str:
     return f"0:{-one.reward}:{one.entry.propensity:.9g} "
 
 
-def _action(entry: SlateEntry, label: str) -> str:
+def _action(entry: events.SlateEntry, label: str) -> str:
     numbers = " ".join(
         f"{at}:{value:.6g}" for at, value in enumerate(entry.features) if value != 0.0
     )

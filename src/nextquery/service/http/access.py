@@ -33,17 +33,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nextquery.errors import StoreUnavailable
+from nextquery.service.http import responses
 from nextquery.service.http.keys import FRESH_S, KeyRing
-from nextquery.service.http.responses import (
-    ADMIN,
-    LOGGER,
-    PUBLIC,
-    allows,
-    cost,
-    needed,
-    problem,
-    quoted,
-)
 from nextquery.service.log.database import StoreCalls
 from nextquery.service.settings import Settings, is_loopback
 
@@ -146,7 +137,9 @@ class Access:
         """Pass a request on, or answer with an error."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        if needed(scope["path"]) != PUBLIC:  # those answer even if the store does not
+        if (
+            responses.needed(scope["path"]) != responses.PUBLIC
+        ):  # those answer even if the store does not
             await self._watch_for_keys()
         error = self._wrong_address(scope) or await self._wrong_key(scope)
         await (error or self._app)(scope, receive, send)
@@ -161,7 +154,9 @@ class Access:
             with contextlib.suppress(StoreUnavailable):
                 if await self._calls(self._watched.has_any):
                     self._keys = self._watched
-                    LOGGER.warning("the first API key was created: requests need keys from now on")
+                    responses.LOGGER.warning(
+                        "the first API key was created: requests need keys from now on"
+                    )
 
     async def _refresh(self, keys: KeyRing) -> None:
         """Read the keys again if they are stale, once for all requests that wait for it."""
@@ -181,8 +176,9 @@ class Access:
             return _error(
                 scope,
                 400,
-                f"Host: received {quoted(host)}; allowed: {', '.join(hosts) or 'localhost'}. "
-                "Add hosts with the setting allowed_hosts.",
+                f"Host: received {responses.quoted(host)}; "
+                f"allowed: {', '.join(hosts) or 'localhost'}. Add hosts with the setting "
+                "allowed_hosts.",
             )
         origin = headers.get("origin")
         if self._keys is not None:
@@ -192,7 +188,7 @@ class Access:
             return _error(
                 scope,
                 403,
-                f"Origin: received {quoted(origin)}; without API keys only pages of this "
+                f"Origin: received {responses.quoted(origin)}; without API keys only pages of this "
                 "service are allowed. Add origins with the setting cors_origins.",
             )
         proxied = forwarding_header(headers)
@@ -207,10 +203,10 @@ class Access:
         return None
 
     async def _wrong_key(self, scope: Scope) -> Response | None:
-        required = needed(scope["path"])
+        required = responses.needed(scope["path"])
         scope["state"]["owner"] = scope["state"]["key"] = scope["state"]["key_name"] = NO_OWNER
         scope["state"]["trusted_users"] = False
-        if required == PUBLIC or (self._keys is None and required != ADMIN):
+        if required == responses.PUBLIC or (self._keys is None and required != responses.ADMIN):
             return None
         kind, _, text = Headers(scope=scope).get("authorization", "").partition(" ")
         bearer = kind.lower() == "bearer" and text != ""
@@ -226,7 +222,7 @@ class Access:
         key = ring.known(text)
         if key is None:
             return self._unknown_key(scope, required, text)
-        if not allows(key.scope, required):
+        if not responses.allows(key.scope, required):
             return _error(
                 scope, 403, f"this path needs a key with scope {required}; received {key.scope}."
             )
@@ -235,7 +231,7 @@ class Access:
         scope["state"]["trusted_users"] = key.trusted_users
         if self._rate is None:
             return None
-        times = cost(scope["path"], self._rate.amount)
+        times = responses.cost(scope["path"], self._rate.amount)
         if not self._limiter.hit(self._rate, key.id, cost=times):
             reset = self._limiter.get_window_stats(self._rate, key.id).reset_time
             wait = max(1, math.ceil(reset - time.time()))
@@ -300,4 +296,6 @@ def _error(
 ) -> Response:
     if status == 401:
         headers = {"WWW-Authenticate": "Bearer"}
-    return problem(status, detail, request_id=scope["state"]["request_id"], headers=headers)
+    return responses.problem(
+        status, detail, request_id=scope["state"]["request_id"], headers=headers
+    )

@@ -19,14 +19,7 @@ from nextquery.learning import (
     after_feedback,
     timed_out,
 )
-from nextquery.service.log.events import (
-    DecisionEvent,
-    FeedbackEvent,
-    NextQuery,
-    TimeoutEvent,
-    UndeliveredEvent,
-    bytes_text,
-)
+from nextquery.service.log import events
 from nextquery.service.log.new_arms import Caps, NewArmRules, Sighting, record_sighting
 from nextquery.service.log.schema import decisions
 from nextquery.service.log.store import AHEAD_S
@@ -103,7 +96,7 @@ class NewFeedback:
         if status in ("recorded", "corrected"):
             corrects = status == "corrected" and row.issued
             old = transaction.typed_before(row.id) if corrects else TypedBefore()
-            event = FeedbackEvent(
+            event = events.FeedbackEvent(
                 accepted=self.accepted,
                 old=before.rewards,
                 new=after.rewards,
@@ -135,14 +128,14 @@ class NewFeedback:
             record_sighting(transaction, sighting, self.rules, owner=row.owner, session=session)
 
 
-def _next_query(after: Outcome, slate: list[int], issued: TypedQuery | None) -> NextQuery:
+def _next_query(after: Outcome, slate: list[int], issued: TypedQuery | None) -> events.NextQuery:
     """Return the next query as a candidate of the decision, if it was one."""
     if after.success in slate:
-        return NextQuery(after.success)
+        return events.NextQuery(after.success)
     if issued is None:
-        return NextQuery()
+        return events.NextQuery()
     arm = issued.arm if issued.features else None
-    return NextQuery(arm, issued.features, bytes_text(issued.failures))
+    return events.NextQuery(arm, issued.features, events.bytes_text(issued.failures))
 
 
 def _foreseen(
@@ -181,7 +174,7 @@ class NewDecision:
 
     id: str
     session_id: str
-    body: DecisionEvent
+    body: events.DecisionEvent
     user_hash: str | None = None
     request_key: str | None = None
     request_hash: str | None = None
@@ -288,7 +281,7 @@ class CloseOpen:
         transaction.fetch([Needs(decisions=[id for id in ids if id not in transaction.rows])])
         for id in ids:
             row = transaction.rows[id]
-            event = TimeoutEvent if row.delivered else UndeliveredEvent
+            event = events.TimeoutEvent if row.delivered else events.UndeliveredEvent
             after = timed_out(row.arms, self.learning) if row.delivered else UNDELIVERED
             before = row.outcome
             transaction.append(

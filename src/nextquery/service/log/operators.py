@@ -22,26 +22,7 @@ import sqlalchemy as sa
 
 from nextquery.errors import Conflict, Damaged
 from nextquery.segments import key_of, segment_of, text_of
-from nextquery.service.log.events import (
-    ArmAdded,
-    ArmHeld,
-    ArmRejected,
-    ArmRemoved,
-    Blocked,
-    Body,
-    By,
-    ModelEvent,
-    PatternAllowed,
-    PatternBlocked,
-    Pinned,
-    PoolAnnounced,
-    Runs,
-    Switched,
-    Unblocked,
-    Unpinned,
-    parts,
-)
-from nextquery.service.log.schema import arm_texts, events, keys, leases
+from nextquery.service.log import events, schema
 from nextquery.service.log.store import Store, as_event
 from nextquery.service.log.writer import NOTHING, Needs, Transaction
 
@@ -50,7 +31,15 @@ from nextquery.service.log.writer import NOTHING, Needs, Transaction
 class Control:
     """A change that every later answer respects."""
 
-    body: Blocked | Unblocked | PatternBlocked | PatternAllowed | Switched | Pinned | Unpinned
+    body: (
+        events.Blocked
+        | events.Unblocked
+        | events.PatternBlocked
+        | events.PatternAllowed
+        | events.Switched
+        | events.Pinned
+        | events.Unpinned
+    )
 
     def needs(self) -> Needs:
         """Nothing."""
@@ -67,7 +56,7 @@ class Control:
 class NewModel:
     """The model that makes decisions from here on, for a pool of `arms` arms."""
 
-    body: ModelEvent
+    body: events.ModelEvent
     after: int
     arms: int
 
@@ -104,11 +93,17 @@ def listed_arm_texts(store: Store, limit: int) -> tuple[list[ArmText], int]:
 
     At most `limit` texts are listed.
     """
-    held = arm_texts.c.state == "held"
-    columns = (arm_texts.c[name] for name in ArmText._fields)
-    order = (sa.case((held, 0), else_=1), arm_texts.c.time.desc(), arm_texts.c.text_key)
-    count = sa.select(sa.func.count()).select_from(arm_texts).where(held)
-    known = sa.select(*columns).where(arm_texts.c.shown != "")  # not those whose text was erased
+    held = schema.arm_texts.c.state == "held"
+    columns = (schema.arm_texts.c[name] for name in ArmText._fields)
+    order = (
+        sa.case((held, 0), else_=1),
+        schema.arm_texts.c.time.desc(),
+        schema.arm_texts.c.text_key,
+    )
+    count = sa.select(sa.func.count()).select_from(schema.arm_texts).where(held)
+    known = sa.select(*columns).where(
+        schema.arm_texts.c.shown != ""
+    )  # not those whose text was erased
     with store.reading() as connection:
         rows = connection.execute(known.order_by(*order).limit(limit)).all()
         return [ArmText(*row) for row in rows], int(connection.execute(count).scalar_one())
@@ -119,8 +114,8 @@ class ApproveArm:
     """Make an arm of a text that is held for review."""
 
     text_key: str
-    held: ArmHeld
-    by: By | None = None
+    held: events.ArmHeld
+    by: events.By | None = None
     model: int | None = None
 
     def needs(self) -> Needs:
@@ -133,7 +128,7 @@ class ApproveArm:
         arm = transaction.take_arm_id()
         _change(transaction, self.text_key, state="added", arm=arm)
         held, vector = self.held, transaction.vector(self.held.vector, self.model)
-        return transaction.append(ArmAdded(arm, held.text, held.shown, vector, self.by))
+        return transaction.append(events.ArmAdded(arm, held.text, held.shown, vector, self.by))
 
 
 @dataclass(frozen=True)
@@ -142,7 +137,7 @@ class RejectArm:
 
     text_key: str
     text: str
-    by: By | None = None
+    by: events.By | None = None
 
     def needs(self) -> Needs:
         """Nothing."""
@@ -152,7 +147,7 @@ class RejectArm:
         """Append the rejection and return its position in the log."""
         _check_held(transaction, self.text_key)
         _change(transaction, self.text_key, state="rejected")
-        return transaction.append(ArmRejected(self.text, self.by))
+        return transaction.append(events.ArmRejected(self.text, self.by))
 
 
 @dataclass(frozen=True)
@@ -162,7 +157,7 @@ class RemoveArm:
     arm: int
     text_key: str
     shown: str
-    by: By | None = None
+    by: events.By | None = None
 
     def needs(self) -> Needs:
         """Nothing."""
@@ -171,10 +166,12 @@ class RemoveArm:
     def write(self, transaction: Transaction) -> int:
         """Append the removal, raise the barrier to it, and return its position in the log."""
         if _state(transaction, self.text_key) is None:
-            row = sa.insert(arm_texts).values(text_key=self.text_key, shown=self.shown, owner="")
+            row = sa.insert(schema.arm_texts).values(
+                text_key=self.text_key, shown=self.shown, owner=""
+            )
             transaction.connection.execute(row.values(state="removed", time=transaction.time))
         _change(transaction, self.text_key, state="removed", arm=self.arm)
-        position = transaction.append(ArmRemoved(self.arm, self.by))
+        position = transaction.append(events.ArmRemoved(self.arm, self.by))
         transaction.raise_barrier()
         return position
 
@@ -189,17 +186,17 @@ def _check_held(transaction: Transaction, text_key: str) -> None:
 
 
 def _state(transaction: Transaction, text_key: str) -> str | None:
-    found = sa.select(arm_texts.c.state).where(arm_texts.c.text_key == text_key)
+    found = sa.select(schema.arm_texts.c.state).where(schema.arm_texts.c.text_key == text_key)
     return transaction.connection.execute(found).scalar_one_or_none()
 
 
 def _change(transaction: Transaction, text_key: str, **values: str | int) -> None:
     transaction.texts.settled.add(text_key)
-    row = sa.update(arm_texts).where(arm_texts.c.text_key == text_key)
+    row = sa.update(schema.arm_texts).where(schema.arm_texts.c.text_key == text_key)
     transaction.connection.execute(row.values(**values, time=transaction.time))
 
 
-_KINDS = {one.kind: one for one in Body.__args__ if "by" in {f.name for f in fields(one)}}
+_KINDS = {one.kind: one for one in events.Body.__args__ if "by" in {f.name for f in fields(one)}}
 _AUTOMATIC = ("arm_added",)  # made by people who typed the query, unless somebody approved it
 _LEFT_OUT = ("by", "vector", "arrays", "shown", "share", "beside", "continued", "interleaved")
 _LONG = 20  # entries of a list that are told
@@ -212,7 +209,7 @@ class AuditEntry(NamedTuple):
     position: int | None
     change: str
     details: dict[str, Any]
-    by: By | None
+    by: events.By | None
 
 
 def changes(store: Store, *, since: float = 0.0, limit: int = 100) -> list[AuditEntry]:
@@ -234,10 +231,15 @@ def as_json(change: AuditEntry) -> dict[str, Any]:
 
 
 def _of_events(store: Store, since: float, limit: int) -> Iterator[AuditEntry]:
-    by_people = events.c.body.like('%"by":%')
-    wanted = (events.c.kind.in_(_KINDS), events.c.time >= since)
-    made = sa.or_(events.c.kind.not_in(_AUTOMATIC), by_people)
-    rows = sa.select(events).where(*wanted, made).order_by(events.c.position.desc()).limit(limit)
+    by_people = schema.events.c.body.like('%"by":%')
+    wanted = (schema.events.c.kind.in_(_KINDS), schema.events.c.time >= since)
+    made = sa.or_(schema.events.c.kind.not_in(_AUTOMATIC), by_people)
+    rows = (
+        sa.select(schema.events)
+        .where(*wanted, made)
+        .order_by(schema.events.c.position.desc())
+        .limit(limit)
+    )
     with store.reading() as connection:
         found = connection.execute(rows).all()
     for row in found:
@@ -266,7 +268,7 @@ def _details(body: Any) -> dict[str, Any]:
 
 def _of_keys(store: Store, since: float) -> Iterator[AuditEntry]:
     with store.reading() as connection:
-        rows = connection.execute(sa.select(keys)).all()
+        rows = connection.execute(sa.select(schema.keys)).all()
     for row in rows:
         details = {"key": row.id, "name": row.name, "scope": row.scopes, "owner": row.owner}
         for what, when in (("key_created", row.created), ("key_ends", row.revoked)):
@@ -293,16 +295,16 @@ class TakeLease:
     def write(self, transaction: Transaction) -> bool:
         """Write it, unless somebody else holds it."""
         connection, until = transaction.connection, transaction.time + self.seconds
-        here = leases.c.name == self.name
-        row = connection.execute(sa.select(leases).where(here)).first()
+        here = schema.leases.c.name == self.name
+        row = connection.execute(sa.select(schema.leases).where(here)).first()
         if row is None:
             values = {"name": self.name, "holder": self.holder, "until": until}
-            connection.execute(sa.insert(leases), [values])
+            connection.execute(sa.insert(schema.leases), [values])
             return True
         left = row.until - transaction.time
         if row.holder != self.holder and 0 < left <= 2 * self.seconds:  # more: a clock was wrong
             return False
-        taken = sa.update(leases).where(here).values(holder=self.holder, until=until)
+        taken = sa.update(schema.leases).where(here).values(holder=self.holder, until=until)
         connection.execute(taken)
         return True
 
@@ -320,8 +322,8 @@ class EndLease:
 
     def write(self, transaction: Transaction) -> None:
         """Delete it, if `holder` has it."""
-        own = (leases.c.name == self.name, leases.c.holder == self.holder)
-        transaction.connection.execute(sa.delete(leases).where(*own))
+        own = (schema.leases.c.name == self.name, schema.leases.c.holder == self.holder)
+        transaction.connection.execute(sa.delete(schema.leases).where(*own))
 
 
 class Curated(NamedTuple):
@@ -342,7 +344,7 @@ class Curate:
     """
 
     queries: Sequence[Curated]
-    by: By
+    by: events.By
     model: int | None = None  #: position of the model when the vectors were computed
     known: Collection[str] = ()  #: the keys in the store of those that are arms
 
@@ -368,7 +370,7 @@ class Curate:
                 continue
             arm = transaction.take_arm_id()
             vector = transaction.vector(query.vector, self.model)
-            transaction.append(ArmAdded(arm, query.text, query.shown, vector, self.by))
+            transaction.append(events.ArmAdded(arm, query.text, query.shown, vector, self.by))
             _keep(transaction, query, arm, known=state is not None)
             added += 1
         if added:
@@ -378,9 +380,11 @@ class Curate:
 
 def _need_no_users(transaction: Transaction, text_keys: Collection[str]) -> None:
     """Keep these arms whoever is forgotten, unless an erasure is ending them just now."""
-    for part in parts(text_keys):
-        these = arm_texts.c.text_key.in_(part), arm_texts.c.min_users > 0
-        transaction.connection.execute(sa.update(arm_texts).where(*these).values(min_users=None))
+    for part in events.parts(text_keys):
+        these = schema.arm_texts.c.text_key.in_(part), schema.arm_texts.c.min_users > 0
+        transaction.connection.execute(
+            sa.update(schema.arm_texts).where(*these).values(min_users=None)
+        )
 
 
 def _keep(transaction: Transaction, query: Curated, arm: int, *, known: bool) -> None:
@@ -388,12 +392,12 @@ def _keep(transaction: Transaction, query: Curated, arm: int, *, known: bool) ->
     transaction.texts.settle(query.text_key)
     values = {"state": "added", "arm": arm, "time": transaction.time, "min_users": None}
     if known:
-        held = sa.update(arm_texts).where(arm_texts.c.text_key == query.text_key)
+        held = sa.update(schema.arm_texts).where(schema.arm_texts.c.text_key == query.text_key)
         transaction.connection.execute(held.values(**values))
         return
     shown = key_of(segment_of(query.text), query.shown)
     row = {"text_key": query.text_key, "shown": shown, "owner": "", **values}
-    transaction.connection.execute(sa.insert(arm_texts).values(**row))
+    transaction.connection.execute(sa.insert(schema.arm_texts).values(**row))
 
 
 _BARRED = ("rejected", "removed")
@@ -404,7 +408,7 @@ class AnnouncePool:
     """Take ids for the rows that a pool has more than the one of the model at `after`."""
 
     pool: str
-    runs: Runs  #: of the rows that have ids already
+    runs: events.Runs  #: of the rows that have ids already
     known: int  #: how many rows have
     rows: int
     after: int
@@ -413,7 +417,7 @@ class AnnouncePool:
         """Nothing."""
         return NOTHING
 
-    def write(self, transaction: Transaction) -> PoolAnnounced | None:
+    def write(self, transaction: Transaction) -> events.PoolAnnounced | None:
         """Append the event and return it; None if `after` is not the newest model."""
         if transaction.model != self.after:
             return None
@@ -424,7 +428,7 @@ class AnnouncePool:
         runs = (
             self.runs if not more or follows else (*(self.runs or ((0, 0),)), (self.known, first))
         )
-        announced = PoolAnnounced(self.pool, runs, transaction.next_arm)
+        announced = events.PoolAnnounced(self.pool, runs, transaction.next_arm)
         transaction.append(announced)
         return announced
 
@@ -437,7 +441,7 @@ class ChangePool:
     rejected are removed.
     """
 
-    body: ModelEvent
+    body: events.ModelEvent
     after: int
     texts: Mapping[str, int]
 
@@ -451,11 +455,11 @@ class ChangePool:
             return None
         transaction.model = transaction.append(self.body)
         for arm in self._barred(transaction):
-            transaction.append(ArmRemoved(arm))
+            transaction.append(events.ArmRemoved(arm))
         transaction.raise_barrier()
         return transaction.model
 
     def _barred(self, transaction: Transaction) -> Sequence[int]:
-        rows = sa.select(arm_texts.c.text_key).where(arm_texts.c.state.in_(_BARRED))
+        rows = sa.select(schema.arm_texts.c.text_key).where(schema.arm_texts.c.state.in_(_BARRED))
         keys = transaction.connection.execute(rows).scalars()
         return sorted(self.texts[key] for key in keys if key in self.texts)

@@ -12,19 +12,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from nextquery.errors import InvalidInput
-from nextquery.service.log.events import (
-    By,
-    FallbackEnded,
-    LeftOut,
-    ModelEvent,
-    PolicyFallback,
-    RolledBack,
-)
-from nextquery.service.log.schema import decisions, events
+from nextquery.service.log import events, schema
 from nextquery.service.log.store import as_event
 from nextquery.service.log.writer import NOTHING, Needs, Transaction
 
-_POLICY_EVENTS = (PolicyFallback.kind, FallbackEnded.kind, RolledBack.kind, ModelEvent.kind)
+_POLICY_EVENTS = (
+    events.PolicyFallback.kind,
+    events.FallbackEnded.kind,
+    events.RolledBack.kind,
+    events.ModelEvent.kind,
+)
 """After one of these, an alarm may no longer hold."""
 
 
@@ -35,7 +32,7 @@ class StartFallback:
     `seen` is the position that whoever found it worse had read to.
     """
 
-    body: PolicyFallback
+    body: events.PolicyFallback
     seen: int
 
     def needs(self) -> Needs:
@@ -45,8 +42,8 @@ class StartFallback:
     def write(self, transaction: Transaction) -> int | None:
         """Append the event and return its position; None if the log has news since `seen`."""
         transaction.flush()
-        news = sa.select(events.c.position).where(
-            events.c.kind.in_(_POLICY_EVENTS), events.c.position > self.seen
+        news = sa.select(schema.events.c.position).where(
+            schema.events.c.kind.in_(_POLICY_EVENTS), schema.events.c.position > self.seen
         )
         if transaction.connection.execute(news.limit(1)).first() is not None:
             return None
@@ -59,7 +56,7 @@ class StartFallback:
 class EndFallback:
     """Let a policy that fell back answer again; without a name, all of them."""
 
-    by: By | None = None
+    by: events.By | None = None
     policy: str | None = None
 
     def needs(self) -> Needs:
@@ -69,14 +66,18 @@ class EndFallback:
     def write(self, transaction: Transaction) -> int:
         """Append an event for each, raise the barrier, and return the last position."""
         transaction.flush()
-        kinds = (PolicyFallback.kind, FallbackEnded.kind)
-        rows = sa.select(events).where(events.c.kind.in_(kinds)).order_by(events.c.position)
+        kinds = (events.PolicyFallback.kind, events.FallbackEnded.kind)
+        rows = (
+            sa.select(schema.events)
+            .where(schema.events.c.kind.in_(kinds))
+            .order_by(schema.events.c.position)
+        )
         fallen: dict[str, None] = {}
         for row in transaction.connection.execute(rows):
             body = as_event(row).body
-            if isinstance(body, PolicyFallback):
+            if isinstance(body, events.PolicyFallback):
                 fallen[body.policy] = None
-            elif isinstance(body, FallbackEnded):
+            elif isinstance(body, events.FallbackEnded):
                 fallen.pop(body.policy, None)
         if not fallen:
             raise InvalidInput("no policy has fallen back, so there is nothing to end.")
@@ -86,7 +87,7 @@ class EndFallback:
                 f"{', '.join(fallen)}."
             )
         for policy in fallen if self.policy is None else (self.policy,):
-            transaction.append(FallbackEnded(policy=policy, by=self.by))
+            transaction.append(events.FallbackEnded(policy=policy, by=self.by))
         transaction.raise_barrier()
         return transaction.position
 
@@ -99,34 +100,38 @@ class LeaveOut:
     owner: str | None = None
     since: float | None = None
     until: float | None = None
-    by: By | None = None
+    by: events.By | None = None
 
     def needs(self) -> Needs:
         """Nothing."""
         return NOTHING
 
-    def write(self, transaction: Transaction) -> LeftOut:
+    def write(self, transaction: Transaction) -> events.LeftOut:
         """Append an event that names the decisions; None are an error."""
         transaction.flush()
         where: list[sa.ColumnElement[bool]] = []
         if self.user_hash is not None:
-            where.append(decisions.c.user_hash == self.user_hash)
+            where.append(schema.decisions.c.user_hash == self.user_hash)
         if self.owner is not None:
-            where.append(decisions.c.owner == self.owner)
+            where.append(schema.decisions.c.owner == self.owner)
         if self.since is not None:
-            where.append(decisions.c.time >= self.since)
+            where.append(schema.decisions.c.time >= self.since)
         if self.until is not None:
-            where.append(decisions.c.time < self.until)
+            where.append(schema.decisions.c.time < self.until)
         if not where:
             raise InvalidInput("name a user, a key owner or a span of time to leave out.")
-        found = sa.select(decisions.c.position).where(*where).order_by(decisions.c.position)
+        found = (
+            sa.select(schema.decisions.c.position)
+            .where(*where)
+            .order_by(schema.decisions.c.position)
+        )
         positions = tuple(transaction.connection.execute(found).scalars())
         if not positions:
             raise InvalidInput(
                 "the log has no decision like that, so nothing was left out. Check the user, the "
                 "owner and the times; nextquery keys list shows the owners."
             )
-        body = LeftOut(
+        body = events.LeftOut(
             decisions=positions,
             user_hash=self.user_hash,
             owner=self.owner,
@@ -143,26 +148,26 @@ class TakeBackIn:
     """An end to what an earlier event left out."""
 
     position: int
-    by: By | None = None
+    by: events.By | None = None
 
     def needs(self) -> Needs:
         """Nothing."""
         return NOTHING
 
-    def write(self, transaction: Transaction) -> LeftOut:
+    def write(self, transaction: Transaction) -> events.LeftOut:
         """Append an event that undoes the one at `position`."""
         transaction.flush()
-        here = sa.select(events).where(
-            events.c.position == self.position, events.c.kind == LeftOut.kind
+        here = sa.select(schema.events).where(
+            schema.events.c.position == self.position, schema.events.c.kind == events.LeftOut.kind
         )
         row = transaction.connection.execute(here).first()
         earlier = None if row is None else as_event(row).body
-        if not isinstance(earlier, LeftOut) or earlier.undoes is not None:
+        if not isinstance(earlier, events.LeftOut) or earlier.undoes is not None:
             raise InvalidInput(
                 f"event {self.position} leaves nothing out. nextquery leave-out --list shows the "
                 "events that do."
             )
-        body = LeftOut(undoes=self.position, by=self.by)
+        body = events.LeftOut(undoes=self.position, by=self.by)
         transaction.append(body)
         return body
 
@@ -194,7 +199,7 @@ class RollBacks:
         """Those in force at the end."""
         return self._since[-1][1] if self._since else []
 
-    def follow(self, position: int, body: RolledBack) -> None:
+    def follow(self, position: int, body: events.RolledBack) -> None:
         """Take an event; one that is damaged changes nothing, see `event_checks`."""
         if body.undoes is not None:
             then = self._at(min(body.undoes, position) - 1)
@@ -232,7 +237,7 @@ class RollBack:
     """Make the model what it was at a position."""
 
     to: int
-    by: By | None = None
+    by: events.By | None = None
 
     def needs(self) -> Needs:
         """Nothing."""
@@ -242,13 +247,13 @@ class RollBack:
         """Append the event, raise the barrier to it, and return its position."""
         transaction.flush()
         self._check(transaction)
-        position = transaction.append(RolledBack(to=self.to, by=self.by))
+        position = transaction.append(events.RolledBack(to=self.to, by=self.by))
         transaction.raise_barrier()
         return position
 
     def _check(self, transaction: Transaction) -> None:
-        rows = sa.select(events).where(events.c.kind == ModelEvent.kind)
-        models = transaction.connection.execute(rows.order_by(events.c.position)).all()
+        rows = sa.select(schema.events).where(schema.events.c.kind == events.ModelEvent.kind)
+        models = transaction.connection.execute(rows.order_by(schema.events.c.position)).all()
         first = models[0].position if models else 0
         if not models or not first <= self.to < transaction.position:
             raise InvalidInput(
@@ -258,7 +263,11 @@ class RollBack:
             )
         for row in models:
             body = as_event(row).body
-            if row.position > self.to and isinstance(body, ModelEvent) and body.continues is None:
+            if (
+                row.position > self.to
+                and isinstance(body, events.ModelEvent)
+                and body.continues is None
+            ):
                 raise InvalidInput(
                     f"the model of position {self.to} cannot come back: that of position "
                     f"{row.position} began anew with the policy {body.policy}. Roll back to "
@@ -270,7 +279,7 @@ class RollBack:
 class Forward:
     """End the newest roll-back that is in force, as if it had never been."""
 
-    by: By | None = None
+    by: events.By | None = None
 
     def needs(self) -> Needs:
         """Nothing."""
@@ -279,15 +288,15 @@ class Forward:
     def write(self, transaction: Transaction) -> int:
         """Append the event, raise the barrier to it, and return its position."""
         transaction.flush()
-        rows = sa.select(events).where(events.c.kind == RolledBack.kind)
+        rows = sa.select(schema.events).where(schema.events.c.kind == events.RolledBack.kind)
         known = RollBacks()
-        for row in transaction.connection.execute(rows.order_by(events.c.position)):
+        for row in transaction.connection.execute(rows.order_by(schema.events.c.position)):
             body = as_event(row).body
-            if isinstance(body, RolledBack):
+            if isinstance(body, events.RolledBack):
                 known.follow(row.position, body)
         if not known.in_force:
             raise InvalidInput("no roll-back is in force, so there is nothing to bring back.")
         newest, _ = known.in_force[-1]
-        position = transaction.append(RolledBack(undoes=newest, by=self.by))
+        position = transaction.append(events.RolledBack(undoes=newest, by=self.by))
         transaction.raise_barrier()
         return position

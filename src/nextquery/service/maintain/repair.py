@@ -19,26 +19,7 @@ import sqlalchemy as sa
 from nextquery.arms import ArmPool
 from nextquery.errors import Damaged
 from nextquery.learning import OPEN, Outcome
-from nextquery.service.log.events import (
-    REPAIR,
-    ArmAdded,
-    ArmHeld,
-    ArmRejected,
-    ArmRemoved,
-    DecisionEvent,
-    Erased,
-    Event,
-    FeedbackEvent,
-    Forgotten,
-    LeftOut,
-    ModelEvent,
-    OutcomeEvent,
-    TimeoutEvent,
-    UndeliveredEvent,
-    Void,
-    to_json,
-)
-from nextquery.service.log.schema import arm_texts, decisions, events, snapshots
+from nextquery.service.log import events, schema
 from nextquery.service.log.store import Clock, Store, as_event, is_time
 from nextquery.service.log.writer import NOTHING, Needs, Transaction, Writer
 from nextquery.service.model.catalogue import PoolOfLog
@@ -46,9 +27,20 @@ from nextquery.service.model.learner import Learner, foreseeing, rebuilt
 from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.state import State
 
-_OUTCOMES = [FeedbackEvent.kind, TimeoutEvent.kind, UndeliveredEvent.kind]
-_USUAL = {DecisionEvent.kind, *_OUTCOMES, ModelEvent.kind, Void.kind, Forgotten.kind, Erased.kind}
-_USUAL |= {ArmAdded.kind, ArmHeld.kind, ArmRejected.kind}  # `arm_texts` keeps a rejected text out
+_OUTCOMES = [events.FeedbackEvent.kind, events.TimeoutEvent.kind, events.UndeliveredEvent.kind]
+_USUAL = {
+    events.DecisionEvent.kind,
+    *_OUTCOMES,
+    events.ModelEvent.kind,
+    events.Void.kind,
+    events.Forgotten.kind,
+    events.Erased.kind,
+}
+_USUAL |= {
+    events.ArmAdded.kind,
+    events.ArmHeld.kind,
+    events.ArmRejected.kind,
+}  # `arm_texts` keeps a rejected text out
 
 
 class Repaired(NamedTuple):
@@ -91,36 +83,38 @@ class MakeVoid:
     def write(self, transaction: Transaction) -> Repaired:
         """Replace the event, or its time, and return what was done."""
         transaction.flush()
-        connection, here = transaction.connection, events.c.position == self.position
-        row = connection.execute(sa.select(events).where(here)).first()
-        older = snapshots.c.position < self.position
-        connection.execute(sa.delete(snapshots).where(~older))
-        transaction.append(LeftOut())
-        before = sa.select(events.c.time).where(events.c.position == self.position - 1)
+        connection, here = transaction.connection, schema.events.c.position == self.position
+        row = connection.execute(sa.select(schema.events).where(here)).first()
+        older = schema.snapshots.c.position < self.position
+        connection.execute(sa.delete(schema.snapshots).where(~older))
+        transaction.append(events.LeftOut())
+        before = sa.select(schema.events.c.time).where(
+            schema.events.c.position == self.position - 1
+        )
         time = connection.execute(before).scalar() or 0.0
         if row is not None and not is_time(row.time):
-            connection.execute(sa.update(events).where(here).values(time=time))
-            same = decisions.c.position == self.position
-            connection.execute(sa.update(decisions).where(same).values(time=time))
+            connection.execute(sa.update(schema.events).where(here).values(time=time))
+            same = schema.decisions.c.position == self.position
+            connection.execute(sa.update(schema.decisions).where(same).values(time=time))
             why = f"the time of event {self.position} was no time; now it is that of the one before"
             return Repaired(self.position, row.kind, f"{why}.")
         kind, body = ("", "") if row is None else (row.kind, row.body)
         arms = self._arms_after(transaction)
-        void = Void(was=kind, body=body, why=self.why, arms=arms if arms > self.arms else 0)
-        values = {"kind": Void.kind, "body": to_json(void)}
+        void = events.Void(was=kind, body=body, why=self.why, arms=arms if arms > self.arms else 0)
+        values = {"kind": events.Void.kind, "body": events.to_json(void)}
         if row is None:
             missing = {"position": self.position, "time": time, "decision_id": None}
-            connection.execute(sa.insert(events), [missing | values])
+            connection.execute(sa.insert(schema.events), [missing | values])
         else:
-            connection.execute(sa.update(events).where(here).values(**values))
+            connection.execute(sa.update(schema.events).where(here).values(**values))
         _forget_decision(connection, self.position, None if row is None else row.decision_id)
         if self.position == transaction.model:
-            models = sa.select(sa.func.max(events.c.position))
-            models = models.where(events.c.kind == ModelEvent.kind)
+            models = sa.select(sa.func.max(schema.events.c.position))
+            models = models.where(schema.events.c.kind == events.ModelEvent.kind)
             transaction.model = connection.execute(models).scalar() or 0
         self._free_texts(transaction, arms)
         removed_again = self._remove_again(transaction)
-        undone = kind not in _USUAL and not (kind == ArmRemoved.kind and removed_again)
+        undone = kind not in _USUAL and not (kind == events.ArmRemoved.kind and removed_again)
         return Repaired(self.position, kind, self.why, undone)
 
     def _arms_after(self, transaction: Transaction) -> int:
@@ -128,78 +122,84 @@ class MakeVoid:
 
         An event that is missing or cannot be read may have been an arm.
         """
-        for event in self._later(transaction, ArmAdded.kind):
+        for event in self._later(transaction, events.ArmAdded.kind):
             body = event.body
-            if isinstance(body, ArmAdded) and self.arms <= body.arm < transaction.next_arm:
+            if isinstance(body, events.ArmAdded) and self.arms <= body.arm < transaction.next_arm:
                 return body.arm
         return max(self.arms, transaction.next_arm)
 
     def _free_texts(self, transaction: Transaction, arms: int) -> None:
         """Let texts become arms again whose own event, as an arm or as held, is void."""
-        lost = (arm_texts.c.state == "added", arm_texts.c.arm >= self.arms, arm_texts.c.arm < arms)
-        transaction.connection.execute(sa.delete(arm_texts).where(*lost))
-        later = (event.body for event in self._later(transaction, ArmHeld.kind))
-        held = self.held | {body.text for body in later if isinstance(body, ArmHeld)}
+        lost = (
+            schema.arm_texts.c.state == "added",
+            schema.arm_texts.c.arm >= self.arms,
+            schema.arm_texts.c.arm < arms,
+        )
+        transaction.connection.execute(sa.delete(schema.arm_texts).where(*lost))
+        later = (event.body for event in self._later(transaction, events.ArmHeld.kind))
+        held = self.held | {body.text for body in later if isinstance(body, events.ArmHeld)}
         keys = {transaction.text_key(text) for text in held}
-        waiting = sa.select(arm_texts.c.text_key).where(arm_texts.c.state == "held")
+        waiting = sa.select(schema.arm_texts.c.text_key).where(schema.arm_texts.c.state == "held")
         for key in transaction.connection.execute(waiting).scalars().all():
             if key not in keys:
-                gone = sa.delete(arm_texts).where(arm_texts.c.text_key == key)
+                gone = sa.delete(schema.arm_texts).where(schema.arm_texts.c.text_key == key)
                 transaction.connection.execute(gone)
 
     def _remove_again(self, transaction: Transaction) -> set[int]:
         """Append the removals that only the table knows; return their arms."""
-        rows = sa.select(arm_texts.c.arm).where(
-            arm_texts.c.state == "removed", arm_texts.c.arm < transaction.next_arm
+        rows = sa.select(schema.arm_texts.c.arm).where(
+            schema.arm_texts.c.state == "removed", schema.arm_texts.c.arm < transaction.next_arm
         )
-        later = (event.body for event in self._later(transaction, ArmRemoved.kind))
-        known = self.removed | {body.arm for body in later if isinstance(body, ArmRemoved)}
+        later = (event.body for event in self._later(transaction, events.ArmRemoved.kind))
+        known = self.removed | {body.arm for body in later if isinstance(body, events.ArmRemoved)}
         again = set(transaction.connection.execute(rows).scalars()) - known
         for arm in sorted(again):
-            transaction.append(ArmRemoved(arm))
+            transaction.append(events.ArmRemoved(arm))
             transaction.raise_barrier()
         return again
 
-    def _later(self, transaction: Transaction, kind: str) -> Iterator[Event]:
-        after = sa.select(events).where(events.c.kind == kind, events.c.position > self.position)
+    def _later(self, transaction: Transaction, kind: str) -> Iterator[events.Event]:
+        after = sa.select(schema.events).where(
+            schema.events.c.kind == kind, schema.events.c.position > self.position
+        )
         yield from _readable(transaction.connection, after)
 
 
 def _forget_decision(connection: sa.Connection, position: int, decision_id: str | None) -> None:
     """Forget the decision at a position, or the outcome that the event there gave to another."""
-    connection.execute(sa.delete(decisions).where(decisions.c.position == position))
+    connection.execute(sa.delete(schema.decisions).where(schema.decisions.c.position == position))
     if decision_id is not None:
         _set_outcome(connection, decision_id)
         return
-    outcomes = sa.select(events.c.decision_id).where(events.c.kind.in_(_OUTCOMES))
-    known = outcomes.where(events.c.decision_id == decisions.c.id).exists()
-    closed = sa.select(decisions.c.id).where(decisions.c.state != OPEN.state, ~known)
+    outcomes = sa.select(schema.events.c.decision_id).where(schema.events.c.kind.in_(_OUTCOMES))
+    known = outcomes.where(schema.events.c.decision_id == schema.decisions.c.id).exists()
+    closed = sa.select(schema.decisions.c.id).where(schema.decisions.c.state != OPEN.state, ~known)
     for found in connection.execute(closed).scalars().all():
         _set_outcome(connection, found)
 
 
 def _set_outcome(connection: sa.Connection, decision_id: str) -> None:
     """Give a decision the outcome of its last event that counts."""
-    found = sa.select(events).where(
-        events.c.decision_id == decision_id, events.c.kind.in_(_OUTCOMES)
+    found = sa.select(schema.events).where(
+        schema.events.c.decision_id == decision_id, schema.events.c.kind.in_(_OUTCOMES)
     )
     outcome = OPEN
     for event in _readable(connection, found):
-        if isinstance(event.body, OutcomeEvent):
+        if isinstance(event.body, events.OutcomeEvent):
             body = event.body
-            accepted = body.accepted if isinstance(body, FeedbackEvent) else None
+            accepted = body.accepted if isinstance(body, events.FeedbackEvent) else None
             clicked = accepted if body.state == "accepted" else None
             outcome = Outcome(body.state, clicked, body.new)
     connection.execute(
-        sa.update(decisions)
-        .where(decisions.c.id == decision_id)
+        sa.update(schema.decisions)
+        .where(schema.decisions.c.id == decision_id)
         .values(state=outcome.state, accepted=outcome.accepted, rewards=json.dumps(outcome.rewards))
     )
 
 
-def _readable(connection: sa.Connection, found: sa.Select[Any]) -> Iterator[Event]:
+def _readable(connection: sa.Connection, found: sa.Select[Any]) -> Iterator[events.Event]:
     """Yield events in order, without those that cannot be read: they will be void too."""
-    for row in connection.execute(found.order_by(events.c.position)):
+    for row in connection.execute(found.order_by(schema.events.c.position)):
         try:
             yield as_event(row)
         except Damaged:
@@ -280,7 +280,7 @@ def repair(store: Store, pool: ArmPool) -> list[Repaired]:
                 if learner.position < head:
                     raise Damaged(f"events after {learner.position} are missing.")
             except Damaged as error:
-                why = str(error).removesuffix(REPAIR).strip()
+                why = str(error).removesuffix(events.REPAIR).strip()
                 state, arms = learner.state, _arms(learner)
                 removed, held = frozenset(state.removed), frozenset(state.held)
                 void = MakeVoid(learner.position + 1, why, arms, removed, held)

@@ -13,31 +13,12 @@ from nextquery.catalogue.catalogue import Catalogue
 from nextquery.errors import InvalidInput
 from nextquery.policies import Policy
 from nextquery.segments import segment_of, text_of
-from nextquery.service.log.events import (
-    ArmAdded,
-    ArmHeld,
-    ArmRejected,
-    ArmRemoved,
-    Blocked,
-    Body,
-    ModelEvent,
-    PatternBlocked,
-    Pinned,
-    vector_text,
-)
+from nextquery.service.log import events
 from nextquery.service.log.schema import arm_texts
 from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import NOTHING, Needs, Transaction, Writer
+from nextquery.service.model import experiments
 from nextquery.service.model.catalogue import PoolOfLog, ServedCatalogue
-from nextquery.service.model.experiments import (
-    TAUGHT,
-    from_text,
-    packed,
-    policy_of,
-    to_text,
-    under,
-    unpacked,
-)
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.prepare import check_pool, first_model
 from nextquery.service.model.snapshots import newest_state
@@ -64,19 +45,19 @@ class TakenOver(NamedTuple):
 class _Arms:
     """What the old log says about arms, for the new pool; `texts` is for the table `arm_texts`."""
 
-    added: list[ArmAdded] = field(default_factory=list)
-    removed: list[ArmRemoved] = field(default_factory=list)
-    blocked: list[Blocked] = field(default_factory=list)
-    patterns: list[PatternBlocked] = field(default_factory=list)
-    pins: list[Pinned] = field(default_factory=list)
-    held: list[ArmHeld] = field(default_factory=list)
-    rejected: list[ArmRejected] = field(default_factory=list)
+    added: list[events.ArmAdded] = field(default_factory=list)
+    removed: list[events.ArmRemoved] = field(default_factory=list)
+    blocked: list[events.Blocked] = field(default_factory=list)
+    patterns: list[events.PatternBlocked] = field(default_factory=list)
+    pins: list[events.Pinned] = field(default_factory=list)
+    held: list[events.ArmHeld] = field(default_factory=list)
+    rejected: list[events.ArmRejected] = field(default_factory=list)
     texts: dict[str, tuple[str, int | None]] = field(default_factory=dict)  # state and arm
 
     def remove(self, text: str, arm: int | None) -> None:
         """Remove the arm of a text; a text that is no arm must never become one."""
         if arm is not None:
-            self.removed.append(ArmRemoved(arm))
+            self.removed.append(events.ArmRemoved(arm))
         self.texts[text] = ("removed", arm)
 
 
@@ -84,7 +65,7 @@ class _Arms:
 class _Begin:
     """The first events of a log, for a pool of `size` arms; `known`: the old rows of the texts."""
 
-    model: ModelEvent
+    model: events.ModelEvent
     size: int
     arms: _Arms
     known: dict[str, dict[str, Any]]
@@ -98,7 +79,7 @@ class _Begin:
         if transaction.position:
             raise InvalidInput("the new store has events already. Pass a new, empty store.")
         transaction.model = transaction.append(self.model)
-        arms, bodies = self.arms, list[Body]()
+        arms, bodies = self.arms, list[events.Body]()
         for more in (arms.added, arms.removed, arms.blocked, arms.patterns, arms.pins):
             bodies += more
         bodies += [*arms.held, *arms.rejected]
@@ -145,15 +126,17 @@ def take_over(
         raise InvalidInput(f"{old_store.name} has no model, so there is nothing to take over.")
     taught = options.new_policy()
     _check_features(old.learnt.policy, taught, pool, old_pool)
-    base = policy_of(learner.model(old.model))
+    base = experiments.policy_of(learner.model(old.model))
     updates = old.learnt.policy.learnt_since(base)
     taught.take_over(old.learnt.policy, base)
     new = first_model(pool, options, progress)
-    arrays = unpacked(from_text(new.arrays)) | under(TAUGHT, taught.state())
-    refused = [event.body for event in old_store.of_kind(ArmRejected.kind, old.position)]
-    rejected = [body.text for body in refused if isinstance(body, ArmRejected)]
+    arrays = experiments.unpacked(experiments.from_text(new.arrays)) | experiments.under(
+        experiments.TAUGHT, taught.state()
+    )
+    refused = [event.body for event in old_store.of_kind(events.ArmRejected.kind, old.position)]
+    rejected = [body.text for body in refused if isinstance(body, events.ArmRejected)]
     arms = _arms(pool, old, catalogue, rejected)
-    model = replace(new, arrays=to_text(packed(arrays)))
+    model = replace(new, arrays=experiments.to_text(experiments.packed(arrays)))
     begin = _Begin(model, pool.rows_in_all, arms, _known(old_store, arms.texts))
     writer = Writer(store, Clock(), written=lambda: None)
     try:
@@ -181,7 +164,7 @@ def _arms(pool: ArmPool, old: State, catalogue: ServedCatalogue, rejected: Itera
             blocked.add(text_of(text))
     for text in rejected:
         if pool.index_of(text) is None:
-            arms.rejected.append(ArmRejected(text))
+            arms.rejected.append(events.ArmRejected(text))
             arms.texts[text] = ("rejected", None)
         else:
             arms.remove(text, pool.index_of(text))
@@ -189,16 +172,20 @@ def _arms(pool: ArmPool, old: State, catalogue: ServedCatalogue, rejected: Itera
         place = fresh.place(text_of(arm.text), segment_of(arm.text))
         if place.may_become_arm and catalogue.pool.index_of(arm.text) == arm.arm:
             arm_id = pool.rows_in_all + len(arms.added)
-            arms.added.append(ArmAdded(arm_id, place.text, arm.shown, vector_text(place.vector)))
+            arms.added.append(
+                events.ArmAdded(arm_id, place.text, arm.shown, events.vector_text(place.vector))
+            )
             arms.texts[place.text] = ("added", arm_id)
     for held in old.held.values():
         place = fresh.place(text_of(held.text), segment_of(held.text))
         if place.may_become_arm:
-            arms.held.append(ArmHeld(place.text, held.shown, vector_text(place.vector)))
+            arms.held.append(
+                events.ArmHeld(place.text, held.shown, events.vector_text(place.vector))
+            )
             arms.texts[place.text] = ("held", None)
-    arms.blocked.extend(map(Blocked, sorted(blocked)))
-    arms.patterns.extend(map(PatternBlocked, sorted(old.patterns)))
-    arms.pins.extend(Pinned(text, after) for after, text in old.pins)
+    arms.blocked.extend(map(events.Blocked, sorted(blocked)))
+    arms.patterns.extend(map(events.PatternBlocked, sorted(old.patterns)))
+    arms.pins.extend(events.Pinned(text, after) for after, text in old.pins)
     return arms
 
 

@@ -16,23 +16,7 @@ from nextquery.catalogue.catalogue import Catalogue
 from nextquery.catalogue.rules import MIN_HITS
 from nextquery.errors import Damaged, InvalidInput
 from nextquery.policies.packed import unpack
-from nextquery.service.log.events import (
-    ArmAdded,
-    ArmRemoved,
-    Blocked,
-    DecisionEvent,
-    Erased,
-    Event,
-    Forgotten,
-    OwnAsked,
-    PatternAllowed,
-    PatternBlocked,
-    Pinned,
-    PoolAnnounced,
-    Unblocked,
-    Unpinned,
-    Void,
-)
+from nextquery.service.log import events
 from nextquery.service.model.state import State, unusable
 
 NO_MINIMUMS: Mapping[str, int] = MappingProxyType({})
@@ -98,11 +82,11 @@ class ServedCatalogue(Catalogue):
         self.pins = state.pins.copy()
         self.version += 1
 
-    def check(self, event: Event) -> None:
+    def check(self, event: events.Event) -> None:
         """Raise `Damaged` if an event does not fit the arms."""
         rows = self.pool.rows_in_all
         match event.body:
-            case DecisionEvent() as body:
+            case events.DecisionEvent() as body:
                 shown = [arm for arm in body.arms if arm >= 0 or body.own is None]
                 arms = [*shown, *body.history, *body.kept, body.anchor_arm or 0]
                 if not 0 <= min(arms) <= max(arms) < max(rows, 1):
@@ -112,56 +96,56 @@ class ServedCatalogue(Catalogue):
                     raise unusable(event, f"it would teach an arm that is not one of the {rows}")
                 if body.own is not None and body.own.text:
                     self._check_row(event, body.own)
-            case ArmAdded() as added:
+            case events.ArmAdded() as added:
                 if added.arm != rows:
                     raise unusable(event, f"it adds arm {added.arm}, and {rows} is the next id")
                 if added.vector and not self.encodes:
                     self._check_row(event, added)
-            case PatternBlocked(pattern):
+            case events.PatternBlocked(pattern):
                 try:
                     self.pattern(pattern)
                 except InvalidInput:  # its message quotes it
                     raise unusable(event, "its pattern is not valid") from None
-            case ArmRemoved(arm):
+            case events.ArmRemoved(arm):
                 self._check_removed(event, (arm,))
-            case Erased() as erased:
+            case events.Erased() as erased:
                 self._check_removed(event, erased.arms)
 
-    def _check_removed(self, event: Event, arms: Sequence[int]) -> None:
+    def _check_removed(self, event: events.Event, arms: Sequence[int]) -> None:
         rows = self.pool.rows_in_all
         for arm in arms:
             if not 0 <= arm < rows:
                 raise unusable(event, f"it removes arm {arm}, and there are {rows}")
 
-    def _check_row(self, event: Event, record: ArmAdded | OwnAsked) -> None:
+    def _check_row(self, event: events.Event, record: events.ArmAdded | events.OwnAsked) -> None:
         try:
             row = record.row()
             matched([record.text], [] if row is None else row[None], dim=self.pool.dim)
         except ValueError:  # its message may quote the text
             raise unusable(event, "its text or its vector is not valid") from None
 
-    def follow(self, event: Event) -> None:
+    def follow(self, event: events.Event) -> None:
         """Apply an event that changes arms and has passed `check`; ignore the others."""
         match event.body:
-            case ArmAdded() as arm:
+            case events.ArmAdded() as arm:
                 self._add(arm)
-            case ArmRemoved(arm_id):
+            case events.ArmRemoved(arm_id):
                 self.remove(arm_id)
-            case Blocked(text):
+            case events.Blocked(text):
                 self.block_text(text)
-            case Unblocked(text):
+            case events.Unblocked(text):
                 self.unblock_text(text)
-            case PatternBlocked(pattern):
+            case events.PatternBlocked(pattern):
                 self.block_pattern(pattern)
-            case PatternAllowed(pattern):
+            case events.PatternAllowed(pattern):
                 self.unblock_pattern(pattern)
-            case Pinned(text, after):
+            case events.Pinned(text, after):
                 self.pins.pin(text, after)
-            case Unpinned(text, after):
+            case events.Unpinned(text, after):
                 self.pins.unpin(text, after)
-            case Void() | Forgotten() | PoolAnnounced() as gone:
+            case events.Void() | events.Forgotten() | events.PoolAnnounced() as gone:
                 self._use_up(gone.arms)
-            case Erased() as erased:
+            case events.Erased() as erased:
                 self._forget(erased.arms)
 
     def _forget(self, arms: Sequence[int]) -> None:
@@ -172,7 +156,7 @@ class ServedCatalogue(Catalogue):
             self.remove(arm)
         self.version += 1  # what is cached may be of whoever was forgotten
 
-    def _add(self, arm: ArmAdded) -> None:
+    def _add(self, arm: events.ArmAdded) -> None:
         """Add an arm under its id.
 
         A text that was an arm before keeps its first id: the row of the second is never selected.
@@ -205,7 +189,7 @@ class ServedCatalogue(Catalogue):
         return unit
 
 
-def _row(arm: ArmAdded, pool: ArmPool, *, encodes: bool) -> NDArray[np.float32] | None:
+def _row(arm: events.ArmAdded, pool: ArmPool, *, encodes: bool) -> NDArray[np.float32] | None:
     """Return the vector of an arm; None if the encoder knows none of its words."""
     if arm.vector and not encodes:
         return arm.row()

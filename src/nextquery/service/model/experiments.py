@@ -32,16 +32,7 @@ from nextquery.experiments.sequential import ALPHA, Difference, Watch
 from nextquery.learning import Answered, Example, Fitted, Rewards, examples
 from nextquery.policies import Choice, Policy
 from nextquery.policies.registry import policy_class
-from nextquery.service.log.events import (
-    PINNED,
-    DecisionEvent,
-    Event,
-    FeedbackEvent,
-    ModelEvent,
-    NextQuery,
-    OtherModel,
-    OutcomeEvent,
-)
+from nextquery.service.log import events
 from nextquery.service.settings import CONTROL
 
 Arrays = dict[str, NDArray[Any]]
@@ -96,25 +87,25 @@ TAUGHT = "taught"
 taught."""
 
 
-def policy_of(body: ModelEvent) -> Policy:
+def policy_of(body: events.ModelEvent) -> Policy:
     """Return the main policy of a model event, as it was before any live learning."""
     return restored(body, unpacked(from_text(body.arrays)))[1]
 
 
-def policies_of(body: ModelEvent) -> dict[str, Policy]:
+def policies_of(body: events.ModelEvent) -> dict[str, Policy]:
     """Return all policies of a model event by name, the main one first."""
     arrays = unpacked(from_text(body.arrays))
     event, policy = restored(body, arrays)
     return {event.policy: policy, **other_policies(body, arrays)}
 
 
-def restored(body: ModelEvent, arrays: Arrays) -> tuple[ModelEvent, Policy]:
+def restored(body: events.ModelEvent, arrays: Arrays) -> tuple[events.ModelEvent, Policy]:
     """Return a model event without its arrays, and its main policy."""
     state = within(arrays, "policy")
     return replace(body, arrays=""), policy_class(body.policy).from_state(state)
 
 
-def other_policies(body: ModelEvent, arrays: Arrays) -> dict[str, Policy]:
+def other_policies(body: events.ModelEvent, arrays: Arrays) -> dict[str, Policy]:
     """Return the policies beside the main one, from the arrays of an event or of a snapshot."""
     found: dict[str, Policy] = {}
     for number, one in enumerate(body.beside):
@@ -128,18 +119,18 @@ def other_folder(number: int) -> str:
     return f"beside/{number}"
 
 
-def described(body: ModelEvent) -> dict[str, object]:
+def described(body: events.ModelEvent) -> dict[str, object]:
     """Return the fields that a snapshot keeps of a model event."""
     return {name: value for name, value in asdict(body).items() if name != "arrays"}
 
 
-def event_of(fields: Mapping[str, Any]) -> ModelEvent:
+def event_of(fields: Mapping[str, Any]) -> events.ModelEvent:
     """Return the model event that `described` described."""
-    others = tuple(OtherModel(**one) for one in fields["beside"])
-    return ModelEvent(**{**fields, "beside": others}, arrays="")
+    others = tuple(events.OtherModel(**one) for one in fields["beside"])
+    return events.ModelEvent(**{**fields, "beside": others}, arrays="")
 
 
-def half_life_of(model: ModelEvent) -> float | None:
+def half_life_of(model: events.ModelEvent) -> float | None:
     """Return the half-life of a model's memory, in days."""
     half_life = model.settings.get("half_life_days")
     return None if half_life is None else float(half_life)
@@ -163,7 +154,7 @@ class Decided(NamedTuple):
     teams: Sequence[str | None] = ()  #: the policies that picked the entries of an interleaved one
 
     @classmethod
-    def of(cls, body: DecisionEvent, time: float, position: int) -> "Decided":
+    def of(cls, body: events.DecisionEvent, time: float, position: int) -> "Decided":
         """Take it from the event of the decision."""
         features = [entry.features for entry in body.slate]
         made_by = (body.policy, body.model, body.fallback)
@@ -171,7 +162,7 @@ class Decided(NamedTuple):
         personal = body.own is not None
         made = cls(body.arms, features, *made_by, time, position, body.teaches, failures, personal)
         return made._replace(
-            pinned=[entry.source == PINNED for entry in body.slate],
+            pinned=[entry.source == events.PINNED for entry in body.slate],
             assigned=body.assigned or body.policy,
             teams=[entry.team for entry in body.slate] if any(e.team for e in body.slate) else (),
         )
@@ -183,7 +174,7 @@ class Past(Protocol):
     def decision(self, decision_id: str) -> Decided:
         """Return a decision by its id."""
 
-    def model(self, position: int) -> ModelEvent:
+    def model(self, position: int) -> events.ModelEvent:
         """Return the model event at a position."""
 
 
@@ -207,12 +198,14 @@ class Branch:
 class ModelBranches(NamedTuple):
     """A model event without its arrays, its main policy, and those beside it by name."""
 
-    event: ModelEvent
+    event: events.ModelEvent
     main: Branch
     beside: dict[str, Branch]
 
 
-def begin(at: Event, body: ModelEvent, earlier: Mapping[str, Branch], past: Past) -> ModelBranches:
+def begin(
+    at: events.Event, body: events.ModelEvent, earlier: Mapping[str, Branch], past: Past
+) -> ModelBranches:
     """Return the policies of a model event, each with what it keeps of `earlier` ones.
 
     `earlier` are the policies in force, the main one first.
@@ -247,7 +240,7 @@ def _go_on(branch: Branch, source: Branch, name: str, model: int, time: float, p
 
 
 def restored_branches(
-    event: ModelEvent, arrays: Arrays, lineages: Mapping[str, Mapping[str, str]]
+    event: events.ModelEvent, arrays: Arrays, lineages: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Branch]:
     """Return the policies beside the main one from a snapshot."""
     found = _with_calibration(event, other_policies(event, arrays), arrays)
@@ -257,7 +250,7 @@ def restored_branches(
 
 
 def _with_calibration(
-    event: ModelEvent, policies: Mapping[str, Policy], arrays: Arrays
+    event: events.ModelEvent, policies: Mapping[str, Policy], arrays: Arrays
 ) -> dict[str, Branch]:
     return {
         one.policy: Branch(
@@ -267,7 +260,9 @@ def _with_calibration(
     }
 
 
-def continuing(body: ModelEvent, last: ModelEvent, position: int) -> ModelEvent:
+def continuing(
+    body: events.ModelEvent, last: events.ModelEvent, position: int
+) -> events.ModelEvent:
     """Return a new model event that keeps what the policies of the one before have learnt live.
 
     A policy goes on under its name. The main one also goes on from the main one before, whatever
@@ -279,7 +274,7 @@ def continuing(body: ModelEvent, last: ModelEvent, position: int) -> ModelEvent:
     def same(name: str, source: str) -> bool:
         return source in known and known[source].learns == new[name].learns
 
-    def kept(one: OtherModel) -> OtherModel:
+    def kept(one: events.OtherModel) -> events.OtherModel:
         return replace(one, continues=position) if same(one.policy, one.policy) else one
 
     others = tuple(map(kept, body.beside))
@@ -291,7 +286,7 @@ def continuing(body: ModelEvent, last: ModelEvent, position: int) -> ModelEvent:
     return replace(body, beside=others, continues=position, continued=continued)
 
 
-def loses(last: ModelEvent, new: Mapping[str, Policy]) -> bool:
+def loses(last: events.ModelEvent, new: Mapping[str, Policy]) -> bool:
     """Whether what the main policy of a model has learnt ends with the policies of a new one."""
     name, policy = next(iter(policies_of(last).items()))
     main, first = next(iter(new.items()))
@@ -346,7 +341,7 @@ class Comparison:
     def next(
         cls,
         before: "Comparison | None",
-        event: ModelEvent,
+        event: events.ModelEvent,
         position: int,
         *,
         policies: Mapping[str, Branch],
@@ -408,13 +403,13 @@ class Comparison:
         if len(self.waiting) < MOST_WAITING:
             self.waiting[position] = (policy, None)
 
-    def closed(self, body: OutcomeEvent, decision: Decided) -> None:
+    def closed(self, body: events.OutcomeEvent, decision: Decided) -> None:
         """Take the outcome of a slate, if it is the first one of a session and was open."""
         waits = self.waiting.get(decision.position)
         if waits is None or body.was != "open" or body.state == "open":
             return
         if body.state in ("accepted", "failed"):
-            typed = isinstance(body, FeedbackEvent) and body.foreseen
+            typed = isinstance(body, events.FeedbackEvent) and body.foreseen
             hit = body.state == "accepted" or bool(typed)
             self.waiting[decision.position] = (waits[0], hit)
         else:
@@ -481,7 +476,7 @@ class Interleaving:
 
     @classmethod
     def next(
-        cls, before: "Interleaving | None", event: ModelEvent, position: int
+        cls, before: "Interleaving | None", event: events.ModelEvent, position: int
     ) -> "Interleaving | None":
         """Return the one of a model event: `before` goes on if it has the same policies."""
         policies = (event.policy, event.interleaved)
@@ -491,7 +486,7 @@ class Interleaving:
             return before
         return cls(policies, position)
 
-    def closed(self, body: OutcomeEvent, decision: Decided) -> None:
+    def closed(self, body: events.OutcomeEvent, decision: Decided) -> None:
         """Count the click of a slate, if this outcome closes it with one."""
         if body.was != "open" or decision.position < self.since or not any(decision.teams):
             return
@@ -516,8 +511,8 @@ class Interleaving:
         return cls((policies[0], policies[1]), since, clicks)
 
 
-def _clicked(body: OutcomeEvent, decision: Decided) -> int | None:
-    if not isinstance(body, FeedbackEvent):
+def _clicked(body: events.OutcomeEvent, decision: Decided) -> int | None:
+    if not isinstance(body, events.FeedbackEvent):
         return None
     if body.accepted is not None:
         return body.accepted
@@ -530,11 +525,11 @@ Part = tuple[Decided, Answered, Answered]
 """Entries that one policy picked, with what was known of them before and is known now."""
 
 
-def parts_of(body: OutcomeEvent, decision: Decided) -> list[Part]:
+def parts_of(body: events.OutcomeEvent, decision: Decided) -> list[Part]:
     """Return what an outcome tells each policy that picked entries; nothing after a fallback."""
     if decision.fallback:
         return []
-    feedback = body if isinstance(body, FeedbackEvent) else None
+    feedback = body if isinstance(body, events.FeedbackEvent) else None
     old = _answered(body.old, None if feedback is None else feedback.unfull, decision)
     new = _answered(body.new, None if feedback is None else feedback.full, decision)
     if not decision.teams:
@@ -575,7 +570,7 @@ def _choice(policy: Policy, arm: int, features: Sequence[float], pinned: bool = 
     return Choice(arm, row, 0.0, 1.0, pinned=pinned)
 
 
-def _answered(rewards: Rewards, known: NextQuery | None, decision: Decided) -> Answered:
+def _answered(rewards: Rewards, known: events.NextQuery | None, decision: Decided) -> Answered:
     """Return what is known of a slate, with the candidate that came next as it was then."""
     if known is None:
         return Answered(rewards)

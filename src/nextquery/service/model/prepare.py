@@ -36,18 +36,8 @@ from nextquery.service.log.operators import (
 )
 from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import Write, Writer
+from nextquery.service.model import experiments
 from nextquery.service.model.catalogue import ServedCatalogue
-from nextquery.service.model.experiments import (
-    Arrays,
-    continuing,
-    loses,
-    other_folder,
-    packed,
-    policies_of,
-    policy_of,
-    to_text,
-    under,
-)
 from nextquery.service.model.learner import Learner
 from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.state import State
@@ -106,8 +96,8 @@ class PoolChange:
 
     def loses(self, state: State, new: Mapping[str, Policy]) -> int:
         """Return how many live updates would be lost: `new` are the policies of the settings."""
-        known, lost = policies_of(self.last), 0
-        ends = loses(self.last, new)
+        known, lost = experiments.policies_of(self.last), 0
+        ends = experiments.loses(self.last, new)
         for number, (name, branch) in enumerate(state.branches().items()):
             means_nothing = self.encoded_anew and branch.policy.learns not in _ANYWHERE
             if name in known and (means_nothing or (ends and number == 0)):
@@ -116,10 +106,10 @@ class PoolChange:
 
     def _continuing(self, body: ModelEvent) -> ModelEvent:
         """Return the model with what its policies keep: features of old vectors mean nothing."""
-        kept = continuing(body, self.last, self.after)
+        kept = experiments.continuing(body, self.last, self.after)
         if not self.encoded_anew:
             return kept
-        policies = policies_of(body)
+        policies = experiments.policies_of(body)
         others = tuple(
             one if policies[one.policy].learns in _ANYWHERE else replace(one, continues=None)
             for one in kept.beside
@@ -192,12 +182,12 @@ def prepare(
             continue
         if last is not None and last.settings == options.of_the_model():
             return False
-        if last is not None and loses(last, options.new_policies()):
+        if last is not None and experiments.loses(last, options.new_policies()):
             why = f"changing the policy from {last.policy} to {options.policy_name}"
             _ask(store, last, why, forget)
         body = first_model(pool, options, progress, digest=digest)
         if last is not None:
-            body = continuing(body, last, head.model)
+            body = experiments.continuing(body, last, head.model)
         writer = Writer(store, Clock() if clock is None else clock, written=lambda: None)
         try:
             new = NewModel(body, head.model, pool.rows_in_all)
@@ -249,7 +239,7 @@ def _newest_model(store: Store) -> ModelEvent | None:
 
 def _ask(store: Store, last: ModelEvent, what: str, forget: Ask) -> None:
     """Ask before live learning is lost; raise an error if it must not be."""
-    lost = live_policy(store).learnt_since(policy_of(last))
+    lost = live_policy(store).learnt_since(experiments.policy_of(last))
     if lost:
         _check_forgets(lost, what, forget)
 
@@ -280,7 +270,7 @@ def first_model(
     )
     if not options.personal:
         loop.memory.names = ()
-    arrays, taught = Arrays(), list[WarmStart]()
+    arrays, taught = experiments.Arrays(), list[WarmStart]()
     for number, (name, policy) in enumerate(policies.items()):
         own = loop.beside(ModelState(policy))
         if name == CONTROL and number:
@@ -288,10 +278,12 @@ def first_model(
         else:
             taught.append(_warm(own, options, progress))
         learnt = {
-            **under("policy", policy.state()),
-            **under("calibration", own.learnt.calibration),
+            **experiments.under("policy", policy.state()),
+            **experiments.under("calibration", own.learnt.calibration),
         }
-        arrays |= under(other_folder(number - 1), learnt) if number else learnt
+        arrays |= (
+            experiments.under(experiments.other_folder(number - 1), learnt) if number else learnt
+        )
     name, *others = policies
     return ModelEvent(
         policy=name,
@@ -299,7 +291,7 @@ def first_model(
         warm_steps=taught[0].steps,
         floor=taught[0].floor,
         pool=digest or fingerprint(pool),
-        arrays=to_text(packed(arrays)),
+        arrays=experiments.to_text(experiments.packed(arrays)),
         share=shares[name],
         interleaved=options.interleave,
         beside=tuple(

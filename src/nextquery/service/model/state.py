@@ -20,59 +20,10 @@ from nextquery.learning import Example, ModelState, Observed, Replaced
 from nextquery.memory import LiveMemory, People
 from nextquery.policies import Policy, RandomPolicy
 from nextquery.policies.packed import unpack
-from nextquery.service.log.events import (
-    REPAIR,
-    ArmAdded,
-    ArmHeld,
-    ArmRejected,
-    ArmRemoved,
-    Blocked,
-    DecisionEvent,
-    Erased,
-    Event,
-    FallbackEnded,
-    FeedbackEvent,
-    Forgotten,
-    LeftOut,
-    ModelEvent,
-    OutcomeEvent,
-    OwnAsked,
-    PatternAllowed,
-    PatternBlocked,
-    Pinned,
-    PolicyFallback,
-    PoolAnnounced,
-    RolledBack,
-    Switched,
-    TimeoutEvent,
-    Unblocked,
-    UndeliveredEvent,
-    Unpinned,
-    Void,
-)
+from nextquery.service.log import events
 from nextquery.service.log.store import is_time
 from nextquery.service.log.teaching import RollBacks
-from nextquery.service.model.experiments import (
-    Arrays,
-    Branch,
-    Comparison,
-    Decided,
-    Interleaving,
-    Past,
-    begin,
-    described,
-    event_of,
-    examples_of,
-    half_life_of,
-    other_folder,
-    packed,
-    parts_of,
-    restored,
-    restored_branches,
-    under,
-    unpacked,
-    within,
-)
+from nextquery.service.model import experiments
 from nextquery.service.model.statistics import Statistics
 
 
@@ -87,41 +38,43 @@ class StateFields:
         self.model = 0  # position of the model event in force
         self.lineage: list[int] = []  # the models whose live learning it has; it is the last
         self.named: dict[int, str] = {}  # the name in those of them that had several policies
-        self.beside: dict[str, Branch] = {}  # policies that get a share of the sessions
+        self.beside: dict[str, experiments.Branch] = {}  # policies that get a share of the sessions
         self.left_out: dict[int, tuple[int, ...]] = {}  # by position of the event: decisions
         self._unused: set[int] = set()  # all of those decisions
         self.roll_backs = RollBacks()
         self.fallen: dict[str, int] = {}  # policies that fell back, by position of the event
-        self.comparison: Comparison | None = None  # of the policies that share the sessions
-        self.interleaving: Interleaving | None = None  # of two that share the slates
+        self.comparison: experiments.Comparison | None = (
+            None  # of the policies that share the sessions
+        )
+        self.interleaving: experiments.Interleaving | None = None  # of two that share the slates
         self._foreseen = 0  # events of `FORESEEN` up to here are in force from the start
         self.stale = False
         self.arms_used_up = 0  # arm ids below this are, even if the event of an arm is void
-        self.model_event: ModelEvent | None = None  # that event, without its arrays
-        self.announced: PoolAnnounced | None = None  # the pool that comes next
+        self.model_event: events.ModelEvent | None = None  # that event, without its arrays
+        self.announced: events.PoolAnnounced | None = None  # the pool that comes next
         self.learnt = ModelState(RandomPolicy())  # until a model event names the policy
         self.statistics = Statistics()
-        self.added: list[ArmAdded] = []
-        self.held: dict[str, ArmHeld] = {}  # texts that wait for review
+        self.added: list[events.ArmAdded] = []
+        self.held: dict[str, events.ArmHeld] = {}  # texts that wait for review
         self.removed: set[int] = set()
         self.blocked: set[str] = set()
         self.patterns: set[str] = set()
         self.pins = Pins()
         self.on = True
 
-    def _leave_out(self, position: int, body: LeftOut) -> None:
+    def _leave_out(self, position: int, body: events.LeftOut) -> None:
         if body.undoes is None:
             self.left_out[position] = body.decisions
         else:
             self.left_out.pop(body.undoes, None)
         self._unused = {at for positions in self.left_out.values() for at in positions}
 
-    def arrays(self) -> Arrays:
+    def arrays(self) -> experiments.Arrays:
         """Return the whole state as arrays; equal states give equal arrays."""
         fields = {
             "position": self.position,
             "model": self.model,
-            "meta": {} if self.model_event is None else described(self.model_event),
+            "meta": {} if self.model_event is None else experiments.described(self.model_event),
             "lineage": self.lineage,
             "named": sorted(self.named.items()),
             "beside": {name: branch.lineage for name, branch in self.beside.items()},
@@ -140,18 +93,22 @@ class StateFields:
             "announced": None if self.announced is None else asdict(self.announced),
             "on": self.on,
         }
-        others: Arrays = {}
+        others: experiments.Arrays = {}
         for number, branch in enumerate(self.beside.values()):
-            others |= under(f"{other_folder(number)}/policy", branch.policy.state())
-            others |= under(f"{other_folder(number)}/calibration", branch.calibration)
+            others |= experiments.under(
+                f"{experiments.other_folder(number)}/policy", branch.policy.state()
+            )
+            others |= experiments.under(
+                f"{experiments.other_folder(number)}/calibration", branch.calibration
+            )
         return {
             "fields": as_text_array(fields),
-            **under("policy", self.learnt.policy.state() if self.model else {}),
-            **under("calibration", self.learnt.calibration),
+            **experiments.under("policy", self.learnt.policy.state() if self.model else {}),
+            **experiments.under("calibration", self.learnt.calibration),
             **others,
-            **under("memory", self.learnt.live.state()),
-            **under("people", self.learnt.people.state()),
-            **under("statistics", self.statistics.state()),
+            **experiments.under("memory", self.learnt.live.state()),
+            **experiments.under("people", self.learnt.people.state()),
+            **experiments.under("statistics", self.statistics.state()),
         }
 
     def copy(self) -> Self:
@@ -177,44 +134,44 @@ class StateFields:
 
     def to_bytes(self) -> bytes:
         """Return a snapshot."""
-        return packed(self.arrays())
+        return experiments.packed(self.arrays())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Restore the state that `to_bytes` wrote."""
-        arrays, self = unpacked(data), cls()
+        arrays, self = experiments.unpacked(data), cls()
         fields = from_text_array(arrays["fields"])
         self.position, self.model, self.on = fields["position"], fields["model"], fields["on"]
         self.blocked, self.patterns = set(fields["blocked"]), set(fields["patterns"])
         for after, text in fields["pins"]:
             self.pins.pin(text, after)
-        self.added = [ArmAdded(*values) for values in fields["added"]]
-        self.held = {values[0]: ArmHeld(*values) for values in fields["held"]}
+        self.added = [events.ArmAdded(*values) for values in fields["added"]]
+        self.held = {values[0]: events.ArmHeld(*values) for values in fields["held"]}
         self.removed = set(fields["removed"])
         if fields["announced"] is not None:
-            self.announced = PoolAnnounced(**fields["announced"])
+            self.announced = events.PoolAnnounced(**fields["announced"])
         self.arms_used_up, self.lineage = fields["arms_used_up"], fields["lineage"]
         for at, positions in fields["left_out"]:
-            self._leave_out(at, LeftOut(decisions=tuple(positions)))
+            self._leave_out(at, events.LeftOut(decisions=tuple(positions)))
         self.roll_backs = RollBacks.from_state(fields["roll_backs"])
         self.fallen = fields["fallen"]
         if fields["comparison"] is not None:
-            self.comparison = Comparison.from_state(fields["comparison"])
+            self.comparison = experiments.Comparison.from_state(fields["comparison"])
         if fields["interleaving"] is not None:
-            self.interleaving = Interleaving.from_state(fields["interleaving"])
+            self.interleaving = experiments.Interleaving.from_state(fields["interleaving"])
         if fields["meta"]:
-            event = event_of(fields["meta"])
-            self.model_event, self.learnt.policy = restored(event, arrays)
-            self.learnt.calibration = within(arrays, "calibration")
+            event = experiments.event_of(fields["meta"])
+            self.model_event, self.learnt.policy = experiments.restored(event, arrays)
+            self.learnt.calibration = experiments.within(arrays, "calibration")
             self.named = dict(fields["named"])
-            self.beside = restored_branches(self.model_event, arrays, fields["beside"])
-        self.learnt.live = LiveMemory.from_state(within(arrays, "memory"))
-        self.learnt.people = People.from_state(within(arrays, "people"))
-        self.statistics = Statistics.from_state(within(arrays, "statistics"))
+            self.beside = experiments.restored_branches(self.model_event, arrays, fields["beside"])
+        self.learnt.live = LiveMemory.from_state(experiments.within(arrays, "memory"))
+        self.learnt.people = People.from_state(experiments.within(arrays, "people"))
+        self.statistics = Statistics.from_state(experiments.within(arrays, "statistics"))
         return self
 
 
-FORESEEN = (LeftOut.kind, Erased.kind, RolledBack.kind)
+FORESEEN = (events.LeftOut.kind, events.Erased.kind, events.RolledBack.kind)
 """Kinds of events that change what earlier ones taught."""
 
 
@@ -230,79 +187,79 @@ class State(StateFields):
     `Learner.refresh`).
     """
 
-    def foresee(self, events: Iterable[Event]) -> None:
+    def foresee(self, later: Iterable[events.Event]) -> None:
         """Leave out decisions from the start, since events later in the log name them.
 
-        `events` are those of `FORESEEN`. What was erased before the last of them is not read.
+        `later` are those of `FORESEEN`. What was erased before the last of them is not read.
         """
-        for event in events:
-            if isinstance(event.body, LeftOut):
+        for event in later:
+            if isinstance(event.body, events.LeftOut):
                 self._leave_out(event.position, event.body)
-            elif isinstance(event.body, RolledBack):
+            elif isinstance(event.body, events.RolledBack):
                 self.roll_backs.follow(event.position, event.body)
             self._foreseen = event.position
 
-    def apply(self, event: Event, past: Past) -> None:
+    def apply(self, event: events.Event, past: experiments.Past) -> None:
         """Apply the next event, which has passed `event_checks.check`."""
         match event.body:
-            case DecisionEvent() as body:
+            case events.DecisionEvent() as body:
                 self._decision(body, event)
-            case FeedbackEvent() as body:
+            case events.FeedbackEvent() as body:
                 decision = _decision_of(event, past)
                 self._outcome(body, decision)
                 self._next_query(body, decision)
-            case TimeoutEvent() | UndeliveredEvent() as body:
+            case events.TimeoutEvent() | events.UndeliveredEvent() as body:
                 self._outcome(body, _decision_of(event, past))
-            case ModelEvent() as body:
+            case events.ModelEvent() as body:
                 self._new_model(body, event, past)
-            case LeftOut() as body:
+            case events.LeftOut() as body:
                 if event.position > self._foreseen:
                     self._leave_out(event.position, body)
                     self.stale = True
-            case RolledBack() as body:
+            case events.RolledBack() as body:
                 if event.position > self._foreseen:
                     self.roll_backs.follow(event.position, body)
                     self.stale = True
                 if self.comparison is not None:
                     self.comparison.restart(event.position)
-            case PolicyFallback() as body:
+            case events.PolicyFallback() as body:
                 self.fallen[body.policy] = event.position
                 if self.comparison is not None:
                     self.comparison.fell_back(body.policy)
-            case FallbackEnded() as body:
+            case events.FallbackEnded() as body:
                 self.fallen.pop(body.policy, None)
                 if self.comparison is not None:
                     self.comparison.go_on(body.policy, event.position)
-            case Erased() as body:
+            case events.Erased() as body:
                 self.removed.update(body.arms)
                 self.stale |= event.position > self._foreseen
-            case Void() | Forgotten() as body:
+            case events.Void() | events.Forgotten() as body:
                 self.arms_used_up = max(self.arms_used_up, body.arms)
-            case PoolAnnounced() as body:
+            case events.PoolAnnounced() as body:
                 self.arms_used_up = max(self.arms_used_up, body.arms)
                 self.announced = body
-            case ArmAdded() as body:
+            case events.ArmAdded() as body:
                 self.added.append(body)
                 self.held.pop(body.text, None)
-            case ArmHeld() as body:
+            case events.ArmHeld() as body:
                 self.held[body.text] = body
-            case ArmRejected(text):
+            case events.ArmRejected(text):
                 self.held.pop(text, None)
-            case ArmRemoved(arm):
+            case events.ArmRemoved(arm):
                 self.removed.add(arm)
-            case Blocked(text):
+            case events.Blocked(text):
                 self.blocked.add(text)
-            case Unblocked(text):
+            case events.Unblocked(text):
                 self.blocked.discard(text)
-            case PatternBlocked(pattern):
+            case events.PatternBlocked(pattern):
                 self.patterns.add(pattern)
-            case PatternAllowed(pattern):
+            case events.PatternAllowed(pattern):
                 self.patterns.discard(pattern)
-            case Pinned(text, after):
+            case events.Pinned(text, after):
                 self.pins.pin(text, after)
-            case Unpinned(text, after):
+            case events.Unpinned(text, after):
                 self.pins.unpin(text, after)
-            case Switched(on):
+            case events.Switched(on):
                 self.on = on
             case body:
                 assert_never(body)
@@ -313,12 +270,12 @@ class State(StateFields):
         """The share of the sessions that each policy gets, the main one first."""
         return {} if self.model_event is None else self.model_event.shares
 
-    def branches(self) -> dict[str, Branch]:
+    def branches(self) -> dict[str, experiments.Branch]:
         """Return the policies in force by name, the main one first."""
         if self.model_event is None:
             return {}
         names = {position: self.named.get(position, "") for position in self.lineage}
-        main = Branch(self.learnt.policy, self.learnt.calibration, names)
+        main = experiments.Branch(self.learnt.policy, self.learnt.calibration, names)
         return {self.model_event.policy: main, **self.beside}
 
     def learnt_by(self, name: str) -> ModelState:
@@ -328,7 +285,7 @@ class State(StateFields):
             return self.learnt
         return ModelState(branch.policy, branch.calibration, self.learnt.live, self.learnt.people)
 
-    def taught(self, decision: Decided) -> Policy | None:
+    def taught(self, decision: experiments.Decided) -> Policy | None:
         """Return the policy that a decision teaches; None if it is not in force any more."""
         name = self.named.get(decision.model, decision.policy)
         if decision.model in self.lineage and name == decision.policy:
@@ -338,20 +295,20 @@ class State(StateFields):
                 return branch.policy
         return None
 
-    def _new_model(self, body: ModelEvent, at: Event, past: Past) -> None:
+    def _new_model(self, body: events.ModelEvent, at: events.Event, past: experiments.Past) -> None:
         if self.model_event is not None and self.model_event.pool != body.pool:
             self.announced = None
         if body.encoded_anew:
             self._forget_vectors()
-        event, main, self.beside = begin(at, body, self.branches(), past)
+        event, main, self.beside = experiments.begin(at, body, self.branches(), past)
         self.model_event, self.learnt.policy = event, main.policy
         self.learnt.calibration = main.calibration
-        self.learnt.live.half_life = half_life_of(event)
+        self.learnt.live.half_life = experiments.half_life_of(event)
         self.model, self.lineage = at.position, list(main.lineage)
         self.named = {position: name for position, name in main.lineage.items() if name}
         self.fallen = {name: then for name, then in self.fallen.items() if name in event.shares}
-        self.interleaving = Interleaving.next(self.interleaving, event, self.model)
-        self.comparison = Comparison.next(
+        self.interleaving = experiments.Interleaving.next(self.interleaving, event, self.model)
+        self.comparison = experiments.Comparison.next(
             self.comparison, event, self.model, policies=self.branches(), fallen=self.fallen
         )
 
@@ -372,11 +329,13 @@ class State(StateFields):
         self.held = {text: replace(arm, vector="") for text, arm in self.held.items()}
         self.learnt.people.forget_vectors()
 
-    def teaches(self, position: int, body: DecisionEvent | Decided) -> bool:
+    def teaches(self, position: int, body: events.DecisionEvent | experiments.Decided) -> bool:
         """Whether a decision teaches: it was not capped, and it is not left out."""
         return body.teaches and position not in self._unused
 
-    def lessons(self, body: OutcomeEvent, decision: Decided) -> list[tuple[Policy, Example]]:
+    def lessons(
+        self, body: events.OutcomeEvent, decision: experiments.Decided
+    ) -> list[tuple[Policy, Example]]:
         """Return what an outcome teaches which of the policies in force.
 
         The next query if it is known, else what is known of the slate. Of an interleaved slate,
@@ -387,13 +346,13 @@ class State(StateFields):
         if self.roll_backs.leave_out(self.position + 1, decision.position):
             return []
         found: list[tuple[Policy, Example]] = []
-        for part, old, new in parts_of(body, decision):
+        for part, old, new in experiments.parts_of(body, decision):
             policy = self.taught(part)
             if policy is not None:
-                found += [(policy, one) for one in examples_of(policy, part, old, new)]
+                found += [(policy, one) for one in experiments.examples_of(policy, part, old, new)]
         return found
 
-    def _decision(self, body: DecisionEvent, event: Event) -> None:
+    def _decision(self, body: events.DecisionEvent, event: events.Event) -> None:
         if self.teaches(event.position, body):
             if not self.roll_backs.leave_out(event.position, event.position):
                 self.learnt.asked(body.anchor_arm, body.history, event.time)
@@ -410,7 +369,7 @@ class State(StateFields):
         if body.candidates:  # else nothing was selected
             self.statistics.drawn_from(body.trial, body.candidates)
 
-    def _outcome(self, body: OutcomeEvent, decision: Decided) -> None:
+    def _outcome(self, body: events.OutcomeEvent, decision: experiments.Decided) -> None:
         """Replace the old reward of each entry by the new one, and learn the typed query."""
         for policy, example in self.lessons(body, decision):
             example.learn(policy, decision.time)
@@ -420,7 +379,7 @@ class State(StateFields):
                 if counting is not None:
                     counting.closed(body, decision)
 
-    def _next_query(self, body: FeedbackEvent, decision: Decided) -> None:
+    def _next_query(self, body: events.FeedbackEvent, decision: experiments.Decided) -> None:
         if decision.personal:  # own pasts change no number of others
             return
         if body.foreseen is not None:
@@ -433,7 +392,7 @@ class State(StateFields):
             )
 
 
-def _decision_of(event: Event, past: Past) -> Decided:
+def _decision_of(event: events.Event, past: experiments.Past) -> experiments.Decided:
     assert event.decision_id is not None
     return past.decision(event.decision_id)
 
@@ -441,30 +400,30 @@ def _decision_of(event: Event, past: Past) -> Decided:
 _LARGEST = 1e6  # of a feature: far above any real one, and its square is still a number
 
 
-def check(event: Event, state: State, past: Past) -> None:
+def check(event: events.Event, state: State, past: experiments.Past) -> None:
     """Raise `Damaged` if the state cannot take the event."""
     if event.position != state.position + 1:
         raise Damaged(
             f"the log has event {event.position} after event {state.position}: events are "
-            f"missing. {REPAIR}"
+            f"missing. {events.REPAIR}"
         )
     if not is_time(event.time):
         raise unusable(event, "its time is no time")
     try:
         match event.body:
-            case DecisionEvent() as body:
+            case events.DecisionEvent() as body:
                 own = [arm for arm in body.arms if arm < 0]
                 own = [] if body.own else own
                 _check_ids([*own, *body.history, *body.kept, body.anchor_arm or 0])
                 unpack(base64.b64decode(body.failures, validate=True))
                 if body.own is not None:
                     _check_own(body.own)
-            case OutcomeEvent() as body:
+            case events.OutcomeEvent() as body:
                 _check_outcome(event, body, state, past)
-            case RolledBack() as body:
+            case events.RolledBack() as body:
                 if body.to is not None and body.to >= event.position:
                     raise InvalidInput(f"it rolls back to {body.to}, which is not before it")
-            case ModelEvent() as body:
+            case events.ModelEvent() as body:
                 _check_model(event, body, state, past)
     except StoreUnavailable:
         raise
@@ -472,9 +431,11 @@ def check(event: Event, state: State, past: Past) -> None:
         raise unusable(event, _why(error)) from None
 
 
-def unusable(event: Event, why: str) -> Damaged:
+def unusable(event: events.Event, why: str) -> Damaged:
     """The error for an event that cannot be applied."""
-    return Damaged(f"event {event.position} ({event.kind}) cannot be applied: {why}. {REPAIR}")
+    return Damaged(
+        f"event {event.position} ({event.kind}) cannot be applied: {why}. {events.REPAIR}"
+    )
 
 
 def _why(error: Exception) -> str:
@@ -487,14 +448,16 @@ def _check_ids(arms: Sequence[int]) -> None:
         raise InvalidInput("it has a negative arm id")
 
 
-def _check_own(own: OwnAsked) -> None:
+def _check_own(own: events.OwnAsked) -> None:
     row = own.row()
     if bool(own.text) != (row is not None) or (row is not None and not np.isfinite(row).all()):
         raise InvalidInput("its own query and the vector of it do not belong together")
     _check_ids([own.after_arm or 0])
 
 
-def _check_outcome(event: Event, body: OutcomeEvent, state: State, past: Past) -> None:
+def _check_outcome(
+    event: events.Event, body: events.OutcomeEvent, state: State, past: experiments.Past
+) -> None:
     if event.decision_id is None:
         raise InvalidInput("it names no decision")
     decision = past.decision(event.decision_id)
@@ -542,11 +505,13 @@ def _try_on_a_copy(taught: Sequence[Example], policy: Policy, at: float) -> None
         np.linalg.cholesky(arrays["A"])  # raises LinAlgError, a ValueError
 
 
-def _check_model(event: Event, body: ModelEvent, state: State, past: Past) -> None:
+def _check_model(
+    event: events.Event, body: events.ModelEvent, state: State, past: experiments.Past
+) -> None:
     for continues in (body.continues, *(one.continues for one in body.beside)):
         if continues is not None and continues != state.model:
             raise InvalidInput(
                 f"it continues the model of position {continues}, and the model of position "
                 f"{state.model} is in force"
             )
-    begin(event, body, state.branches(), past)  # changes nothing that it is given
+    experiments.begin(event, body, state.branches(), past)  # changes nothing that it is given
