@@ -1,4 +1,4 @@
-"""The command line: one file per command.
+"""The command line: one module for each panel of `nextquery --help`.
 
 Exit codes: 0 success, 1 a bug in nextquery, 2 wrong usage, 3 invalid input, 4 files that cannot be
 read or written, 5 nothing found to forget, 130 interrupted.

@@ -524,8 +524,8 @@ class Population:
     """Simulated people who ask new queries, repeat their own, return, and ask what others asked.
 
     Everything is a function of the seed and of the order of the calls. People have interests,
-    habits and a clock (`person.py`). What they ask that only others asked before follows known
-    transitions (`community.py`). Not every kind of query is always possible: in their first
+    habits and a clock (`Person`). What they ask that only others asked before follows known
+    transitions (`Community`). Not every kind of query is always possible: in their first
     session, people have no past to repeat. What is missed then is made up for later, so that a log
     has the shares that you asked for.
 
