@@ -56,7 +56,7 @@ def forecasts(pool: nq.ArmPool, scored: NDArray[np.int64], m: int) -> Forecasts:
     owners = np.searchsorted(past.offsets, steps.places, side="right") - 1
     forecast, came, owner = [np.empty(0)], [np.empty(0, bool)], [np.empty(0, np.int64)]
     for session, step in zip(owners.tolist(), walk(rec, steps), strict=True):
-        likely = rec.learnt.likeliest(step.candidates, step.context, m)
+        likely = rec.model_state.likeliest(step.candidates, step.context, m)
         forecast.append(np.array([probability for _, probability in likely]))
         came.append(np.array([arm == step.following for arm, _ in likely], bool))
         owner.append(np.full(len(likely), session))

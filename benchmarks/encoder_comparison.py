@@ -141,7 +141,7 @@ def made(
             chosen,
             timed=False,
             work=args.work / kind / ("scratch" if chosen.start is None else name),
-            say=lambda stage, check, steps: print(name, kind, stage, steps, check, flush=True),
+            on_check=lambda stage, check, steps: print(name, kind, stage, steps, check, flush=True),
         )
         model, tokenizer = learnt.model, learnt.tokenizer
         facts = {"fit_s": learnt.report["seconds"], "hardware": learnt.report["hardware"]}

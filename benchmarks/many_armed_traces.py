@@ -40,7 +40,7 @@ class Ours:
 
     def code(self) -> int:
         """Return what it plays the next arm as; 0 for itself."""
-        return int(self.policy._wanted(self.candidates).code)
+        return int(self.policy._next_plays(self.candidates).code)
 
     def check(self, arm: int | None, code: int | None = None) -> int:
         """Stop if it would not play this arm, or as this; return the arm."""
@@ -291,7 +291,7 @@ def parallel(module: Any, means: Any) -> None:
         code = player.index_SR
         place = int(np.flatnonzero(player.SR[code].pulls - before[code])[0])
         arm = int(called[code][place])
-        wanted = mine.policy._wanted(mine.candidates)
+        wanted = mine.policy._next_plays(mine.candidates)
         if wanted.code != code or arm not in wanted.places:
             raise SystemExit(f"round {mine.rounds + 1}: subroutine {wanted.code}, they {code}")
         mine.learn(arm, sum(part.wins.sum() for part in player.SR) - wins)

@@ -129,8 +129,8 @@ class Library:
         likely = self.sessions[session].forecast(8, at_least=0.03)
         return [(entry.arm, entry.probability) for entry in likely]
 
-    def learnt(self) -> ModelState:
-        return self.rec.learnt
+    def model_state(self) -> ModelState:
+        return self.rec.model_state
 
     def _answered(self, session: str) -> None:
         self.open = [(s, slate) for s, slate in self.open if slate is not self.slates[session]]
@@ -232,8 +232,8 @@ class Service:
         )
         return [(entry["arm_id"], entry["probability"]) for entry in answer["forecast"]]
 
-    def learnt(self) -> ModelState:
-        return self.engine.learner.state.learnt
+    def model_state(self) -> ModelState:
+        return self.engine.learner.state.model_state
 
     def _feedback(self, session: str, **body: Any) -> None:
         decision = self.decisions[session]["decision_id"]
@@ -250,7 +250,7 @@ def agree(first: list[Any], second: list[Any]) -> None:
         )
 
 
-def same_learnt(first: ModelState, second: ModelState) -> None:
+def same_model_state(first: ModelState, second: ModelState) -> None:
     a, b = first.policy.state(), second.policy.state()
     assert a.keys() == b.keys()
     for name in set(a) - {"params", "generator"}:

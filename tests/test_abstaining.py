@@ -12,7 +12,7 @@ from nextquery.errors import InvalidInput
 from nextquery.learning import fit, probability
 from nextquery.loop import SessionState
 from nextquery.memory import Moment
-from tests.doors import pool_with_people, same_learnt
+from tests.doors import pool_with_people, same_model_state
 from tests.service.worlds import TEXTS
 
 
@@ -39,7 +39,7 @@ def scored(rec: nq.Recommender, query: str) -> dict[int, tuple[float, float]]:
     place = rec.place(query)
     selected, at = rec.select([place], [SessionState()])[0], Moment(rec.clock())
     candidates, context = rec.candidates(place, SessionState(), selected, returns=False, at=at)
-    chances = dict(rec.learnt.likeliest(candidates, context, 1000))
+    chances = dict(rec.model_state.likeliest(candidates, context, 1000))
     ranked = rec.policy.rank(candidates, context, 1000)
     return {choice.arm: (chances[choice.arm], choice.score) for choice in ranked}
 
@@ -82,7 +82,7 @@ def test_a_slate_of_nothing_teaches_what_came_next(pool: nq.ArmPool) -> None:
         for session in sessions:
             session.ignore(session.recommend(4), issued=TEXTS[following])
     assert not np.allclose(mute.policy.state()["b"], before)
-    same_learnt(mute.learnt, talking.learnt)
+    same_model_state(mute.model_state, talking.model_state)
     assert sessions[0].recommend(3) == []
     assert sessions[0].recommend() is None
     assert sessions[0].trial == 7

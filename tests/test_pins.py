@@ -88,7 +88,7 @@ def test_the_service_pins_what_nobody_asked_at_once_on_every_worker(tmp_path: Pa
     ask: dict[str, Any] = {"session_id": "s", "query": TEXTS[0], "m": 4}
     other = Store.open(url)
     with Engine.start(pool, store, options()) as one, Engine(pool, other, options()) as two:
-        before = one.learner.state.learnt.policy.state()
+        before = one.learner.state.model_state.policy.state()
         assert one.curate(["cats circus", TEXTS[1]], OPS) == 1
         assert one.curate(["cats circus"], OPS) == 0
         assert two.recommend(**{**ask, "query": "cats circus"}).decision_id
@@ -102,7 +102,7 @@ def test_the_service_pins_what_nobody_asked_at_once_on_every_worker(tmp_path: Pa
         assert len(slate.recommendations) == 4
         assert len({entry.arm for entry in slate.recommendations}) == 4
         two.feedback(decision_id=slate.decision_id, accepted=first.arm)
-        for name, array in caught_up(two).learner.state.learnt.policy.state().items():
+        for name, array in caught_up(two).learner.state.model_state.policy.state().items():
             np.testing.assert_array_equal(array, before[name])  # a click on a pin teaches nothing
         rows = [row for page in pages(store) for each in page for row in entry_rows(each)]
         assert [row["source"] for row in rows].count("pinned") == 1

@@ -47,7 +47,7 @@ from tests.doors import (
     Service,
     agree,
     pool_with_people,
-    same_learnt,
+    same_model_state,
 )
 from tests.few_examples import few
 from tests.service.worlds import TEXTS, ManualClock
@@ -182,7 +182,7 @@ def test_a_scripted_day_is_the_same_imported_and_served(pool: nq.ArmPool, rules:
         assert {len(slate) for slate in answers[:-4]} >= {0, 1, 2, 3, 4}
     with Service.opened(pool, rules) as service:
         agree(answers, play(service, SCRIPT))
-        same_learnt(library.learnt(), service.learnt())
+        same_model_state(library.model_state(), service.model_state())
         kinds = {event.kind for event in service.engine.store.read(0, 10_000)}
         assert kinds == {"model", "decision", "feedback", "timeout", "arm_added", "blocked"}
 
@@ -211,11 +211,11 @@ def test_a_private_query_is_offered_to_its_owner_alone_imported_and_served(
                 slates[-1].append(door.ask(session, OWN["ann"]))
             slates[-1].append(door.forecast("ann 0", TEXTS[0]))
         agree(*slates)
-        same_learnt(library.learnt(), service.learnt())
+        same_model_state(library.model_state(), service.model_state())
     assert any(arm < 0 for slate in slates[0][:16] for arm, *_ in slate)
     assert any(arm < 0 for arm, _ in slates[0][-1])
     assert all(arm >= 0 for slate in slates[0][16:17] for arm, *_ in slate)  # bob's
-    ann = library.learnt().people.of(str(PERSONAL.hash("ann")))
+    ann = library.model_state().people.of(str(PERSONAL.hash("ann")))
     assert ann is not None
     assert {key for key in ann.queries if isinstance(key, str)} == {OWN["ann"]}
 
@@ -234,7 +234,7 @@ def test_any_day_is_the_same_imported_and_served(
     answers = play(library, day)
     with Service.opened(pool, rules) as service:
         agree(answers, play(service, day))
-        same_learnt(library.learnt(), service.learnt())
+        same_model_state(library.model_state(), service.model_state())
 
 
 class Asked(NamedTuple):
@@ -351,10 +351,10 @@ def test_a_day_of_clicked_and_typed_steps_is_the_same_through_all_three(
     replayed = [[(c.arm, c.score, c.propensity) for c in slate] for slate in slates]
     library = Library(pool, rules, users)
     agree(replayed, clicked_or_typed(library, day))
-    same_learnt(driver.loop.learnt, library.learnt())
+    same_model_state(driver.loop.model_state, library.model_state())
     with Service.opened(pool, rules, users) as service:
         agree(replayed, clicked_or_typed(service, day))
-        same_learnt(driver.loop.learnt, service.learnt())
+        same_model_state(driver.loop.model_state, service.model_state())
 
 
 def documented(page: str) -> str:
@@ -408,10 +408,10 @@ def test_the_four_statements_are_what_is_served_by_default(
                 typed: dict[str, Any] = {"accepted": None, "issued": TEXTS[number]}
                 engine.feedback(decision_id=decision.decision_id, **typed, **who)
             engine.learner.catch_up()
-        same_learnt(rec.learnt, engine.learner.state.learnt)
+        same_model_state(rec.model_state, engine.learner.state.model_state)
     rec.save(tmp_path / "rec")
     again = nq.Recommender.open(tmp_path / "rec")
-    same_learnt(rec.learnt, again.learnt)
+    same_model_state(rec.model_state, again.model_state)
     again.clock = clock.now
     first, second = (r.start(TEXTS[3], "later").recommend(8) for r in (rec, again))
     assert [c.to_dict() for c in first] == [c.to_dict() for c in second]
@@ -436,7 +436,7 @@ def test_a_click_after_a_typed_query_takes_its_lesson_back(pool: nq.ArmPool, pol
         service.click("s", 1)
         for door in (library, service):
             for name in ("A", "b"):
-                a, b = (d.learnt().policy.state()[name] for d in (door, expected))
+                a, b = (d.model_state().policy.state()[name] for d in (door, expected))
                 np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
 
 
@@ -453,7 +453,7 @@ def test_an_arm_blocked_after_the_slate_teaches_the_same_when_it_is_typed(
             for door in (library, service):
                 door.block(TEXTS[typed])
                 door.typed("s", TEXTS[typed])
-            same_learnt(library.learnt(), service.learnt())
+            same_model_state(library.model_state(), service.model_state())
 
 
 def test_another_model_on_the_same_store_is_answered_with_vectors(

@@ -43,7 +43,7 @@ def test_steps_are_in_order_of_time_and_know_what_came_before(log: Log) -> None:
         moment = steps.moment(at)
         assert moment.time == query.time
         assert moment.before == sum(other.time < query.time for other, _, _ in flat)
-        visit = steps.visit(place, NAMES)
+        visit = steps.session_state(place, NAMES)
         history = tuple(earlier.arm for earlier in log[session][:number])
         assert (visit.history, visit.trial) == (history, number)
         assert visit.person == NAMES[session % 2]
@@ -112,7 +112,7 @@ def test_the_newest_sessions_are_learnt_and_the_newest_fifth_calibrates() -> Non
     assert len(Steps.newest(past, 0, POOL.rows_in_all, memory=True).places) == 0
     done = warm_start(rec, past, newest=30)
     assert (done.steps, done.floor) == (24, 0.0)
-    assert rec.learnt.calibration
+    assert rec.model_state.calibration
     assert len(rec.memory.people) == rec.memory.live.count == 0  # it only learns weights
 
 

@@ -292,13 +292,14 @@ def writing(
     version: int,
     parts: Mapping[str, Part],
     meta: Mapping[str, Any] | None = None,
-    beside: Mapping[str, bytes] = MappingProxyType({}),
+    extra_files: Mapping[str, bytes] = MappingProxyType({}),
     within: Collection[str] = (),
 ) -> Iterator[Folder]:
     """`write` as a context: everything is on disk when it starts, and leaving it only renames.
 
-    Put what else must succeed inside. If it raises, nothing changes and no files remain. `beside`
-    are plain files that change with the manifest, `within` folders allowed inside a new one.
+    Put what else must succeed inside. If it raises, nothing changes and no files remain.
+    `extra_files` are plain files that change with the manifest, `within` folders allowed inside a
+    new one.
     """
     root, fields, renamed = Path(path), dict(meta or {}), False
     refuse_foreign(root, kind, within=within)
@@ -311,7 +312,7 @@ def writing(
                 files = {name: write_part(root, name, part, old) for name, part in parts.items()}
                 manifest = {"kind": kind, "version": version, "meta": fields, "files": files}
                 text = json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-                whole = {MANIFEST: text.encode(), **beside}
+                whole = {MANIFEST: text.encode(), **extra_files}
                 for name, content in whole.items():
                     write_whole(root / f".{name}.tmp", content)
                 yield Folder(root, fields, files)

@@ -123,9 +123,9 @@ class Selecting:
         alone = self.reselects and not self.selector.draws and not self.selector.moves
         return alone and (self.schedule is None or self.repeat)
 
-    def size(self, visit: SessionState) -> int | None:
+    def size(self, state: SessionState) -> int | None:
         """Return the size of C at the next recommendation; None if the selector has no k."""
-        return self.selector.k if self._sizes is None else self._sizes.at(visit.trial + 1)
+        return self.selector.k if self._sizes is None else self._sizes.at(state.trial + 1)
 
     def draws(self, session: str, trial: int, purpose: int = _RANKING) -> np.random.Generator:
         """Return the generator of one recommendation: it depends only on seed, session and trial.
@@ -138,7 +138,7 @@ class Selecting:
     def select(
         self,
         places: Sequence[Place],
-        visits: Sequence[SessionState],
+        states: Sequence[SessionState],
         *,
         pool: ArmPool | None = None,
         unknown: Sequence[Ids] | None = None,
@@ -152,7 +152,7 @@ class Selecting:
 
         Parameters
         ----------
-        places, visits : the current queries, and their sessions.
+        places, states : the current queries, and their sessions.
         pool, unknown : the arms as they were then, if the queries are of the past, and what else
             was not known at each.
         """
@@ -160,26 +160,26 @@ class Selecting:
         no_vectors = np.empty((0, arms.dim if vectors else 0), np.float32)
         selected = [Candidates(NO_IDS, no_vectors, np.empty(0), np.empty(0))] * len(places)
         groups: dict[tuple[str, int | None], list[int]] = {}
-        for number, (place, visit) in enumerate(zip(places, visits, strict=True)):
+        for number, (place, state) in enumerate(zip(places, states, strict=True)):
             if place.vector.any():
-                groups.setdefault((place.segment, self.size(visit)), []).append(number)
+                groups.setdefault((place.segment, self.size(state)), []).append(number)
         for (segment, size), numbers in groups.items():
             arms_here = self.catalogue.segmented.of(segment, arms)
             if arms_here is None:
                 continue
-            hidden = [self._not_selected(places[number], visits[number]) for number in numbers]
+            hidden = [self._not_selected(places[number], states[number]) for number in numbers]
             if unknown is not None:
                 both = zip(hidden, numbers, strict=True)
                 hidden = [np.union1d(own, unknown[number]) for own, number in both]
             vectors_now = np.stack([places[number].vector for number in numbers])
-            histories = [visits[number].history for number in numbers]
+            histories = [states[number].history for number in numbers]
             results = self.selector.select_many(
                 arms_here,
                 self.selector.anchors(arms_here, vectors_now, histories),
                 hidden,
-                self._draws_of([visits[number] for number in numbers]),
+                self._draws_of([states[number] for number in numbers]),
                 k=None if self.schedule is None else size,
-                keep=[] if self.reselects else [arms.alive(visits[n].kept) for n in numbers],
+                keep=[] if self.reselects else [arms.alive(states[n].kept) for n in numbers],
                 normalise=normalise,
                 vectors=vectors,
             )
@@ -191,31 +191,31 @@ class Selecting:
         return selected
 
     def select_further(
-        self, place: Place, visit: SessionState, hidden: Ids, *, normalise: bool
+        self, place: Place, state: SessionState, hidden: Ids, *, normalise: bool
     ) -> Candidates:
         """Select more arms, since everything that was selected is hidden."""
-        rng = self.draws(visit.session, visit.trial + 1, _FURTHER) if self.selector.draws else None
+        rng = self.draws(state.session, state.trial + 1, _FURTHER) if self.selector.draws else None
         arms = self.catalogue.segmented.of(place.segment)
         assert arms is not None  # something was selected from it
         return self.selector.select(arms, place.vector, hidden, rng, normalise=normalise)
 
-    def kept(self, place: Place, visit: SessionState, selected: Candidates) -> tuple[int, ...]:
+    def kept(self, place: Place, state: SessionState, selected: Candidates) -> tuple[int, ...]:
         """Return the arms that stay in C; none if each query gets candidates of its own."""
         if self.reselects:
             return ()
-        return tuple(selected.arms.tolist()) if place.vector.any() else visit.kept
+        return tuple(selected.arms.tolist()) if place.vector.any() else state.kept
 
-    def _draws_of(self, visits: Sequence[SessionState]) -> list[np.random.Generator] | None:
+    def _draws_of(self, states: Sequence[SessionState]) -> list[np.random.Generator] | None:
         if not self.selector.draws:
             return None
-        return [self.draws(visit.session, visit.trial + 1, _SELECTING) for visit in visits]
+        return [self.draws(state.session, state.trial + 1, _SELECTING) for state in states]
 
-    def _not_selected(self, place: Place, visit: SessionState) -> Ids:
+    def _not_selected(self, place: Place, state: SessionState) -> Ids:
         """Return the arms not to select: those not to recommend, and what a set of limited size
         has no place for."""
         if self.repeat or (self.schedule is None and self.reselects):
             return self._hidden(place)
-        shown = (*visit.history, *visit.seen)
+        shown = (*state.history, *state.seen)
         return self._hidden(place, [arm for arm in shown if arm >= 0])  # not people's own queries
 
     def _hidden(self, place: Place, seen: Sequence[int] = ()) -> Ids:
@@ -237,7 +237,7 @@ class _Step(NamedTuple):
     """A step whose candidates are wanted."""
 
     place: Place
-    visit: SessionState
+    session_state: SessionState
     hidden: Ids
     returns: bool
     at: Moment
@@ -249,7 +249,7 @@ class Gathering(Selecting):
     Parameters
     ----------
     catalogue, selector : the arms, and how to select some of them.
-    learnt : its policy says whether the memory is needed.
+    model_state : its policy says whether the memory is needed.
     memory : memory of sessions; it recalls arms and gives all candidates features.
     schedule, reselect, repeat, seed : see `Selecting`.
     """
@@ -258,7 +258,7 @@ class Gathering(Selecting):
         self,
         catalogue: Catalogue,
         selector: Selector,
-        learnt: ModelState,
+        model_state: ModelState,
         memory: Memory,
         *,
         schedule: Schedule | None = None,
@@ -269,19 +269,19 @@ class Gathering(Selecting):
         super().__init__(
             catalogue, selector, schedule=schedule, reselect=reselect, repeat=repeat, seed=seed
         )
-        self.learnt, self.memory = learnt, memory
+        self.model_state, self.memory = model_state, memory
         # Select more when everything selected was already shown, unless a schedule sets the size.
         self.looks_further = schedule is None
 
     @property
     def policy(self) -> Policy:
         """The policy that ranks the candidates."""
-        return self.learnt.policy
+        return self.model_state.policy
 
     def candidates(
         self,
         place: Place,
-        visit: SessionState,
+        state: SessionState,
         selected: Candidates,
         *,
         repeat: bool = True,
@@ -292,23 +292,23 @@ class Gathering(Selecting):
 
         Parameters
         ----------
-        place, visit : the current query, and its session.
+        place, state : the current query, and its session.
         selected : the result of `select` for it.
         repeat : whether arms the session was shown may come again.
         returns : whether the session's own earlier queries may.
         at : when; at a moment of the past, only what was known then is used.
         """
-        context = Context(place.vector, visit.history, visit.trial + 1)
-        seen = () if repeat else visit.seen
+        context = Context(place.vector, state.history, state.trial + 1)
+        seen = () if repeat else state.seen
         hidden = self._hidden(
-            place, [arm for arm in seen if arm not in visit.history or not returns]
+            place, [arm for arm in seen if arm not in state.history or not returns]
         )
-        step = _Step(place, visit, hidden, returns, at)
+        step = _Step(place, state, hidden, returns, at)
         candidates = self._with_memory(step, self._alive(selected))
         if not len(candidates) and len(selected) and self.looks_further and at.before is None:
-            away = hidden if returns else np.union1d(hidden, np.array(visit.history, np.int64))
+            away = hidden if returns else np.union1d(hidden, np.array(state.history, np.int64))
             away = away[away >= 0]  # own queries are not in the pool
-            further = self.select_further(place, visit, away, normalise=selected.normalised)
+            further = self.select_further(place, state, away, normalise=selected.normalised)
             candidates = self._with_memory(step, further)
         return self._in_segment(candidates, place.segment), context
 
@@ -339,8 +339,8 @@ class Gathering(Selecting):
         return selected.take(np.isin(selected.arms, alive)) if removed else selected
 
     def _with_memory(self, step: _Step, selected: Candidates) -> Candidates:
-        place, visit, hidden = step.place, step.visit, step.hidden
-        asked = np.array(list(dict.fromkeys(visit.history)), np.int64)
+        place, state, hidden = step.place, step.session_state, step.hidden
+        asked = np.array(list(dict.fromkeys(state.history)), np.int64)
         earlier = asked[~among(asked, hidden)].tolist()
         if not self.policy.needs_memory:
             visible = without(selected, hidden if step.returns else _both(hidden, earlier))
@@ -351,9 +351,9 @@ class Gathering(Selecting):
         key = self.own_key(place)
         segment, segmented = place.segment, self.catalogue.segmented
         own = self.memory.own(
-            visit.person,
+            state.person,
             key,
-            previous=visit.previous,
+            previous=state.previous,
             at=step.at,
             own_id=lambda text: self.catalogue.own_id(text, segment),
             inside=(lambda arms: segmented.inside(arms, segment)) if segmented or segment else None,
@@ -367,7 +367,7 @@ class Gathering(Selecting):
             self.pool,
             place.vector,
             self.memory,
-            visit.with_anchor(place.arm),
+            state.with_anchor(place.arm),
             running=place.arm is not None,
             hidden=hidden if step.returns else _both(hidden, earlier),
             returns=earlier if step.returns else (),
@@ -396,7 +396,7 @@ class ToRank(NamedTuple):
     """A slate that is wanted: see `Loop.rank`."""
 
     place: Place
-    visit: SessionState
+    session_state: SessionState
     selected: Candidates
     m: int
     rng: np.random.Generator
@@ -427,8 +427,8 @@ class Loop(Gathering):
     ----------
     catalogue : the arms and the blocked queries.
     selector : selects the candidates.
-    learnt : the policy, its calibration and the live sessions.
-    memory : memory of sessions, for a policy that needs one; its live part is that of `learnt`.
+    model_state : the policy, its calibration and the live sessions.
+    memory : memory of sessions, for a policy that needs one; its live part is that of the model.
     exploration : share of entries drawn uniformly from the candidates.
     repeat : whether a session may be shown the same arm more than once.
     returns : whether a session may be recommended its own earlier queries.
@@ -444,7 +444,7 @@ class Loop(Gathering):
         self,
         catalogue: Catalogue,
         selector: Selector,
-        learnt: ModelState,
+        model_state: ModelState,
         memory: Memory,
         *,
         exploration: float = 0.0,
@@ -459,7 +459,7 @@ class Loop(Gathering):
         super().__init__(
             catalogue,
             selector,
-            learnt,
+            model_state,
             memory,
             schedule=schedule,
             reselect=reselect,
@@ -468,16 +468,20 @@ class Loop(Gathering):
         )
         self.exploration, self.returns = exploration, returns
         self.recommend_at_least = recommend_at_least
-        self.folding = DuplicateKeys(catalogue) if fold_similar else None
+        self.duplicate_keys = DuplicateKeys(catalogue) if fold_similar else None
 
-    def use(self, learnt: ModelState) -> None:
-        """Recommend with another `learnt` from now on."""
-        self.learnt, self.memory.live, self.memory.people = learnt, learnt.live, learnt.people
+    def use(self, model_state: ModelState) -> None:
+        """Recommend with another model state from now on."""
+        self.model_state, self.memory.live, self.memory.people = (
+            model_state,
+            model_state.live,
+            model_state.people,
+        )
 
-    def beside(self, learnt: ModelState, *, exploration: float | None = None) -> "Loop":
-        """Return a loop with the same arms and memory that ranks by another `learnt`."""
+    def with_model(self, model_state: ModelState, *, exploration: float | None = None) -> "Loop":
+        """Return a loop with the same arms and memory that ranks by another model state."""
         twin = copy(self)
-        twin.learnt = learnt
+        twin.model_state = model_state
         if exploration is not None:
             twin.exploration = exploration
         return twin
@@ -485,18 +489,18 @@ class Loop(Gathering):
     @property
     def fold_similar(self) -> bool:
         """Whether a slate shows only one of several queries that say the same."""
-        return self.folding is not None
+        return self.duplicate_keys is not None
 
-    def folded(self, candidates: Candidates) -> Candidates:
+    def with_duplicate_keys(self, candidates: Candidates) -> Candidates:
         """Return candidates that know which of them say the same, if that matters."""
-        if self.folding is None or not len(candidates):
+        if self.duplicate_keys is None or not len(candidates):
             return candidates
-        return replace(candidates, alike=self.folding.of(candidates))
+        return replace(candidates, alike=self.duplicate_keys.of(candidates))
 
     def rank(
         self,
         place: Place,
-        visit: SessionState,
+        state: SessionState,
         selected: Candidates,
         m: int,
         rng: np.random.Generator,
@@ -511,7 +515,7 @@ class Loop(Gathering):
         slate: once the next query is known, every one of them was answered.
         """
         least = self.recommend_at_least if at_least is None else at_least
-        return self.rank_many([ToRank(place, visit, selected, m, rng, least)], at)[0]
+        return self.rank_many([ToRank(place, state, selected, m, rng, least)], at)[0]
 
     def rank_many(self, asked: Sequence["ToRank"], at: Moment = NOW) -> list[Slate]:
         """Return one slate each, as `rank` does; the policy ranks them together."""
@@ -538,7 +542,7 @@ class Loop(Gathering):
         """Return what a slate is drawn from."""
         candidates, context = self.candidates(
             asked.place,
-            asked.visit,
+            asked.session_state,
             asked.selected,
             repeat=self.repeat,
             returns=self.returns,
@@ -547,11 +551,11 @@ class Loop(Gathering):
         pinned = self.catalogue.pinned(asked.place)[: asked.m]
         if pinned:
             candidates = without(candidates, pinned)
-        worthy = candidates
+        eligible = candidates
         if asked.at_least > 0:
-            probable = self.learnt.probabilities(candidates, context) >= asked.at_least
-            worthy = candidates.take(probable)
-        return Offered(candidates, self.folded(worthy), context, pinned)
+            probable = self.model_state.probabilities(candidates, context) >= asked.at_least
+            eligible = candidates.take(probable)
+        return Offered(candidates, self.with_duplicate_keys(eligible), context, pinned)
 
     def pinned(self, place: Place, arms: Sequence[int]) -> list[Choice]:
         """Return the entries of pinned arms; nobody drew them, so their propensity is 1."""
@@ -564,7 +568,7 @@ class Loop(Gathering):
     def forecast(
         self,
         place: Place,
-        visit: SessionState,
+        state: SessionState,
         selected: Candidates,
         m: int,
         *,
@@ -577,12 +581,12 @@ class Loop(Gathering):
         With `returns`, the session's own earlier queries are among them. Queries less probable than
         `at_least` are not.
         """
-        candidates, context = self.candidates(place, visit, selected, returns=returns, at=at)
-        most = m if self.folding is None else len(candidates)
-        found = self.learnt.likeliest(candidates, context, most)
-        if self.folding is not None:
+        candidates, context = self.candidates(place, state, selected, returns=returns, at=at)
+        most = m if self.duplicate_keys is None else len(candidates)
+        found = self.model_state.likeliest(candidates, context, most)
+        if self.duplicate_keys is not None:
             arms = np.array([arm for arm, _ in found], np.int64)
-            shown = best_first(self.folding.of_arms(arms, candidates.own_texts))
+            shown = best_first(self.duplicate_keys.of_arms(arms, candidates.own_texts))
             found = [one for one, kept in zip(found, shown.tolist(), strict=True) if kept][:m]
         likely = [
             Likely(arm, self.text_of(arm, candidates), probability)
@@ -608,10 +612,12 @@ class Loop(Gathering):
         known = None if past is None else past.queries.get(place.text)
         return place.arm if place.arm is not None or known is None else -1 - known.number
 
-    def asked(self, place: Place, visit: SessionState, time: float) -> None:
+    def asked(self, place: Place, state: SessionState, time: float) -> None:
         """Record the current query of a session, for everybody and for its owner."""
-        self.learnt.asked(place.arm, visit.history, time)
+        self.model_state.asked(place.arm, state.history, time)
         key = self.own_key(place)
-        if visit.person is not None and key is not None:
+        if state.person is not None and key is not None:
             vector = None if place.arm is not None else place.vector
-            self.learnt.asked_by(visit.person, key, time=time, vector=vector, after=visit.previous)
+            self.model_state.asked_by(
+                state.person, key, time=time, vector=vector, after=state.previous
+            )

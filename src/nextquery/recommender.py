@@ -43,8 +43,8 @@ def write(rec: "Recommender", path: str | os.PathLike[str]) -> None:
     if encoder is not rec.pool.encoder:
         others = {name: part for name, part in parts.items() if name[:8] != "encoder_"}
         parts = {**others, **({} if encoder is None else encoder.parts())}
-    if rec.learnt.calibration:
-        parts["calibration.npz"] = rec.learnt.calibration
+    if rec.model_state.calibration:
+        parts["calibration.npz"] = rec.model_state.calibration
     if rec.policy.needs_memory:
         parts["memory.npz"] = rec.memory.live.state()
         parts["memory_sessions.npz"] = rec.memory.past.sessions._asdict()
@@ -102,7 +102,7 @@ def read(
         rec.catalogue.pins.pin(text, after)
     rec.catalogue.show({int(arm): text for arm, text in meta["shown"].items()})
     if "calibration.npz" in folder:
-        rec.learnt.calibration = folder.arrays("calibration.npz")
+        rec.model_state.calibration = folder.arrays("calibration.npz")
     rec.sessions_started = meta["sessions_started"]
     return rec
 

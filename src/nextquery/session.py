@@ -24,7 +24,7 @@ class _Shown:
 
     slate: Slate
     place: Place
-    visit: SessionState
+    state: SessionState
     time: float
     outcome: Outcome = OPEN
     success: Choice | None = None  # the candidate that came next, if it is known
@@ -62,7 +62,7 @@ class Session:
         self, recommender: "Recommender", id: str, anchor: Place, person: str | None = None
     ) -> None:
         self.recommender, self.id, self._anchor = recommender, id, anchor
-        self.visit = SessionState(person=person, session=id)
+        self.state = SessionState(person=person, session=id)
         self._shown: dict[str, _Shown] = {}
         self._empty: _Shown | None = None  # the last slate, if nothing was recommended
         self._candidates: Candidates | None = None
@@ -82,12 +82,12 @@ class Session:
     @property
     def trial(self) -> int:
         """The number of recommendations so far."""
-        return self.visit.trial
+        return self.state.trial
 
     @property
     def history(self) -> list[int]:
         """The session's earlier queries that are arms, newest last."""
-        return list(self.visit.history)
+        return list(self.state.history)
 
     @property
     def candidates(self) -> Candidates | None:
@@ -96,8 +96,8 @@ class Session:
         Their preferences are computed when you ask for them first.
         """
         if self._candidates is not None and not self._candidates.normalised:
-            place, visit = self._selected_for
-            self._candidates = self.recommender.select([place], [visit])[0]
+            place, state = self._selected_for
+            self._candidates = self.recommender.select([place], [state])[0]
         return self._candidates
 
     @overload
@@ -116,29 +116,29 @@ class Session:
             whole_number(m, "m", at_least=1)
         if at_least is not None:
             number(at_least, "at_least", low=0, high=1)
-        rec, visit = self.recommender, self.visit
+        rec, state = self.recommender, self.state
         if self._version not in (-1, rec.catalogue.version):  # its arm may be new or gone
             self._anchor = rec.place(self._anchor.query, self.segment)
-        rng, now = rec.draws(self.id, visit.trial + 1), rec.clock()
+        rng, now = rec.draws(self.id, state.trial + 1), rec.clock()
         selected, at = self._selected(), Moment(now)
-        slate = rec.rank(self._anchor, visit, selected, m or 1, rng, at, at_least=at_least)
+        slate = rec.rank(self._anchor, state, selected, m or 1, rng, at, at_least=at_least)
         named = [
             replace(
                 choice,
-                id=f"{self.id}-{visit.trial + 1}-{slot}",
+                id=f"{self.id}-{state.trial + 1}-{slot}",
                 text=rec.text_of(choice.arm, slate.candidates),
             )
             for slot, choice in enumerate(slate.choices, start=1)
         ]
-        shown = _Shown(slate._replace(choices=named), self._anchor, visit, now)
+        shown = _Shown(slate._replace(choices=named), self._anchor, state, now)
         self._shown.update((choice.id, shown) for choice in named)
         self._empty = None if named else shown
-        rec.asked(self._anchor, visit, now)
-        self.visit = visit.after(
+        rec.asked(self._anchor, state, now)
+        self.state = state.after(
             self._anchor.arm,
             shown.arms,
             rec.own_key(self._anchor),
-            rec.kept(self._anchor, visit, selected),
+            rec.kept(self._anchor, state, selected),
         )
         return named if m is not None else next(iter(named), None)
 
@@ -159,9 +159,9 @@ class Session:
         number(at_least, "at_least", low=0, high=1)
         rec, at = self.recommender, Moment(self.recommender.clock())
         normalise = rec.policy.needs_preferences
-        selected = rec.select([self._anchor], [self.visit], normalise=normalise)[0]
+        selected = rec.select([self._anchor], [self.state], normalise=normalise)[0]
         likely, _ = rec.forecast(
-            self._anchor, self.visit, selected, m, returns=returns, at_least=at_least, at=at
+            self._anchor, self.state, selected, m, returns=returns, at_least=at_least, at=at
         )
         return likely
 
@@ -197,7 +197,7 @@ class Session:
                 self._set_outcome(shown, entry_failed(shown.outcome, shown.arms, slot))
         else:
             self._fail(
-                shown, None if place is None else Typed(rec.typed_arm(place, self.visit.person))
+                shown, None if place is None else Typed(rec.typed_arm(place, self.state.person))
             )
         if place is not None:
             self._move(place)
@@ -233,19 +233,19 @@ class Session:
         if outcome.full:
             success = rec.success(outcome.success, slate.choices, slate.candidates, slate.context)
         new = Answered(outcome.rewards, outcome.full, success)
-        rec.learnt.learn(slate.choices, slate.failures, old, new, shown.time)
+        rec.model_state.learn(slate.choices, slate.failures, old, new, shown.time)
         shown.outcome, shown.success = outcome, success
         if outcome.state != "open":  # its candidates are no longer needed
             shown.slate = slate._replace(candidates=slate.candidates.take(NO_IDS))
 
     def _selected(self) -> Candidates:
         """Return C, selected anew unless nothing has changed since the last recommendation."""
-        rec, size = self.recommender, self.recommender.size(self.visit)
+        rec, size = self.recommender, self.recommender.size(self.state)
         same = not self._moved and (self._version, self._size) == (rec.catalogue.version, size)
         if self._candidates is None or not (same and rec.reusable):
-            self._selected_for = (self._anchor, self.visit)
+            self._selected_for = (self._anchor, self.state)
             normalise = rec.policy.needs_preferences
-            self._candidates = rec.select([self._anchor], [self.visit], normalise=normalise)[0]
+            self._candidates = rec.select([self._anchor], [self.state], normalise=normalise)[0]
         self._moved, self._version, self._size = False, rec.catalogue.version, size
         return self._candidates
 

@@ -123,9 +123,9 @@ class Sessions(NamedTuple):
         >>> Sessions.of([[1, 0, 1], [1]]).distinct().arms.tolist()
         [1, 0, 1]
         """
-        whose = np.repeat(np.arange(self.size), self.lengths)
+        session = np.repeat(np.arange(self.size), self.lengths)
         width = int(self.arms.max(initial=0)) + 1
-        _, first = np.unique(whose * width + self.arms, return_index=True)
+        _, first = np.unique(session * width + self.arms, return_index=True)
         stays = np.zeros(len(self.arms), bool)
         stays[first] = True
         return self._where(stays)

@@ -80,7 +80,7 @@ class Steps(NamedTuple):
         """
         places = self.places[self.batch(batch)].tolist()
         now = [loop.catalogue.place_of(int(self.past.sessions.arms[place])) for place in places]
-        visits = [self.visit(place, ()) for place in places]
+        states = [self.session_state(place, ()) for place in places]
         pool, unknown = self.arms_at(loop.pool, batch, seen=seen)
         selected = list[Candidates]()
         step = STEPS_PER_SCAN if loop.selector.k is not None else _WIDE_BATCH
@@ -88,7 +88,7 @@ class Steps(NamedTuple):
             part = slice(start, start + step)
             more = loop.select(
                 now[part],
-                visits[part],
+                states[part],
                 pool=pool,
                 unknown=unknown[part],
                 normalise=loop.policy.needs_preferences,
@@ -107,9 +107,9 @@ class Steps(NamedTuple):
             return
         one_by_one, kept = OneByOne(loop, self, seen=seen), dict[str, tuple[int, ...]]()
         for at, place in enumerate(self.places.tolist()):
-            visit = self.visit(place, ())
-            selected = one_by_one(at, visit._replace(kept=kept.get(visit.session, ())))
-            kept[visit.session] = tuple(selected.arms.tolist())
+            state = self.session_state(place, ())
+            selected = one_by_one(at, state._replace(kept=kept.get(state.session, ())))
+            kept[state.session] = tuple(selected.arms.tolist())
             yield selected
 
     def arms_at(self, pool: ArmPool, batch: int, *, seen: bool) -> tuple[ArmPool, Sequence[Ids]]:
@@ -119,7 +119,7 @@ class Steps(NamedTuple):
             return pool, [NO_IDS] * len(known)
         return only_seen(pool, self.first_seen, known)
 
-    def visit(self, place: int, names: "PersonNames") -> SessionState:
+    def session_state(self, place: int, names: "PersonNames") -> SessionState:
         """Return the session of the query at a place, just before it."""
         sessions = self.past.sessions
         session = int(np.searchsorted(sessions.offsets, place, side="right")) - 1
@@ -151,7 +151,7 @@ class OneByOne:
         self._batch = -1
         self._arms: tuple[ArmPool, Sequence[Ids]] = (loop.pool, ())
 
-    def __call__(self, at: int, visit: SessionState) -> Candidates:
+    def __call__(self, at: int, state: SessionState) -> Candidates:
         """Select for the step of this number in its session."""
         batch, within = divmod(at, STEPS_PER_SCAN)
         if batch != self._batch:
@@ -162,7 +162,7 @@ class OneByOne:
         place, known = self.loop.catalogue.place_of(arm), unknown[within : within + 1]
         normalise = self.loop.policy.needs_preferences
         (selected,) = self.loop.select(
-            [place], [visit], pool=pool, unknown=known, normalise=normalise
+            [place], [state], pool=pool, unknown=known, normalise=normalise
         )
         refuse_partial(selected.missing)
         return selected
@@ -221,9 +221,9 @@ def walk(loop: Loop, steps: Steps, selections: Selections | None = None) -> Iter
         selections = steps.selections(loop, seen=loop.policy.needs_memory)
     row, names = steps.past.sessions.arms, list(loop.memory.names)
     for at, place in enumerate(steps.places.tolist()):
-        visit, moment = steps.visit(place, names), steps.moment(at)
+        state, moment = steps.session_state(place, names), steps.moment(at)
         query = loop.catalogue.place_of(int(row[place]))
-        candidates, context = loop.candidates(query, visit, next(selections), at=moment)
+        candidates, context = loop.candidates(query, state, next(selections), at=moment)
         answered = int(steps.past.positions[place + 1])
         yield PastStep(candidates, context, int(row[place + 1]), moment.time, answered)
 
@@ -270,7 +270,7 @@ def warm_start(
     if policy.needs_memory:
         policy.not_below_zero(_SIMILARITY)
     held_out = steps.take(slice(train, total))
-    loop.learnt.calibration, floor = calibrated(loop, walk(loop, held_out, selections))
+    loop.model_state.calibration, floor = calibrated(loop, walk(loop, held_out, selections))
     if progress is not None:
         progress(total, total)
     return WarmStart(count, successes, floor)
@@ -282,7 +282,7 @@ def calibrate(loop: Loop, past: SessionMemory, *, newest: int = WARM_SESSIONS) -
     total = len(steps.places)
     held_out = steps.take(slice(total - total // 5, total))
     selections = steps.selections(loop, seen=loop.policy.needs_memory)
-    loop.learnt.calibration, floor = calibrated(loop, walk(loop, held_out, selections))
+    loop.model_state.calibration, floor = calibrated(loop, walk(loop, held_out, selections))
     return WarmStart(0, 0, floor)
 
 
@@ -299,7 +299,7 @@ def calibrated(loop: Loop, steps: Iterator[PastStep]) -> tuple[Fitted, float | N
     """Fit the map from scores to probabilities on these steps. Returns it with their floor."""
     scores, came = [np.empty(0)], [np.empty(0, bool)]
     for step in steps:
-        scores.append(loop.learnt.expected(step.candidates, step.context))
+        scores.append(loop.model_state.expected(step.candidates, step.context))
         came.append(step.candidates.arms == step.following)
     missed = [not hits.any() for hits in came[1:]]
     floor = float(np.mean(missed)) if missed else None

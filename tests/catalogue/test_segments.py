@@ -204,7 +204,7 @@ def _play(pool: nq.ArmPool, store: Store, steps: list[tuple[str, ...]]) -> None:
         added = caught_up(engine).learner.state.added
         for arm in added:  # people of one segment alone made it an arm
             assert text_of(arm.text).endswith(segment_of(arm.text) or "none")
-        memory, catalogue = engine.learner.state.learnt.live, engine.catalogue
+        memory, catalogue = engine.learner.state.model_state.live, engine.catalogue
         for row in memory.state()["arms"]:
             known = row[row >= 0]
             assert len({segment_of(catalogue.pool.texts[arm]) for arm in known}) <= 1

@@ -231,7 +231,7 @@ def test_a_new_model_takes_over_what_is_left(name: str, half_life: str, pool: nq
     expected.update(choice_of(base, pool, 4, 4), 1.0, at=START + 20 * DAY)
     for key, array in effective(expected).items():
         np.testing.assert_allclose(effective(new)[key], array, rtol=1e-9, atol=1e-12)
-    assert new.learnt_since(policy_named(name)) == 3
+    assert new.updates_since(policy_named(name)) == 3
     assert {key: array.tobytes() for key, array in current.state().items()} == kept
 
 

@@ -104,11 +104,11 @@ def test_the_service_serves_it(tmp_path: Path) -> None:
                 caught_up(engine)
             assert decision.policy == "clicks"
         with Engine.start(pool, store, options(policy="clicks")) as engine:  # resume
-            policy = engine.learner.state.learnt.policy
+            policy = engine.learner.state.model_state.policy
             assert isinstance(policy, Clicks)
             assert policy.clicks[clicked] >= 1.0
             assert engine.recommend(session_id="c", query=TEXTS[0]).recommendations
-        again = rebuilt(store).learnt.policy
+        again = rebuilt(store).model_state.policy
         assert isinstance(again, Clicks)
         assert again.clicks == policy.clicks
 

@@ -73,7 +73,7 @@ def test_a_step_is_each_candidate_one_by_one(
         choice = single.as_choice(candidates, context, arm)
         assert choice is not None
         single.update(choice, float(i == place), at=7 * DAY)
-    assert whole.learnt_since(before) == 1
+    assert whole.updates_since(before) == 1
     a, b = numbers(whole), numbers(single)
     for key in b.keys() - {"updates", "shared_updates", "weight", "shared_weight"}:
         np.testing.assert_allclose(a[key], b[key], rtol=1e-6, atol=1e-6, err_msg=key)
@@ -117,7 +117,7 @@ def test_a_policy_that_learns_nothing_packs_nothing(name: str, pool: nq.ArmPool)
     policy, other = policy_named(name), policy_named("lin-ucb")
     assert policy.failures(*step(pool)) == b""
     policy.observe(other.failures(*step(pool)), None)
-    assert policy.learnt_since(policy_named(name)) == 0
+    assert policy.updates_since(policy_named(name)) == 0
 
 
 @pytest.mark.parametrize("name", LEARN_DIFFERENTLY)
@@ -197,7 +197,7 @@ def test_samples_are_right_on_average() -> None:
         assert np.trace(found) == pytest.approx(np.trace(sums), rel=0.01)
         error = np.linalg.norm(sampled.state()[f"{prefix}b"] / 400 - b)
         assert error <= 0.25 * np.linalg.norm(b)
-        assert sampled.learnt_since(kind()) == 400
+        assert sampled.updates_since(kind()) == 400
 
 
 def test_feedback_without_room_for_vectors_learns_its_arms() -> None:
@@ -221,7 +221,7 @@ def test_fractional_plays_are_kept() -> None:
     again = nq.LinUCB.from_state(policy.state())
     assert again.state()["plays"].sum() == pytest.approx(900)
     assert again.state()["plays"].tolist() == pytest.approx([900 / 745] * 745)
-    assert again.learnt_since(nq.LinUCB(model="disjoint")) == 1
+    assert again.updates_since(nq.LinUCB(model="disjoint")) == 1
     again.observe(failures, None, sign=-1)
     assert again.state()["arms"].size == 0
 

@@ -106,7 +106,7 @@ def test_forecasts_are_folded_and_learning_is_not() -> None:
     slate = session.recommend(m=6)
     hidden = next(text for text in TEXTS if text not in [choice.text for choice in slate])
     session.ignore(slate, issued=hidden)  # it was a candidate, so it teaches
-    assert rec.policy.learnt_since(nq.LinUCB()) > 0
+    assert rec.policy.updates_since(nq.LinUCB()) > 0
 
 
 def test_the_service_folds_every_answer(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_the_service_folds_every_answer(tmp_path: Path) -> None:
         catalogue, loop = engine.catalogue, engine.answerer.loop
         drawn = draw(engine.submit_map(**ask).result(), catalogue.pool.rows, catalogue.shown)
         assert once([point["text"] for point in drawn["points"]])  # type: ignore[attr-defined]
-        assert len(example_queries(catalogue, 9, "", loop.folding)) == 3
+        assert len(example_queries(catalogue, 9, "", loop.duplicate_keys)) == 3
 
 
 def test_a_saved_recommender_still_folds(tmp_path: Path) -> None:

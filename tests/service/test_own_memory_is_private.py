@@ -202,7 +202,7 @@ class Day(NamedTuple):
 def live(pool: nq.ArmPool, steps: list[Step], private: list[str], **changes: Any) -> Day:
     with serving(pool, **changes) as service:
         answers = [service.take(step, private) for step in steps]
-        kept = service.engine.learner.state.learnt.people.queries
+        kept = service.engine.learner.state.model_state.people.queries
         return Day(answers, service.looks(), kept)
 
 
@@ -257,7 +257,7 @@ def test_switched_off_a_proof_changes_nothing(world: nq.ArmPool, steps: list[Ste
     ]
     with serving(world, personal=False) as service:
         proved = [service.take(step, PRIVATE) for step in steps]
-        assert service.engine.learner.state.learnt.people.queries == 0
+        assert service.engine.learner.state.model_state.people.queries == 0
         looks = service.looks()
     with serving(world, personal=False) as service:
         for step, claim, got in zip(steps, claims, proved, strict=True):

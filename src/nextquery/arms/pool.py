@@ -356,10 +356,10 @@ class ArmPool:
         [0, 2]
         """
         twin = self.copy()
-        gone = np.ones(twin.rows_in_all, np.bool_)
-        gone[: len(live)] = ~live[: len(gone)]
-        gone[twin._removed] = True
-        twin._removed = np.flatnonzero(gone)
+        removed = np.ones(twin.rows_in_all, np.bool_)
+        removed[: len(live)] = ~live[: len(removed)]
+        removed[twin._removed] = True
+        twin._removed = np.flatnonzero(removed)
         return twin
 
     def alive(self, ids: Iterable[int]) -> Ids:

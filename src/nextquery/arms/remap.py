@@ -120,7 +120,7 @@ def lay_out(pool: ArmPool, layout: IdMap, live: Mapping[int, LiveArm]) -> ArmPoo
             "the rows of a pool must be in the order of their ids. Serve it without --cluster."
         )
     texts = pool.texts.in_one_column()
-    ids, gone = layout.ids(np.arange(layout.rows)), set[int]()
+    ids, removed = layout.ids(np.arange(layout.rows)), set[int]()
     row_of: dict[int, int] = {}  # of live arms that are rows too
     seen = set[str]()
     for id in (id for gap in layout.gaps for id in gap):
@@ -128,18 +128,18 @@ def lay_out(pool: ArmPool, layout: IdMap, live: Mapping[int, LiveArm]) -> ArmPoo
         rows = [] if arm is None else texts.ids_of(arm.text)
         again = arm is None or arm.text in seen or any(ids[row] < id for row in rows)
         if arm is None or arm.vector is None or again:
-            gone.add(id)
+            removed.add(id)
         if arm is not None:
             seen.add(arm.text)
         for row in rows:
             if ids[row] > id:
-                gone.add(int(ids[row]))
+                removed.add(int(ids[row]))
                 row_of[id], ids[row] = row, id
     names = {id: arm.text for id, arm in live.items()}
     twin = ArmPool(
         _texts(texts, layout, names),
         pool.vectors[:0],
-        np.union1d(layout.ids(pool.removed), np.array(sorted(gone), np.int64)),
+        np.union1d(layout.ids(pool.removed), np.array(sorted(removed), np.int64)),
         origin=_origin(pool.origin, layout, ids, row_of, live),
         encoder=pool.encoder,
     )
@@ -150,15 +150,15 @@ def lay_out(pool: ArmPool, layout: IdMap, live: Mapping[int, LiveArm]) -> ArmPoo
 def _rows(pool: ArmPool, layout: IdMap, live: Mapping[int, LiveArm]) -> Rows:
     """Return the vectors by id: views of the stored ones, with those of live arms in between."""
     vectors, codes = pool.vectors, pool.codes
-    nowhere = np.zeros(pool.dim, np.float32)
-    nowhere[0] = 1.0
+    zero_vector = np.zeros(pool.dim, np.float32)
+    zero_vector[0] = 1.0
     parts: list[tuple[Vectors, Codes | None]] = []
     for number, (rows, _) in enumerate(layout.ranges):
         coded = None if codes is None else codes.cut(rows.start, rows.stop)
         parts.append((vectors[rows.start : rows.stop], coded))
         for gap in layout.gaps[number : number + 1]:
             found = [live[id].vector if id in live else None for id in gap]
-            between = [nowhere if vector is None else vector for vector in found]
+            between = [zero_vector if vector is None else vector for vector in found]
             parts.append((np.stack(between).astype(np.float32), None))
     return Rows(*parts[0], between=parts[1:])
 

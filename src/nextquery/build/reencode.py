@@ -69,12 +69,12 @@ def reencode(
                 "nextquery ingest LOG --out POOL."
             )
         before = origin.report.get(UNPLACED, [])
-        gone = np.setdiff1d(old.removed, np.array(before, np.int64))
+        removed = np.setdiff1d(old.removed, np.array(before, np.int64))
         texts = [text_of(text) for text in old.texts]
         known, made_from = not_held_out(origin), fingerprint(old)
         fitted = fitted_on(
             encoder,
-            [texts[arm] for arm in np.setdiff1d(np.arange(len(texts)), gone).tolist()],
+            [texts[arm] for arm in np.setdiff1d(np.arange(len(texts)), removed).tolist()],
             known.take(np.flatnonzero(known.lengths >= 2)),
             profile="text" if origin.is_text else "sql",
             work=work,
@@ -97,7 +97,7 @@ def reencode(
                 f"the encoder {encoder} knows no word in any of the {len(texts)} queries. Nothing "
                 "was written."
             )
-        unplaced = np.setdiff1d(np.flatnonzero(~placed), gone)
+        unplaced = np.setdiff1d(np.flatnonzero(~placed), removed)
         made = Encoder.of(fitted.folder)
         about = {**made.meta(), "unplaced": len(unplaced)}
         changed = {
@@ -110,7 +110,7 @@ def reencode(
         new = ArmPool(
             old.texts,
             _vectors(rows, placed),
-            np.union1d(gone, unplaced),
+            np.union1d(removed, unplaced),
             origin=replace(origin, report=changed, **lineage),
             encoder=made,
         )

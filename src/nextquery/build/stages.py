@@ -161,9 +161,9 @@ def _unwritten(file: Path, error: OSError) -> StorageError:
 
 def in_this_process(plan: EncodingPlan, missing: Sequence[int]) -> Iterator[int]:
     """Make the blocks one after another in this process."""
-    hand = EncodingWorker(plan)
+    worker = EncodingWorker(plan)
     for number in missing:
-        hand.make(number)
+        worker.make(number)
         yield number
 
 

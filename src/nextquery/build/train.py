@@ -121,7 +121,7 @@ def train(
     *,
     hold_out: int = 0,
     progress: Callable[[str, float | None], None] = lambda stage, done: None,
-    say: "OnCheck" = lambda stage, check, steps: None,
+    on_check: "OnCheck" = lambda stage, check, steps: None,
     note: "Note" = lambda message: None,
 ) -> dict[str, Any]:
     """Train an encoder on a log; an older one at `out` stays until the new one is complete.
@@ -135,7 +135,7 @@ def train(
     hold_out : number of newest sessions of two or more queries (at most half) that are not used,
         for replays. Before them, those of the warm start are left out too, as in `ingest`.
     progress : called with the stage and the fraction done.
-    say : called at each check on the validation sessions.
+    on_check : called at each check on the validation sessions.
     note : called with a message that you should read: a checkpoint that cannot be used, parts of
         a start model that are left out, a stage that did not help.
 
@@ -161,10 +161,10 @@ def train(
         queries = [texts[i] for i in used.tolist()]
         timed = bool(np.isfinite(np.asarray(origin.sessions.times)).all())
         try:
-            callbacks: Any = {"progress": progress, "say": say, "note": note}
+            callbacks: Any = {"progress": progress, "on_check": on_check, "note": note}
             with enough_memory(sizes):
-                learnt = learn(queries, sessions, options, timed=timed, work=work, **callbacks)
-                made = finish(learnt, queries, progress=progress)
+                result = learn(queries, sessions, options, timed=timed, work=work, **callbacks)
+                made = finish(result, queries, progress=progress)
         except Exception:
             no_checkpoint = set(os.listdir(work)) <= {PREPARED, LOCK}
             if no_checkpoint:  # keep nothing of the log
@@ -184,7 +184,7 @@ def train(
 
 def _write(target: Path, made: "Trained", report: dict[str, Any]) -> None:
     """Write everything to disk before the first rename, so a failure keeps the older encoder."""
-    beside = {
+    extra_files = {
         CARD: model_card(report).encode(),
         REPORT: (json.dumps(report, indent=2) + "\n").encode(),
     }
@@ -192,6 +192,6 @@ def _write(target: Path, made: "Trained", report: dict[str, Any]) -> None:
         if made.static is not None:
             whole.enter_context(made.static.saving(target / STATIC))
         # Entered last, so renamed first: the files beside it are not a valid folder on their own.
-        whole.enter_context(made.encoder.saving(target, beside=beside, within=(STATIC,)))
+        whole.enter_context(made.encoder.saving(target, extra_files=extra_files, within=(STATIC,)))
     if made.static is None:
         shutil.rmtree(target / STATIC, ignore_errors=True)

@@ -65,8 +65,8 @@ def main() -> None:
         err().print(f"[bold red]error:[/bold red] {escape(str(error))}", soft_wrap=True)
         sys.exit(exit_code(error))
     except OSError as error:
-        said = escape(_in_words(error))
-        err().print(f"[bold red]error:[/bold red] {said}", soft_wrap=True)
+        message = escape(_in_words(error))
+        err().print(f"[bold red]error:[/bold red] {message}", soft_wrap=True)
         sys.exit(BAD_FILES)
 
 

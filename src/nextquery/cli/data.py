@@ -272,14 +272,14 @@ def take_over(
     from nextquery.service.maintain.take_over import take_over as run
 
     new, old = ArmPool.open(pool), ArmPool.open(old_pool)
-    learnt, empty = Store.open(old_store, create=False), Store.open(settings.store)
+    source, empty = Store.open(old_store, create=False), Store.open(settings.store)
     with Stages() as stages:
         done = run(
             new,
             empty,
             settings.engine_options(),
             old_pool=old,
-            old_store=learnt,
+            old_store=source,
             progress=lambda done, total: stages(
                 "learn from past sessions", done / total if total else 1.0
             ),

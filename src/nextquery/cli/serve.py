@@ -278,7 +278,7 @@ def serve_with(
             join_cluster(settings),
             open_pool=open_pool,
             forget=may_forget,
-            tell=lambda line: print(line, file=stdout, flush=True),
+            print_line=lambda line: print(line, file=stdout, flush=True),
             progress=lambda done, total: stages(
                 "learn from past sessions", done / total if total else 1.0
             ),

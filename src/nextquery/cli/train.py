@@ -209,7 +209,7 @@ def _train_encoder(given: dict[str, Any]) -> None:
     files = o.source(given["log"])
     cleaning = _log_options(given, files)
     with Stages() as stages:
-        callbacks: Any = {"progress": stages, "say": _print_check, "note": _print_note}
+        callbacks: Any = {"progress": stages, "on_check": _print_check, "note": _print_note}
         report = run(files, given["to"], options, cleaning, hold_out=given["hold_out"], **callbacks)
     if given["as_json"]:
         print_json(report)
@@ -247,7 +247,7 @@ def _train_rival(context: typer.Context, given: dict[str, Any]) -> None:
             hold_out=given["hold_out"],
             clicks=given["clicks"],
             progress=stages,
-            say=partial(_print_check, floor=RIVAL_METHODS[split(given["method"])[0]].floor),
+            on_check=partial(_print_check, floor=RIVAL_METHODS[split(given["method"])[0]].floor),
             note=_print_note,
         )
     if given["as_json"]:

@@ -90,8 +90,8 @@ class ShardedPool(ArmPool):
         """Return the vectors of several sets of arms, in one request."""
         if not sets:
             return []
-        together = np.concatenate([ids if len(ids) else NO_IDS for ids in sets])
-        return np.split(self.rows(together), np.cumsum([len(s) for s in sets])[:-1])
+        all_ids = np.concatenate([ids if len(ids) else NO_IDS for ids in sets])
+        return np.split(self.rows(all_ids), np.cumsum([len(s) for s in sets])[:-1])
 
     def score(self, ids: Iterable[int], vector: ArrayLike) -> Floats:
         """Return the exact similarities of a few arms to one anchor."""

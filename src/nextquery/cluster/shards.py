@@ -510,8 +510,8 @@ class Shards:
             if not ready and late:
                 responding = self._responding(late)
                 until.update(dict.fromkeys(responding, time.monotonic() + patience))
-                gone = {ref for ref, n in waiting.items() if n in late and n not in responding}
-                missing += [self._mark_unavailable(waiting.pop(ref)) for ref in gone]
+                lost = {ref for ref, n in waiting.items() if n in late and n not in responding}
+                missing += [self._mark_unavailable(waiting.pop(ref)) for ref in lost]
         return answers, sorted(missing)
 
     def error(self, missing: Sequence[int]) -> ClusterUnavailable:

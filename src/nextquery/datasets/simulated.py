@@ -566,7 +566,7 @@ class Population:
             Person(f"user-{number:05d}", self.community, self._rng) for number in range(count)
         ]
         self._sessions = 0
-        self._owed = np.zeros(len(KINDS))
+        self._deficit = np.zeros(len(KINDS))
 
     def log(self, *, sessions: int) -> list[SimulatedQuery]:
         """Let the people begin so many sessions; returns all their queries in order of time.
@@ -620,14 +620,14 @@ class Population:
 
     def move(self, person: Person, wish: Wish) -> None:
         """Let a person ask what they wished for, whether they clicked it or typed it."""
-        self._owed += np.array(self.shares) - np.array(wish.chances)
+        self._deficit += np.array(self.shares) - np.array(wish.chances)
         person.ask(wish.number, self._rng)
 
     def chances(self, person: Person) -> Shares:
         """Return the exact chances of the four kinds for a person's next query."""
         possible = [kind != "new" and len(_choices(person, kind)[0]) > 0 for kind in KINDS]
-        repaid = np.clip(self._owed, -_MOST_CORRECTION, _MOST_CORRECTION)
-        known = np.clip(np.array(self.shares) + repaid, 0, 1) * possible
+        correction = np.clip(self._deficit, -_MOST_CORRECTION, _MOST_CORRECTION)
+        known = np.clip(np.array(self.shares) + correction, 0, 1) * possible
         known /= max(1.0, known.sum())
         return Shares(max(0.0, 1 - float(known.sum())), *known[1:].tolist())
 

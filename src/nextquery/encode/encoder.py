@@ -90,7 +90,7 @@ class Encoder(ABC):
         self,
         path: str | os.PathLike[str],
         *,
-        beside: Mapping[str, bytes] = MappingProxyType({}),
+        extra_files: Mapping[str, bytes] = MappingProxyType({}),
         within: Collection[str] = (),
     ) -> AbstractContextManager[folders.Folder]:
         """Save in two steps, as `nextquery.folders.writing`: leaving the context only renames."""
@@ -100,7 +100,7 @@ class Encoder(ABC):
             version=VERSION,
             parts=self.parts(),
             meta={"encoder": self.meta()},
-            beside=beside,
+            extra_files=extra_files,
             within=within,
         )
 

@@ -175,9 +175,12 @@ class Validation:
         later[sessions.offsets[:-1]] = False
         self._later = sessions.arms[later]
         self._starts = sessions.offsets[:-1] - np.arange(sessions.size)
-        self._whose = np.repeat(np.arange(sessions.size), sessions.lengths - 1)
+        self._session_of_query = np.repeat(np.arange(sessions.size), sessions.lengths - 1)
         first = np.arange(sessions.size)
-        both = np.concatenate([first, self._whose]), np.concatenate([self._anchors, self._later])
+        both = (
+            np.concatenate([first, self._session_of_query]),
+            np.concatenate([self._anchors, self._later]),
+        )
         self._own = np.unique(np.stack(both), axis=1)  # every session with each of its queries
         self._pool = _sample(bags.shape[0], sessions.arms, rng, at_most)
         self._bags = bags
@@ -195,7 +198,7 @@ class Validation:
         """
         anchors = table.of(self._bags[self._anchors])
         targets = table.of(self._bags[self._later])
-        near = np.einsum("ij,ij->i", targets, anchors[self._whose])
+        near = np.einsum("ij,ij->i", targets, anchors[self._session_of_query])
         best = np.maximum.reduceat(near, self._starts)
         nearer, level = np.zeros((2, len(anchors)), np.int64)
         for at in range(0, len(self._pool), _BLOCK):
@@ -203,10 +206,10 @@ class Validation:
             above = (anchors @ rows.T) - best[:, None]
             nearer += np.count_nonzero(above > _LEVEL, axis=1)
             level += np.count_nonzero(np.abs(above) <= _LEVEL, axis=1)
-        whose, own = self._own
-        above = np.einsum("ij,ij->i", table.of(self._bags[own]), anchors[whose]) - best[whose]
-        nearer -= np.bincount(whose[above > _LEVEL], minlength=len(anchors))
-        level -= np.bincount(whose[np.abs(above) <= _LEVEL], minlength=len(anchors))
+        sessions, own = self._own
+        above = np.einsum("ij,ij->i", table.of(self._bags[own]), anchors[sessions]) - best[sessions]
+        nearer -= np.bincount(sessions[above > _LEVEL], minlength=len(anchors))
+        level -= np.bincount(sessions[np.abs(above) <= _LEVEL], minlength=len(anchors))
         ranks: NDArray[np.int64] = np.maximum(nearer + level // 2, 0)
         # Without a vector, or with one that contains NaN, nothing is near.
         ranks[~anchors.any(axis=1) | ~np.isfinite(best)] = len(self._pool)

@@ -142,12 +142,12 @@ def _with_neighbours(bags: Any, sessions: Sessions) -> Any:
     return bags + steps @ bags
 
 
-def _ppmi(bags: Any, beside: Any) -> Any:
+def _ppmi(bags: Any, neighbours: Any) -> Any:
     """Return the positive pointwise mutual information of words and contexts, sparse."""
     from scipy import sparse
 
     commonest = np.argsort(-bags.sum(axis=0), kind="stable")[:_CONTEXTS]
-    counts = (bags.T.tocsr() @ beside[:, commonest].tocsr()).tocoo()
+    counts = (bags.T.tocsr() @ neighbours[:, commonest].tocsr()).tocoo()
     other = counts.row != commonest[counts.col]  # a word is no context of itself
     words, contexts = counts.row[other], counts.col[other]
     seen = counts.data[other].astype(np.float64)

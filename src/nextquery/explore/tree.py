@@ -464,13 +464,13 @@ def learn(
     """
     if not relevant.any():
         return []
-    together = merged(_boxes(columns, rows, relevant), columns)
+    joined_tree = merged(_boxes(columns, rows, relevant), columns)
     one_by_one = []
     for region in regions:
         with_others = np.concatenate([region, rows[~relevant]])
         one_by_one += _boxes(columns, with_others, np.arange(len(with_others)) < len(region))
     apart = merged(one_by_one, columns)
-    return together if len(together) < len(apart) else apart
+    return joined_tree if len(joined_tree) < len(apart) else apart
 
 
 def _boxes(columns: Sequence[Column], rows: Rows, relevant: Flags) -> list[Box]:

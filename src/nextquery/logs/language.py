@@ -109,8 +109,8 @@ class LanguageJudge:
         if not english or evidence.margin < _PLAINLY_ENGLISH:
             return False
         suspects = [query for query in queries if self.evidence(unaccented(query)).margin > 0]
-        together = " ".join(suspects)
-        return self._exceeds(_JOINED_LIMITS, together, self.evidence(together)) or any(
+        joined_text = " ".join(suspects)
+        return self._exceeds(_JOINED_LIMITS, joined_text, self.evidence(joined_text)) or any(
             self._exceeds(_ALONE, query, self.evidence(query)) for query in suspects
         )
 

@@ -196,8 +196,8 @@ FROM_MEMORY = 100  # the most arms that the memory of sessions adds to the selec
 
 def without(candidates: Candidates, hidden: Iterable[int]) -> Candidates:
     """Return the candidates without the hidden arms."""
-    gone = among(candidates.arms, _row(hidden))
-    return candidates.take(~gone) if gone.any() else candidates
+    hidden_places = among(candidates.arms, _row(hidden))
+    return candidates.take(~hidden_places) if hidden_places.any() else candidates
 
 
 def with_memory(

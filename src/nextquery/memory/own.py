@@ -442,8 +442,8 @@ def recall_own(
     here = [id for id in known.ids.tolist() if id in running]
     hours = np.maximum(now - known.last, 0.0) / _HOUR
     recency = 1.0 / (1.0 + np.log1p(hours))
-    whens = zip(known.ids.tolist(), known.last.tolist(), strict=True)
-    asked = {id: last for id, last in whens if last > -np.inf}
+    last_asked = zip(known.ids.tolist(), known.last.tolist(), strict=True)
+    asked = {id: last for id, last in last_asked if last > -np.inf}
     return Own(known.ids, known.counts, recency, known.follows, texts, vectors, here, asked)
 
 

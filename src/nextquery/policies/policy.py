@@ -405,8 +405,8 @@ class Policy(Observes, About, Slates, ABC):
         for mine, theirs, earlier in models:
             mine.take_over(theirs, earlier)
 
-    def learnt_since(self, base: "Policy") -> int:
-        """Return the number of examples learnt since this policy was `base`."""
+    def updates_since(self, base: "Policy") -> int:
+        """Return the number of updates since this policy was `base`."""
         models = zip(self._models()[:1], base._models()[:1], strict=True)
         return sum(mine.updates - earlier.updates for mine, earlier in models)
 

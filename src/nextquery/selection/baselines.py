@@ -47,10 +47,10 @@ class Race(NamedTuple):
             return (np.ones(len(part.rows)),) * 2
         products = np.concatenate([rows @ self.anchor for rows in part.rows.segments()])
         near, error = products.astype(np.float64), error_bound(part.rows.dim)
-        surely, surely_not = near >= self.epsilon + error, near < self.epsilon - error
+        clearly_near, clearly_far = near >= self.epsilon + error, near < self.epsilon - error
         sides = self.above, self.under
-        least = np.select([surely, surely_not], sides, min(sides)) * (near - error)
-        most = np.select([surely, surely_not], sides, max(sides)) * (near + error)
+        least = np.select([clearly_near, clearly_far], sides, min(sides)) * (near - error)
+        most = np.select([clearly_near, clearly_far], sides, max(sides)) * (near + error)
         return np.maximum(least, 0), np.maximum(most, 0)
 
 

@@ -280,13 +280,13 @@ def check_store(settings: Settings, pool: ArmPool | None) -> Iterator[Finding]:
 def _intact(path: Path) -> Finding:
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as file:
         try:
-            said = str(file.execute("PRAGMA quick_check(1)").fetchone()[0])
+            result = str(file.execute("PRAGMA quick_check(1)").fetchone()[0])
         except sqlite3.DatabaseError as error:
-            said = str(error)
-    if said == "ok":
+            result = str(error)
+    if result == "ok":
         return ok("database", "quick_check found nothing")
     todo = "Stop the service and restore a backup: nextquery restore FILE --store URL."
-    return problem("database", said, todo)
+    return problem("database", result, todo)
 
 
 def _has_tables(url: str) -> bool:

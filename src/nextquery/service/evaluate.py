@@ -60,14 +60,16 @@ class Plan(NamedTuple):
     erased: int  #: events of which only the position is left
 
 
-def planned(store: Store, until: int, *, told: Callable[[float], None] = lambda done: None) -> Plan:
-    """Read the log once; `told` is told the share that was read, page by page."""
+def planned(
+    store: Store, until: int, *, progress: Callable[[float], None] = lambda done: None
+) -> Plan:
+    """Read the log once; `progress` is called with the share that was read, page by page."""
     named: dict[str, set[int]] = defaultdict(set)
     last: dict[str, int] = {}
     found: list[tuple[int, str, int]] = []
     for number, (position, kind, decision_id, text) in enumerate(_rows(store, until), start=1):
         if number % _PAGE == 0:
-            told(position / until)
+            progress(position / until)
         body = events.from_json(kind, text, position)
         if isinstance(body, events.DecisionEvent):
             found.append((body.model_version, decision_id, position))
@@ -222,11 +224,14 @@ class Target:
         calibration = experiments.within(
             experiments.unpacked(experiments.from_text(model.arrays)), "calibration"
         )
-        learnt = ModelState(
-            experiments.policy_of(model), calibration, loop.learnt.live, loop.learnt.people
+        model_state = ModelState(
+            experiments.policy_of(model),
+            calibration,
+            loop.model_state.live,
+            loop.model_state.people,
         )
-        self.loop = loop.beside(learnt)  # the memory stays that of the log
-        self.policy = learnt.policy
+        self.loop = loop.with_model(model_state)  # the memory stays that of the log
+        self.policy = model_state.policy
         self._lessons: dict[str, PendingSlate] = {}
 
     def go_on(self, kept: Mapping[str, Policy], known: Mapping[str, Policy]) -> None:
@@ -235,7 +240,7 @@ class Target:
         `kept` are the policies in force, `known` the same ones before any live learning.
         """
         for name, policy in kept.items():
-            if policy.learns == self.policy.learns and policy.learnt_since(known[name]):
+            if policy.learns == self.policy.learns and policy.updates_since(known[name]):
                 self.policy.take_over(type(policy).from_state(policy.state()), known[name])
 
     def learn_from_before(
@@ -261,7 +266,8 @@ class Target:
 
     def drawn(self, asked: ToRank, offered: Offered, arms: Sequence[int]) -> list[Floats]:
         """Return how probable each candidate is at each place of the logged slate."""
-        rng = self.loop.draws(asked.visit.session, asked.visit.trial + 1).spawn(2)[1]
+        state = asked.session_state
+        rng = self.loop.draws(state.session, state.trial + 1).spawn(2)[1]
         return self.policy.distributions(
             offered.ranked, offered.context, arms, rng, exploration=self.loop.exploration
         )
@@ -304,8 +310,8 @@ class Target:
 def _examples(body: events.OutcomeEvent, lesson: PendingSlate) -> list[Example]:
     """Return what an outcome teaches, as `State.lessons` does for the models that ran."""
     feedback = body if isinstance(body, events.FeedbackEvent) else None
-    stranger = Choice(-1, np.empty(0), 0.0, 1.0)
-    slate = [stranger if choice is None else choice for choice in lesson.slate]
+    placeholder = Choice(-1, np.empty(0), 0.0, 1.0)
+    slate = [placeholder if choice is None else choice for choice in lesson.slate]
     old, new = Answered(body.old), Answered(body.new)
     if feedback is not None:
         old = _answered(body.old, feedback.unfull, None, lesson)
@@ -313,7 +319,7 @@ def _examples(body: events.OutcomeEvent, lesson: PendingSlate) -> list[Example]:
     return [
         example
         for example in examples(slate, lesson.failures, old, new)
-        if not isinstance(example, Replaced) or example.choice is not stranger
+        if not isinstance(example, Replaced) or example.choice is not placeholder
     ]
 
 
@@ -421,7 +427,7 @@ class Reading:
         self.names, self.options = names, options
         arms = PoolOfLog(pool, **options.minimums)
         self.learner = Learner(store, foreseeing(store, store.head().position), arms=arms)
-        self.begun = 0  # position of the model that came with the pool
+        self.model_position = 0  # position of the model that came with the pool
         self.catalogue: ServedCatalogue | None = None
         self.loop: Loop
         self.assignment: Assignment
@@ -433,7 +439,7 @@ class Reading:
         """Read up to a position."""
         stage = "find the decisions"
         self.progress(stage, None)
-        plan = planned(self.store, head, told=lambda done: self.progress(stage, done))
+        plan = planned(self.store, head, progress=lambda done: self.progress(stage, done))
         self.progress(stage, 1.0)
         found = EvaluationSample(plan.decisions, plan.erased)
         found.aimed = {name: Aimed() for name in self.names}
@@ -460,13 +466,13 @@ class Reading:
                 self._begin(catalogue, event.body, event.position)
         elif isinstance(event.body, events.OutcomeEvent) and event.decision_id is not None:
             decision = self.learner.decision(event.decision_id)
-            if decision.position < self.begun:
+            if decision.position < self.model_position:
                 for target in self.targets:
                     target.learn_from_before(event.body, decision, state)
 
     def _begin(self, catalogue: ServedCatalogue, model: events.ModelEvent, position: int) -> None:
-        state, self.catalogue, self.begun = self.learner.state, catalogue, position
-        self.loop = loop_of(catalogue, self.options, state.learnt)
+        state, self.catalogue, self.model_position = self.learner.state, catalogue, position
+        self.loop = loop_of(catalogue, self.options, state.model_state)
         self.assignment = Assignment(self.loop, self.learner, "")
         self.cache = CandidateCache(self.loop, self.options.cache_size)
         kept = {name: branch.policy for name, branch in state.branches().items()}
@@ -523,12 +529,12 @@ class Reading:
         return all(now.get(name) == self.settings.get(name) for name in OF_CANDIDATES)
 
     def _asked(self, decision: StoredDecision) -> ToRank:
-        body, visit = decision.body, session_state_before(decision)
+        body, session_state = decision.body, session_state_before(decision)
         place = self.loop.catalogue.place(body.query, body.segment)
-        wanted = [CandidateRequest(place, visit, self.assignment.needs_preferences)]
+        wanted = [CandidateRequest(place, session_state, self.assignment.needs_preferences)]
         selected = self.cache.select(wanted, self.loop.catalogue.version)[0]
-        rng = self.loop.draws(visit.session, visit.trial + 1)
-        return ToRank(place, visit, selected, body.m, rng, body.at_least)
+        rng = self.loop.draws(session_state.session, session_state.trial + 1)
+        return ToRank(place, session_state, selected, body.m, rng, body.at_least)
 
     def _use(
         self,
@@ -543,7 +549,7 @@ class Reading:
         entries = chosen(decision)
         arms = [entry.arm for entry in entries]
         propensities = np.array([entry.propensity for entry in entries])
-        chances = ran.learnt.probabilities(by_log.candidates, by_log.context)
+        chances = ran.model_state.probabilities(by_log.candidates, by_log.context)
         chance = dict(zip(by_log.candidates.arms.tolist(), chances.tolist(), strict=True))
         session = (decision.owner, decision.session_id)
         found.sessions.append(self.numbers.setdefault(session, len(self.numbers)))
@@ -575,7 +581,7 @@ class Reading:
         propensities: Floats,
     ) -> bool:
         """Whether the policy that ran has the same propensities when it is computed again."""
-        rng = self.loop.draws(asked.visit.session, asked.visit.trial + 1)
+        rng = self.loop.draws(asked.session_state.session, asked.session_state.trial + 1)
         rows = ran.policy.distributions(
             by_log.ranked, by_log.context, arms, rng, exploration=ran.exploration
         )

@@ -162,7 +162,7 @@ def open_here(settings: Settings) -> ArmPool:
 def serve(
     settings: Settings,
     *,
-    tell: PrintLine,
+    print_line: PrintLine,
     progress: Any = None,
     open_pool: OpenPool = open_here,
     forget: Ask = never,
@@ -172,7 +172,7 @@ def serve(
     Parameters
     ----------
     settings : all settings; `pool` is required.
-    tell : called with each line to print.
+    print_line : called with each line to print.
     progress : called with the steps done and the total during the warm start of a new store.
     open_pool : opens the pool of the settings, once in each process. Workers import it by name, so
         it must be defined at the top of a module.
@@ -211,32 +211,36 @@ def serve(
         query = next(iter(example_queries(engine.catalogue, 1)), "A QUERY")
         lines = greeting(settings, port, arms=len(pool), token=token, query=query)
         app = create_app(engine, settings, keys=keys, watched=ring, token=token, table=table)
-        _run_here(app, settings, listening, tell, lines)
+        _run_here(app, settings, listening, print_line, lines)
         engine.close()
     else:
         store.close()
         del table
         lines = greeting(settings, port, arms=len(pool), token=token)
         leave(pool)
-        _run_workers(settings, listening, tell, lines, open_pool, token)
+        _run_workers(settings, listening, print_line, lines, open_pool, token)
 
 
 def _run_here(
-    app: FastAPI, settings: Settings, listening: socket.socket, tell: PrintLine, lines: list[str]
+    app: FastAPI,
+    settings: Settings,
+    listening: socket.socket,
+    print_line: PrintLine,
+    lines: list[str],
 ) -> None:
     server = uvicorn.Server(_config(app, settings))
     _on_stop_signal(lambda: setattr(server, "should_exit", True))
     responses.start(level=settings.log_level, messages=settings.log_queries)
     keep_what_is_loaded()
     for line in lines:
-        tell(line)
+        print_line(line)
     server.run(sockets=[listening])
 
 
 def _run_workers(
     settings: Settings,
     listening: socket.socket,
-    tell: PrintLine,
+    print_line: PrintLine,
     lines: list[str],
     open_pool: OpenPool,
     token: str | None,
@@ -264,7 +268,7 @@ def _run_workers(
                 if supervisor.should_exit.wait(0.05):
                     return
             for line in lines:
-                tell(line)
+                print_line(line)
 
         threading.Thread(target=greet, daemon=True).start()
         supervisor.run()

@@ -688,7 +688,7 @@ class Settings(BaseSettings):
         return value
 
     @model_validator(mode="after")
-    def _go_together(self) -> "Settings":
+    def _check_engine_options(self) -> "Settings":
         try:
             self.engine_options()
         except InvalidInput as error:

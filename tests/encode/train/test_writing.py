@@ -59,9 +59,9 @@ def test_a_disk_that_is_full_at_the_last_file_changes_nothing(
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            train(log, out, other, say=lambda *check: checks.append(check), progress=stop)
+            train(log, out, other, on_check=lambda *check: checks.append(check), progress=stop)
     else:
-        report = train(log, out, other, say=lambda *check: checks.append(check))
+        report = train(log, out, other, on_check=lambda *check: checks.append(check))
         assert report["options"]["seed"] == 1
         assert sorted(os.listdir(tmp_path)) == ["encoder", "log.tsv"]
     assert not checks  # nothing was trained again
@@ -148,7 +148,7 @@ def test_the_same_command_continues_after_running_out_of_gpu_memory(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(log, out, options, say=stop)
+        train(log, out, options, on_check=stop)
     assert checks[0] > 0  # the first check, at step 0, was in the first run
 
 

@@ -180,8 +180,8 @@ def test_the_service_learns_late_and_resumes(name: str, tmp_path: Path) -> None:
             engine.recommend(session_id="b", query=TEXTS[1])
             engine.feedback(decision_id=early.decision_id, accepted=early.recommendations[0].arm)
             caught_up(engine)
-            learnt = engine.learner.state.learnt.policy.state()
+            learnt = engine.learner.state.model_state.policy.state()
         with Engine.start(pool, store, options(policy=name)) as engine:
-            resumed = engine.learner.state.learnt.policy.state()
+            resumed = engine.learner.state.model_state.policy.state()
             assert learnt["cells"].tolist() == resumed["cells"].tolist()
             assert learnt["cells"][1].sum() >= 1

@@ -173,9 +173,9 @@ class TestVirtualArms:
         for _ in range(8):
             policy._learn(3, 0, 0.0)
             policy.rounds += 1
-        assert policy._wanted(half_circle(30)).places.tolist() == [3]
-        assert policy._wanted(half_circle(30)).code == 1
-        assert policy._wanted(half_circle(3)).code == 0  # arm 3 is no candidate
+        assert policy._next_plays(half_circle(30)).places.tolist() == [3]
+        assert policy._next_plays(half_circle(30)).code == 1
+        assert policy._next_plays(half_circle(3)).code == 0  # arm 3 is no candidate
 
     def test_with_many_best_arms_it_is_better_than_moss_on_all(self) -> None:
         """A small world of Zhu and Nowak: 2,000 arms, T = 4,000, one in twenty at 0.9."""
@@ -192,9 +192,9 @@ def test_parallel_goes_on_with_the_one_that_lost_least() -> None:
     policy = ParallelMoss(100, best=1.0)
     assert (policy.block, len(policy.sizes)) == (10, 5)
     policy._losses[:] = (5.0, 2.0, 7.0, 9.0, 9.0)
-    assert policy._wanted(half_circle(9)).code == 1
+    assert policy._next_plays(half_circle(9)).code == 1
     policy.rounds, policy._current = 5, 2  # in the middle of a block
-    assert policy._wanted(half_circle(9)).code == 2
+    assert policy._next_plays(half_circle(9)).code == 2
 
 
 @pytest.mark.soak

@@ -141,7 +141,7 @@ def test_reading_an_export(tmp_path: Path) -> None:
         ],
     )
     read = click_sessions_of(path, made.find, None)
-    first, second = read.visits
+    first, second = read.sessions
     assert first.arms == [START, MIDDLE, TEXTS.index("q1")]
     assert first.accepted == [False, True, True]
     assert first.asked == [10.0, 30.0, 35.0]
@@ -150,7 +150,7 @@ def test_reading_an_export(tmp_path: Path) -> None:
     assert second.accepted == [False, False, True]
     assert second.shown == [[TEXTS.index("q2"), TEXTS.index("q3")], [], []]
     assert read.unknown == 1 + (made.find("START") is None)
-    cut = click_sessions_of(path, made.find, 62.0).visits[1]
+    cut = click_sessions_of(path, made.find, 62.0).sessions[1]
     assert (cut.arms, cut.shown[1]) == ([START, DECOY], [TEXTS.index("q4")])  # the click was later
 
 

@@ -83,7 +83,7 @@ def test_the_moved_anchor_finds_the_reformulated_query_of_a_topic_never_seen(wor
 def test_similarities_stay_those_with_the_query(world: Path) -> None:
     pool = stages()
     rec = nq.Recommender(pool, MovedAnchor(world / "rin", k=5), nq.MostSimilar(top=1))
-    (selected,) = rec.select([rec.place("what 50")], [rec.start("what 50").visit])
+    (selected,) = rec.select([rec.place("what 50")], [rec.start("what 50").state])
     assert selected.arms[0] == TOPICS + 50
     assert selected.similarities == pytest.approx(pool.vectors[selected.arms] @ pool.vectors[50])
     assert not rec.reusable  # the same query in another session has another anchor

@@ -209,6 +209,6 @@ def test_only_what_was_trained_is_saved(tmp_path: Path) -> None:
     sessions = Sessions.of(rows)
     made = task(TrainingData.of(pool_of(sessions, arms=7), seed=1), "gru4rec", items="both")
     trained = np.unique(made.data.training.arms)
-    assert made.learnt.tolist() == trained.tolist()
+    assert made.learned_items.tolist() == trained.tolist()
     arrays = made.arrays()
     assert len(arrays["input_table"]) == len(arrays["bias"]) == len(trained)

@@ -40,7 +40,7 @@ def test_stopped_and_started_again_gives_the_same_bytes(folder: Path, tmp_path: 
 
     train(folder, tmp_path / "straight", TINY, running)
     with pytest.raises(Killed):
-        train(folder, tmp_path / "again", TINY, running, say=stop)
+        train(folder, tmp_path / "again", TINY, running, on_check=stop)
     assert not (tmp_path / "again").exists()
     notes: list[str] = []
     train(
@@ -48,7 +48,7 @@ def test_stopped_and_started_again_gives_the_same_bytes(folder: Path, tmp_path: 
         tmp_path / "again",
         TINY,
         running,
-        say=lambda stage, check, steps: told.append(check.step),
+        on_check=lambda stage, check, steps: told.append(check.step),
         note=notes.append,
     )
     assert told.count(0) == 1  # it did not start from the beginning

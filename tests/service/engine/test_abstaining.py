@@ -32,14 +32,14 @@ def test_a_request_may_set_its_own_limit(sqlite: Store, start: Start) -> None:
 def test_a_typed_query_teaches_the_same_after_any_slate(sqlite: Store, start: Start) -> None:
     engine, taught = start(sqlite), []
     for at_least in (1.0, 0.0):
-        before = engine.learner.state.learnt.policy.state()["b"].copy()
+        before = engine.learner.state.model_state.policy.state()["b"].copy()
         decision = engine.recommend(session_id=f"s{at_least}", query=TEXTS[0], at_least=at_least)
         with pytest.raises(NotInSlate):
             engine.feedback(decision_id=decision.decision_id, accepted=59)
         engine.feedback(decision_id=decision.decision_id, accepted=None, issued=TEXTS[4])
         event = feedback_events(sqlite)[-1]
         caught_up(engine)
-        taught.append(engine.learner.state.learnt.policy.state()["b"] - before)
+        taught.append(engine.learner.state.model_state.policy.state()["b"] - before)
         assert event.full is not None
         assert event.full.arm == 4
     assert abs(taught[0]).max() > 0
@@ -51,15 +51,15 @@ def test_a_slate_of_nothing_times_out_and_teaches_nothing(sqlite: Store, start: 
     engine = start(sqlite)
     decision = engine.recommend(session_id="s", query=TEXTS[0], at_least=1.0)
     engine.delivered(decision.decision_id)
-    before = caught_up(engine).learner.state.learnt.policy.state()["A"].copy()
+    before = caught_up(engine).learner.state.model_state.policy.state()["A"].copy()
     assert close_open(engine) == 1
     totals = caught_up(engine).stats()["totals"]
-    assert (engine.learner.state.learnt.policy.state()["A"] == before).all()
+    assert (engine.learner.state.model_state.policy.state()["A"] == before).all()
     assert (totals["answered"], totals["failed"], totals["offered"]) == (0, 1, 0)
     late = engine.feedback(decision_id=decision.decision_id, accepted=None, issued=TEXTS[4])
     assert late.status == "recorded"
     totals = caught_up(engine).stats()["totals"]
-    assert (engine.learner.state.learnt.policy.state()["A"] != before).any()
+    assert (engine.learner.state.model_state.policy.state()["A"] != before).any()
     assert (totals["next_queries_known"], totals["offered"]) == (1, 0)
     assert rebuild(sqlite).agrees
 

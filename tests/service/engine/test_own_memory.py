@@ -54,7 +54,7 @@ def own_ids(decision: Decision) -> dict[str, int]:
 def past(engine: Engine, user: str = "ann") -> own.OwnPast | None:
     person = engine.hashes.person("", user)
     assert person is not None
-    return caught_up(engine).learner.state.learnt.people.of(person)
+    return caught_up(engine).learner.state.model_state.people.of(person)
 
 
 def test_a_private_query_comes_back_to_its_owner_and_is_accepted(
@@ -73,9 +73,9 @@ def test_a_private_query_comes_back_to_its_owner_and_is_accepted(
         assert not own_ids(ask(engine, MINE, f"of {who}", **who))
     with pytest.raises(NotInSlate):
         engine.feedback(decision_id=later.decision_id, accepted=-3, **ANN)
-    before = caught_up(engine).learner.state.learnt.policy.state()["b"].copy()
+    before = caught_up(engine).learner.state.model_state.policy.state()["b"].copy()
     assert engine.feedback(decision_id=later.decision_id, accepted=-1, **ANN).status == "recorded"
-    more = caught_up(engine).learner.state.learnt.policy.state()["b"] - before
+    more = caught_up(engine).learner.state.model_state.policy.state()["b"] - before
     features = next(entry.features for entry in later.recommendations if entry.arm == -1)
     np.testing.assert_allclose(more, features, rtol=0, atol=1e-9)
     assert difference(engine.learner.state, rebuilt(store)) == 0.0
@@ -98,7 +98,7 @@ def test_what_followed_what_is_remembered_in_order(sqlite: Store, start: Start) 
     assert follows == {0: {MINE: 1}, MINE: {OTHER: 1}, OTHER: {5: 1}, 5: {}, 9: {}}
     assert queries.sessions == 2
     assert past(engine, "bob") is None
-    people = engine.learner.state.learnt.people
+    people = engine.learner.state.model_state.people
     assert (len(people), people.queries) == (1, 5)
 
 
@@ -108,9 +108,9 @@ def test_typed_private_queries_are_the_next_query(sqlite: Store, start: Start) -
     ask(engine, TEXTS[2], "b1", **BOB)
     shown = ask(engine, TEXTS[0], "a2", **{**ANN, "m": 1})
     unseen = {-1} - {entry.arm for entry in shown.recommendations}
-    before = caught_up(engine).learner.state.learnt.policy.state()["b"].copy()
+    before = caught_up(engine).learner.state.model_state.policy.state()["b"].copy()
     engine.feedback(decision_id=shown.decision_id, accepted=None, issued=MINE.upper(), **ANN)
-    more = caught_up(engine).learner.state.learnt.policy.state()["b"] - before
+    more = caught_up(engine).learner.state.model_state.policy.state()["b"] - before
     assert unseen <= {-1}
     assert more[nq.memory.FEATURES.index("own")] == 1.0
     hers = ask(engine, TEXTS[0], "a3", **ANN)
@@ -276,7 +276,7 @@ def test_the_one_worth_least_is_forgotten(
         ask(engine, TEXTS[number], f"s{number}", **ANN)
     queries = past(engine)
     assert queries is not None
-    assert len(queries.queries) == engine.learner.state.learnt.people.queries == 4
+    assert len(queries.queries) == engine.learner.state.model_state.people.queries == 4
     assert MINE in queries.queries
     assert difference(engine.learner.state, rebuilt(sqlite)) == 0.0
     engine.close()
@@ -311,10 +311,10 @@ def test_who_is_left_out_has_no_past(stores: list[Store], start: Start) -> None:
                 arm = decision.recommendations[0].arm
                 engine.feedback(decision_id=decision.decision_id, accepted=arm, **who)
     one, other = (caught_up(engine) for engine in engines)
-    assert len(one.learner.state.learnt.people) == 3
+    assert len(one.learner.state.model_state.people) == 3
     one.writer.submit(LeaveOut(user_hash=one.hashes.user("ann"))).result()
     caught_up(one).learner.refresh()
-    mine, theirs = one.learner.state.learnt, other.learner.state.learnt
+    mine, theirs = one.learner.state.model_state, other.learner.state.model_state
     assert len(mine.people) == 1
     assert [one.hashes.person("", "bob")] == list(mine.people._pasts)
     for ours, wanted in zip(
@@ -334,13 +334,13 @@ def test_who_is_left_out_has_no_past(stores: list[Store], start: Start) -> None:
 def test_a_capped_decision_is_remembered_by_its_owner_alone(sqlite: Store, start: Start) -> None:
     engine = start(sqlite, teach_per_user=1)
     ask(engine, TEXTS[0], "a1", **ANN)
-    learnt = caught_up(engine).learner.state.learnt
+    learnt = caught_up(engine).learner.state.model_state
     weights, sessions = learnt.policy.state()["A"].copy(), learnt.live.count
     capped = ask(engine, MINE, "a1", **ANN)
     assert not capped.teaches
     clicked = capped.recommendations[1].arm
     engine.feedback(decision_id=capped.decision_id, accepted=clicked, **ANN)
-    learnt = caught_up(engine).learner.state.learnt
+    learnt = caught_up(engine).learner.state.model_state
     np.testing.assert_array_equal(learnt.policy.state()["A"], weights)
     assert learnt.live.count == sessions
     queries = past(engine)
@@ -390,8 +390,8 @@ def answers(pool: nq.ArmPool, url: str, who: dict[str, Any], **changes: Any) -> 
             likely = engine.forecast(session_id=session, query=query, m=50, **who)
             found.append([likely.likely, likely.other])
         state = engine.learner.state
-        found.append(state.learnt.policy.state()["b"].tolist())
-        found.append((len(state.learnt.people), decision.recommendations[0].features))
+        found.append(state.model_state.policy.state()["b"].tolist())
+        found.append((len(state.model_state.people), decision.recommendations[0].features))
     return found
 
 

@@ -150,7 +150,7 @@ def test_another_selection_continues_the_model(
         engine.feedback(decision_id=decision.decision_id, accepted=accepted)
         state = caught_up(engine).learner.state
         base = policy_of(engine.learner.model(state.lineage[-1]))
-        counts.append((len(state.lineage), state.learnt.policy.learnt_since(base)))
+        counts.append((len(state.lineage), state.model_state.policy.updates_since(base)))
         engine.close()
     assert counts == [(1, 1), (2, 2), (2, 3), (3, 4)]
     assert rebuild(sqlite).agrees
@@ -174,7 +174,7 @@ def test_every_policy_is_served_on_the_papers_candidates_and_learns_in_any_order
                 arm = decision.recommendations[0].arm if at % 3 else None
                 engine.feedback(decision_id=decision.decision_id, accepted=arm)
             assert not any(decision.fallback for decision in made)
-            learnt.append(caught_up(engine).learner.state.learnt.policy.state())
+            learnt.append(caught_up(engine).learner.state.model_state.policy.state())
             engine.close()
             assert rebuild(store).agrees
     for name in learnt[0].keys() - {"params", "generator"}:

@@ -132,7 +132,7 @@ def test_only_lessons_that_mean_the_same_are_kept(
     target = read(store, pool, name)
     store.close()
     begins = policy_of(first_model(pool, EngineOptions(policy=name, k=20, warm_sessions=20)))
-    assert target.policy.learnt_since(begins) == (learnt if keeps else 0)
+    assert target.policy.updates_since(begins) == (learnt if keeps else 0)
 
 
 def test_nothing_was_decided_since(tmp_path: Path, sqlite_url: str) -> None:

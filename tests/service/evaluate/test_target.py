@@ -60,7 +60,7 @@ def test_a_policy_with_other_candidates(
     assert strangers > 3
     target = read(store, world, name)
     store.close()
-    assert target.policy.learnt_since(by_hand) == 0
+    assert target.policy.updates_since(by_hand) == 0
     ours, theirs = target.policy.state(), by_hand.state()
     for part in ours.keys() - {"generator", "params"}:
         np.testing.assert_allclose(ours[part], theirs[part], atol=1e-9)

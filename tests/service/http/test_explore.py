@@ -69,7 +69,7 @@ def test_a_card_tells_the_probability_of_a_forecast(engine: Engine) -> None:
     (selected,) = engine.answerer.select([place], [visit])
     request = RecommendRequest("s", "cat food", m=20, explain=True)
     body = engine.answerer.slate(request, place, selected, visit)
-    learnt = engine.answerer.loop.learnt
+    learnt = engine.answerer.loop.model_state
     asked = ForecastRequest("s", "cat food", m=1000, returns=False)
     forecast = engine.answerer.forecast(asked, place, selected, visit)
     likely = {entry.arm: entry.probability for entry in forecast.likely}

@@ -86,14 +86,14 @@ def test_parquet_is_read_for_training(
         for name in ("clicked", "nothing", "open")
     }
     food, arm = engine.pool.find("cat food"), decisions["arm"]
-    clicked, nothing = click_sessions_of(tmp_path / "out.parquet", engine.pool.find, None).visits
+    clicked, nothing = click_sessions_of(tmp_path / "out.parquet", engine.pool.find, None).sessions
     assert clicked.arms == [food, arm, food]
     assert clicked.accepted == [False, True, False]
     assert clicked.shown == [[other for other in arms["clicked"] if other != arm], [], arms["open"]]
     assert clicked.asked == sorted(clicked.asked)
     assert (nothing.arms, nothing.shown) == ([food], [arms["nothing"]])
     early = click_sessions_of(tmp_path / "out.parquet", engine.pool.find, clicked.asked[0])
-    assert early.visits == []  # all later
+    assert early.sessions == []  # all later
 
 
 def run(*arguments: str) -> bytes:

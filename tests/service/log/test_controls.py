@@ -136,7 +136,7 @@ def test_a_removed_arm_is_gone(sqlite: Store, start: Start) -> None:
 
 def test_a_broken_model_falls_back_to_the_most_similar(sqlite: Store, start: Start) -> None:
     engine = start(sqlite)
-    policy = engine.learner.state.learnt.policy
+    policy = engine.learner.state.model_state.policy
     assert policy is not None
     policy._shared.b[:] = np.nan  # type: ignore[attr-defined]
     decision = engine.recommend(session_id="s", query=TEXTS[0], m=3)

@@ -234,7 +234,7 @@ def test_another_form_of_an_arm_is_no_new_arm(store: Store, start: Start) -> Non
     decided = [body for body in store.decisions() if body.session_id in ("typed", "exact")]
     assert [body.body.anchor_arm for body in decided] == [0, 0]
     state = caught_up(engine).learner.state
-    assert state.learnt.live.support(np.array([0])).tolist() == [5.0]
+    assert state.model_state.live.support(np.array([0])).tolist() == [5.0]
     assert rebuilt(store).to_bytes() == state.to_bytes()
 
 

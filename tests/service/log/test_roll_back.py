@@ -35,7 +35,7 @@ def settled(engine: Engine) -> State:
 
 
 def learnt(state: State) -> dict[str, object]:
-    return {**state.learnt.policy.state(), **state.learnt.live.state()}
+    return {**state.model_state.policy.state(), **state.model_state.live.state()}
 
 
 def same(one: dict[str, object], other: dict[str, object]) -> bool:
@@ -57,20 +57,23 @@ def test_back_to_any_position_and_forward_again(store: Store, start: Start) -> N
     assert same(learnt(settled(engine)), learnt(rebuilt(store, until=first)))
     assert engine.learner.state.statistics.totals()["accepted"] == 13  # what happened stays
     clicks(engine, "ccc", 2)  # learning goes on from there
-    updates = engine.learner.state.learnt.policy.learnt_since(
-        rebuilt(store, until=first).learnt.policy
+    updates = engine.learner.state.model_state.policy.updates_since(
+        rebuilt(store, until=first).model_state.policy
     )
     assert updates == 2
     assert (
-        engine.learner.state.learnt.live.count == rebuilt(store, until=first).learnt.live.count + 2
+        engine.learner.state.model_state.live.count
+        == rebuilt(store, until=first).model_state.live.count + 2
     )
     assert difference(engine.learner.state, rebuilt(store)) == 0.0
     assert engine.forward(BY) > back
     for worker in (engine, other):
         state = settled(worker)
         assert not state.roll_backs.in_force
-        base = rebuilt(store, until=first).learnt.policy
-        assert state.learnt.policy.learnt_since(base) == 9  # as if there had been no roll-back
+        base = rebuilt(store, until=first).model_state.policy
+        assert (
+            state.model_state.policy.updates_since(base) == 9
+        )  # as if there had been no roll-back
     assert not same(learnt(engine.learner.state), everything)
     for worker in (engine, other):
         worker.close()

@@ -44,7 +44,7 @@ def ask_and_click(engine: Engine, number: int, **who: Any) -> bool:
 
 def learnt(state: State) -> dict[str, bytes]:
     """Everything that people can teach."""
-    arrays = state.learnt.policy.state() | state.learnt.live.state()
+    arrays = state.model_state.policy.state() | state.model_state.live.state()
     return {name: array.tobytes() for name, array in arrays.items()}
 
 
@@ -170,8 +170,10 @@ def test_what_is_left_out_was_never_learnt(
     assert until(lambda: engine.learner.position == store.head().position)
     assert until(lambda: not engine.learner.state.stale)  # recomputed in the background
     assert learnt(engine.learner.state) == expected
-    assert engine.answerer.loop.learnt is engine.learner.state.learnt  # it answers with it
-    assert engine.answerer.loop.memory.live is engine.learner.state.learnt.live
+    assert (
+        engine.answerer.loop.model_state is engine.learner.state.model_state
+    )  # it answers with it
+    assert engine.answerer.loop.memory.live is engine.learner.state.model_state.live
     late = next(one for one in store.decisions() if one.position in theirs and not one.accepted)
     if late.body.slate:  # later feedback on such a decision does not teach either
         engine.feedback(decision_id=late.id, accepted=late.body.arms[0])

@@ -57,8 +57,8 @@ def test_a_copy_is_equal_and_independent(sqlite: Store, start: Start) -> None:
     assert copy.to_bytes() == before
     row = vector_text(np.ones(12, np.float32))
     copy.added.append(ArmAdded(999, "x", "x", row))
-    copy.learnt.policy._shared.b += 1.0  # type: ignore[attr-defined]
-    copy.learnt.live.add(1, [2])
+    copy.model_state.policy._shared.b += 1.0  # type: ignore[attr-defined]
+    copy.model_state.live.add(1, [2])
     copy.statistics.decided("p", 0.0, [1], fallback=False)
     copy.blocked.add("x")
     assert state.to_bytes() == before

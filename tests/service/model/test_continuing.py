@@ -31,12 +31,12 @@ def click(engine: Engine, count: int, session: str = "s") -> None:
 def test_alpha_there_and_back_keeps_every_live_update(store: Store, start: Start) -> None:
     engine = start(store, policy="lin-ucb-memory", alpha=0.1)
     click(engine, 20)
-    policy = caught_up(engine).learner.state.learnt.policy
+    policy = caught_up(engine).learner.state.model_state.policy
     before, base = policy.state(), policy_of(engine.learner.model(store.head().model)).state()
     engine.close()
     for alpha in (0.2, 0.1):
         engine = start(store, policy="lin-ucb-memory", alpha=alpha)
-        after = engine.learner.state.learnt.policy.state()
+        after = engine.learner.state.model_state.policy.state()
         assert from_text_array(after["params"])["alpha"] == alpha
         new = policy_of(engine.learner.model(store.head().model)).state()  # depends on alpha
         for name in ("A", "b", "updates"):
@@ -47,7 +47,7 @@ def test_alpha_there_and_back_keeps_every_live_update(store: Store, start: Start
         np.testing.assert_allclose(after[name], before[name], rtol=1e-12, atol=1e-12)
     state = rebuild(store).state
     assert len(state.lineage) == 3
-    assert state.learnt.policy.state()["updates"] == before["updates"]
+    assert state.model_state.policy.state()["updates"] == before["updates"]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_new_model_is_its_own_start_and_what_was_learnt_live(
     engine = start(sqlite, **before)
     click(engine, 12)
     late = engine.recommend(session_id="late", query=TEXTS[3])
-    old = caught_up(engine).learner.state.learnt.policy
+    old = caught_up(engine).learner.state.model_state.policy
     engine.close()
     other = start(sqlite, **after)
     state = other.learner.state
@@ -75,7 +75,7 @@ def test_the_new_model_is_its_own_start_and_what_was_learnt_live(
     assert len(bases) == 2
     expected = [
         {name: array for name, array in policy.state().items() if array.dtype.kind == "f"}
-        for policy in (bases[1], old, bases[0], state.learnt.policy)
+        for policy in (bases[1], old, bases[0], state.model_state.policy)
     ]
     if "A" in expected[3]:
         d, ridges = len(expected[3]["b"]), (bases[1].ridge, bases[0].ridge)  # type: ignore[attr-defined]
@@ -85,12 +85,12 @@ def test_the_new_model_is_its_own_start_and_what_was_learnt_live(
         )
         np.testing.assert_allclose(found, new + (current - base), rtol=0, atol=1e-12)
         np.testing.assert_allclose(expected[3]["inverse"] @ found, np.eye(d), rtol=0, atol=1e-9)
-    assert state.learnt.policy.learnt_since(bases[1]) == old.learnt_since(bases[0]) > 0
+    assert state.model_state.policy.updates_since(bases[1]) == old.updates_since(bases[0]) > 0
     # Decisions of the model that is continued still teach.
-    examples = state.learnt.policy.learnt_since(bases[1])
+    examples = state.model_state.policy.updates_since(bases[1])
     arm = late.recommendations[0].arm
     other.feedback(decision_id=late.decision_id, accepted=arm)
-    assert caught_up(other).learner.state.learnt.policy.learnt_since(bases[1]) == examples + 1
+    assert caught_up(other).learner.state.model_state.policy.updates_since(bases[1]) == examples + 1
     other.close()
     assert rebuild(sqlite).agrees
     assert difference(start(sqlite, **after).learner.state, rebuilt(sqlite)) == 0.0
@@ -104,7 +104,7 @@ def test_what_would_be_lost_is_asked_for_first(
     caught_up(engine).close()
     head = sqlite.head()
     asked: list[str] = []
-    lessons = engine.learner.state.learnt.policy.learnt_since(
+    lessons = engine.learner.state.model_state.policy.updates_since(
         policy_of(engine.learner.model(head.model))
     )
     assert lessons >= 20

@@ -73,7 +73,7 @@ def tell(
 
 
 def learnt(engine: Engine) -> dict[str, Any]:
-    state = caught_up(engine).learner.state.learnt.policy.state()
+    state = caught_up(engine).learner.state.model_state.policy.state()
     return {name: array for name, array in state.items() if array.dtype.kind == "f"}
 
 
@@ -130,7 +130,7 @@ def test_a_late_click_leaves_nothing_of_what_came_before_it(
 def test_the_oracle_of_a_click_is_one_observation(sqlite: Store, start: Start) -> None:
     engine = start(sqlite)
     decision, arms = ask(engine)
-    oracle = State.from_bytes(caught_up(engine).learner.state.to_bytes()).learnt.policy
+    oracle = State.from_bytes(caught_up(engine).learner.state.to_bytes()).model_state.policy
     tell(engine, decision, arms[3])
     stored = sqlite.decision(decision.decision_id)
     assert stored is not None
@@ -140,7 +140,7 @@ def test_the_oracle_of_a_click_is_one_observation(sqlite: Store, start: Start) -
     for name in ("A", "b", "inverse"):
         np.testing.assert_allclose(learnt(engine)[name], oracle.state()[name], rtol=0, atol=AGREE)
     # A packed step is a sum over all candidates: its first number counts them.
-    base = State.from_bytes(rebuilt(sqlite, until=stored.position).to_bytes()).learnt.policy
+    base = State.from_bytes(rebuilt(sqlite, until=stored.position).to_bytes()).model_state.policy
     more = learnt(engine)["A"][0, 0] - base.state()["A"][0, 0]
     assert more == pytest.approx(stored.body.candidates, rel=1e-6)
 

@@ -69,7 +69,7 @@ def test_rebuilt_equals_live_and_restarted(store: Store, start: Start) -> None:
     engine = start(store, snapshot_every=25, learn_issued=True)
     run_traffic(engine)
     live = caught_up(engine).learner.state
-    assert live.learnt.policy is not None
+    assert live.model_state.policy is not None
     assert live.statistics.totals()["accepted"] > 0
     assert difference(live, rebuilt(store)) <= 1e-9
     engine.close()
@@ -159,6 +159,6 @@ def test_another_policy_begins_a_new_model(sqlite: Store, start: Start) -> None:
 def test_a_snapshot_that_the_log_does_not_support_is_seen(sqlite: Store, start: Start) -> None:
     engine = start(sqlite)
     run_traffic(engine, rounds=5)
-    caught_up(engine).learner.state.learnt.policy._shared.b += 1e-6  # type: ignore[attr-defined]
+    caught_up(engine).learner.state.model_state.policy._shared.b += 1e-6  # type: ignore[attr-defined]
     engine.close()
     assert not rebuild(sqlite).agrees

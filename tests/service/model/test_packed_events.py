@@ -72,7 +72,7 @@ def test_damaged_failures_are_found_before_anything_changes(
     made = repair(sqlite, world)
     assert made[0].position == found
     after = rebuilt(sqlite)
-    ours, theirs = after.learnt.policy.state(), learner_at.learnt.policy.state()
+    ours, theirs = after.model_state.policy.state(), learner_at.model_state.policy.state()
     for name in ("A", "b", "updates"):
         np.testing.assert_array_equal(ours[name], theirs[name])
     assert rebuild(sqlite, world).agrees

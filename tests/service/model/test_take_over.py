@@ -62,14 +62,14 @@ def test_learning_blocks_and_arms_come_along(
     old = old_store.model(old_store.head().model)
     assert old is not None
     current, base = live_policy(old_store), policy_of(old)
-    lessons = current.learnt_since(base)
+    lessons = current.updates_since(base)
     assert lessons >= 20
     assert done == (lessons, 1, 1, 3, 0, 0)
     new = policy_of(first_model(new_pool, chosen)).state()
     with Engine.start(new_pool, store, chosen) as engine:
         state, pool = engine.learner.state, engine.catalogue.pool
         assert state.lineage == [1]  # start writes no other model
-        found, taught, before = state.learnt.policy.state(), current.state(), base.state()
+        found, taught, before = state.model_state.policy.state(), current.state(), base.state()
         zero = {"A": np.eye(len(before["b"])), "b": np.zeros(len(before["b"]))}
         for name in ("A", "b"):
             start = new[name] if new[name].size else zero[name]
@@ -80,12 +80,12 @@ def test_learning_blocks_and_arms_come_along(
         assert pool.index_of(TEXTS[1]) is None
         assert state.blocked == {TEXTS[40], TEXTS[25], "chess parade"}
         click(engine, 3, "again")
-        kept = caught_up(engine).learner.state.learnt.policy.learnt_since(policy_of(old))
+        kept = caught_up(engine).learner.state.model_state.policy.updates_since(policy_of(old))
     # A later change of settings keeps both what was taken over and what came since.
     with Engine.start(new_pool, store, options(alpha=0.7)) as engine:
-        policy = engine.learner.state.learnt.policy
+        policy = engine.learner.state.model_state.policy
         base_now = policy_of(engine.learner.model(store.head().model))
-        assert policy.learnt_since(base_now) >= lessons + 3
+        assert policy.updates_since(base_now) >= lessons + 3
         assert kept
         for query in ("chess parade", TEXTS[25]):  # removed for good
             for user in ("ann", "bob"):

@@ -58,7 +58,7 @@ def lessons(engine: Engine, policy: str | None = None) -> int:
     state = engine.learner.state
     bases, branches = policies_of(engine.learner.model(state.model)), state.branches()
     name = next(iter(branches)) if policy is None else policy
-    return branches[name].policy.learnt_since(bases[name])
+    return branches[name].policy.updates_since(bases[name])
 
 
 def typed(engine: Engine, query: str, *, users: int = 2) -> int:

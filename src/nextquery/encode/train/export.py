@@ -225,7 +225,7 @@ class Trained:
 
 
 def finish(
-    learnt: TrainingResult,
+    result: TrainingResult,
     texts: Sequence[str],
     *,
     progress: OnProgress = lambda stage, done: None,
@@ -233,17 +233,17 @@ def finish(
     """Export the model, check that the export agrees with it, and distil it into a token table."""
     progress("export", None)
     sample = np.unique(np.linspace(0, len(texts) - 1, _COMPARED).astype(np.int64))
-    encoder, worst = _exported(learnt, sample, [texts[i] for i in sample])
+    encoder, worst = _exported(result, sample, [texts[i] for i in sample])
     progress("export", 1.0)
-    floors, static = dict(learnt.report["floors"]), None
-    word_pieces = json.loads(learnt.tokenizer)["model"]["type"] == "WordPiece"
-    if learnt.options.static and word_pieces:  # `Tokens` works word by word, as word pieces do
+    floors, static = dict(result.report["floors"]), None
+    word_pieces = json.loads(result.tokenizer)["model"]["type"] == "WordPiece"
+    if result.options.static and word_pieces:  # `Tokens` works word by word, as word pieces do
         progress("distil", None)
         subset = [texts[i] for i in range(0, len(texts), -(-len(texts) // _IMITATED))]
-        static = distil(encoder, Tokens(learnt.tokenizer), subset)
-        floors["static"] = round(1 - learnt.validation.recall(_ByText(static, texts)), 4)
+        static = distil(encoder, Tokens(result.tokenizer), subset)
+        floors["static"] = round(1 - result.validation.recall(_ByText(static, texts)), 4)
         progress("distil", 1.0)
-    return Trained(encoder, static, {**learnt.report, "floors": floors, "onnx_worst_cosine": worst})
+    return Trained(encoder, static, {**result.report, "floors": floors, "onnx_worst_cosine": worst})
 
 
 class _ByText:
@@ -257,17 +257,17 @@ class _ByText:
 
 
 def _exported(
-    learnt: TrainingResult, places: Ids, texts: list[str]
+    result: TrainingResult, places: Ids, texts: list[str]
 ) -> tuple[TrainedEncoder, float]:
     """Return the encoder for serving, and the lowest cosine between its vectors and the model's.
 
     The encoder is in half precision, or in full if half is too coarse for these texts.
     """
-    before, device = learnt.reader.of(places), learnt.reader.texts.device
-    longest = learnt.options.max_tokens
+    before, device = result.reader.of(places), result.reader.texts.device
+    longest = result.options.max_tokens
     for half in (True, False):
-        encoder = served(learnt.model, learnt.tokenizer, max_tokens=longest, half=half)
-        learnt.model.to(device)
+        encoder = served(result.model, result.tokenizer, max_tokens=longest, half=half)
+        result.model.to(device)
         worst = _agreement(before, encoder.encode(texts))
         if worst >= 1 - _AGREE:  # False for NaN
             return encoder, round(worst, 7)

@@ -290,7 +290,7 @@ def train(
     checkpoints: Checkpoints,
     options: LoopOptions,
     autocast: Any,
-    say: OnCheck,
+    on_check: OnCheck,
 ) -> Stage:
     """Run the objective's steps; its module ends with the best weights (or the last).
 
@@ -317,7 +317,7 @@ def train(
         spent = progress.spent + time.monotonic() - clock
         check = Check(progress.step, mean, floor(), round(spent, 3), **metrics)
         progress.curve.append(check)
-        say(objective.name, check, objective.steps)
+        on_check(objective.name, check, objective.steps)
 
     restored = checkpoints.restore(module, optimizer)
     if restored is not None:
@@ -389,7 +389,7 @@ class TrainingContext:
     work : folder for the checkpoints.
     made_from : hashes and versions that every stage depends on, as JSON.
     autocast : the context that sets the precision of products.
-    say : called at each check.
+    on_check : called at each check.
     note : called with a message that you should read.
     """
 
@@ -398,7 +398,7 @@ class TrainingContext:
     work: Path
     made_from: list[Any]
     autocast: Any
-    say: OnCheck
+    on_check: OnCheck
     note: Note
     checkpoints: list[Checkpoints] = field(default_factory=list)
 
@@ -422,7 +422,7 @@ class TrainingContext:
                 checkpoints=checkpoints,
                 options=self.options,
                 autocast=self.autocast,
-                say=self.say,
+                on_check=self.on_check,
             )
         except StorageError as error:
             resume = (

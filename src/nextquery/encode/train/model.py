@@ -43,12 +43,12 @@ def learn(texts: Sequence[str], size: int) -> bytes:
     # The trainer numbers pieces inside a word in hash order, and breaks ties by number. Passing
     # them as special tokens fixes their order, so the same texts give the same bytes.
     inside = [f"##{character}" for character in _characters(texts)]
-    learnt = _tokenizer(models.WordPiece(unk_token="[UNK]"))
+    trained = _tokenizer(models.WordPiece(unk_token="[UNK]"))
     trainer = trainers.WordPieceTrainer(
         vocab_size=size, special_tokens=[*SPECIAL, *inside], show_progress=False
     )
-    learnt.train_from_iterator(texts, trainer)
-    tokenizer = _tokenizer(models.WordPiece(learnt.get_vocab(), unk_token="[UNK]"))
+    trained.train_from_iterator(texts, trainer)
+    tokenizer = _tokenizer(models.WordPiece(trained.get_vocab(), unk_token="[UNK]"))
     tokenizer.add_special_tokens(list(SPECIAL))
     return str(tokenizer.to_str()).encode()
 
@@ -273,7 +273,7 @@ class Reader:
                 out[places] = rows.cpu().numpy()
         return out
 
-    def learnt(self, positions: Ids) -> Any:
+    def trainable_vectors(self, positions: Ids) -> Any:
         """Return unit vectors of texts as a tensor with gradients."""
         parts = list(self._rows(positions, _AT_ONCE))
         order = np.argsort(np.concatenate([places for places, _ in parts]))

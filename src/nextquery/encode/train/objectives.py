@@ -123,7 +123,7 @@ class Contrastive(Objective):
         """Return the loss of a new batch of pairs."""
         rng = np.random.default_rng([self._options.seed, 4, step])
         left, right = self._sessions.pairs(rng, self._options.pairs)
-        rows = self._reader.learnt(np.concatenate([left, right]))
+        rows = self._reader.trainable_vectors(np.concatenate([left, right]))
         device = rows.device
         copies = copies_in(torch.from_numpy(left).to(device), torch.from_numpy(right).to(device))
         return info_nce(rows[: len(left)], rows[len(left) :], copies, self._options.temperature)
@@ -302,7 +302,7 @@ def learn(
     *,
     timed: bool,
     work: Path,
-    say: OnCheck = lambda stage, check, steps: None,
+    on_check: OnCheck = lambda stage, check, steps: None,
     progress: OnProgress = lambda stage, done: None,
     note: Note = lambda message: None,
 ) -> TrainingResult:
@@ -312,7 +312,7 @@ def learn(
     ----------
     timed : the sessions are in order of time; the newest are then held out, otherwise random ones.
     work : a folder for checkpoints. A run with the same data and options continues from them.
-    say : called at each check on the held-out sessions with stage, metrics and planned steps.
+    on_check : called at each check on the held-out sessions with stage, metrics and planned steps.
     progress : called with the stage of the work around the training and the fraction done.
     note : called with a message that you should read but that raises no error.
     """
@@ -336,7 +336,7 @@ def learn(
     words = hashlib.sha256(tokenizer).hexdigest()
     made_from = [data, parts, words, start, versions(), device.type]
     every = options.checkpoint_seconds
-    run = TrainingContext(options, every, work, made_from, autocast, say, note)
+    run = TrainingContext(options, every, work, made_from, autocast, on_check, note)
     stages: list[Stage] = []
 
     def stage(objective: Objective, reader: models.Reader, ignored: Sequence[str]) -> None:

@@ -51,7 +51,7 @@ class Sequential(Policy):
         self.rounds = 0
 
     @abstractmethod
-    def _wanted(self, candidates: Candidates) -> NextPlays:
+    def _next_plays(self, candidates: Candidates) -> NextPlays:
         """Return what to play; changes nothing."""
 
     @abstractmethod
@@ -65,7 +65,7 @@ class Sequential(Policy):
 
         It is what `choose` and `update` do, for games with many thousands of candidates.
         """
-        places, shares, code = self._wanted(candidates)
+        places, shares, code = self._next_plays(candidates)
         place = int(places[drawn(shares, rng)])
         earned = reward(place)
         if code >= 0:
@@ -125,7 +125,7 @@ class Sequential(Policy):
         rows = np.zeros((len(candidates), 3))
         rows[:, 0], rows[:, 1] = self.rounds, -1
         if len(candidates):
-            places, shares, code = self._wanted(candidates)
+            places, shares, code = self._next_plays(candidates)
             rows[places, 1], rows[places, 2] = code, shares
         return rows
 
@@ -187,7 +187,7 @@ class Trials(Sequential):
     def targets(self) -> Counts:
         """The constants of the rule."""
 
-    def _wanted(self, candidates: Candidates) -> NextPlays:
+    def _next_plays(self, candidates: Candidates) -> NextPlays:
         arms, number = candidates.arms, int(self._counts[NUMBER])
         code = number
         if number < len(self._trials):

@@ -86,7 +86,7 @@ class AdaptiveZooming(Sequential):
             return np.sqrt(8.0 * self.phase / (2.0 + plays))
         return np.sqrt(2.0 * math.log(self.horizon) / (plays + 1.0))
 
-    def _wanted(self, candidates: Candidates) -> NextPlays:
+    def _next_plays(self, candidates: Candidates) -> NextPlays:
         active, _ = self._draws.find(candidates.arms, self._active)
         plays, means = self._seen.plays_and_means(candidates.arms[active])
         radii = self.radii(plays)

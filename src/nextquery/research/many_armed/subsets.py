@@ -321,7 +321,7 @@ class VirtualArms(Sequential):
         """Return 2^(p+2−i), the number of real arms of this iteration."""
         return int(2 ** (self.last + 2 - self.iteration))
 
-    def _wanted(self, candidates: Candidates) -> NextPlays:
+    def _next_plays(self, candidates: Candidates) -> NextPlays:
         arms, earlier, H = candidates.arms, self.iteration - 1, self._rounds_of_index()
         places = self._places(arms)
         plays, means = self._real.plays_and_means(arms[places])
@@ -502,7 +502,7 @@ class ParallelMoss(Sequential):
         self._losses = np.zeros(p)
         self._current = 0
 
-    def _wanted(self, candidates: Candidates) -> NextPlays:
+    def _next_plays(self, candidates: Candidates) -> NextPlays:
         current, arms = self._current, candidates.arms
         if self.rounds % self.block == 0:
             least = np.flatnonzero(self._losses == self._losses.min())

@@ -102,7 +102,9 @@ class AcgNetwork(nn.Module):  # type: ignore[misc]
         states, _ = self.writer(before, first=torch.tanh(self.first(sessions)))
         return before, self.dropout(states)
 
-    def attend(self, states: Any, said: SessionWords, known: Any, keys: Any) -> tuple[Any, Any]:
+    def attend(
+        self, states: Any, session_words: SessionWords, known: Any, keys: Any
+    ) -> tuple[Any, Any]:
         """Attend to words within queries, and to queries.
 
         weight(word) = softmax over the queries · softmax over the words of its query
@@ -116,16 +118,16 @@ class AcgNetwork(nn.Module):  # type: ignore[misc]
         Returns what was found, (batch, places, 2·hidden), and the weight of the words that have
         the key of the predicted one.
         """
-        queries, words = said.flags.shape[1:]
-        of_words = self.word_attention(said.states).flatten(1, 2)
+        queries, words = session_words.flags.shape[1:]
+        of_words = self.word_attention(session_words.states).flatten(1, 2)
         of_words = (states @ of_words.transpose(1, 2)).unflatten(2, (queries, words))
-        of_words = of_words.masked_fill(~said.flags[:, None], _NEVER).softmax(dim=-1)
-        of_queries = states @ self.query_attention(said.queries).transpose(1, 2)
+        of_words = of_words.masked_fill(~session_words.flags[:, None], _NEVER).softmax(dim=-1)
+        of_queries = states @ self.query_attention(session_words.queries).transpose(1, 2)
         of_queries = of_queries.masked_fill(~known, _NEVER).softmax(dim=-1)
         weights = (of_words * of_queries[..., None]).flatten(2)
-        same = keys[:, :, None] == said.keys.flatten(1)[:, None]
-        found = weights @ said.states.flatten(1, 2)
-        return found, (weights * (same & said.flags.flatten(1)[:, None])).sum(dim=-1)
+        same = keys[:, :, None] == session_words.keys.flatten(1)[:, None]
+        found = weights @ session_words.states.flatten(1, 2)
+        return found, (weights * (same & session_words.flags.flatten(1)[:, None])).sum(dim=-1)
 
     def logs(self, states: Any, found: Any, before: Any, targets: Any, copied: Any) -> Any:
         """Return log P of words, for rows (n, …) of everything that predicts them.
@@ -158,12 +160,14 @@ class Served(nn.Module):  # type: ignore[misc]
         states, vectors = net.read_words(words, sizes)
         queries = net.read_queries(vectors[None])
         flags = torch.arange(words.shape[1], device=words.device) < sizes[:, None]
-        said = SessionWords(states[None], keys[None], flags[None], queries)
+        session_words = SessionWords(states[None], keys[None], flags[None], queries)
         count, length = targets.shape
         before, predicts = net.write(targets, queries[0, -1:].expand(count, -1))
         predicts = predicts.flatten(0, 1)
         known = torch.ones_like(target_keys.flatten()[:, None] + sizes[None], dtype=torch.bool)
-        found, copied = net.attend(predicts[None], said, known[None], target_keys.flatten()[None])
+        found, copied = net.attend(
+            predicts[None], session_words, known[None], target_keys.flatten()[None]
+        )
         logs = net.logs(predicts, found[0], before.flatten(0, 1), targets.flatten(), copied[0])
         real = torch.arange(length, device=words.device) <= target_sizes[:, None]
         return (logs.unflatten(0, (count, length)) * real).sum(dim=1) / (target_sizes + 1)
@@ -203,7 +207,7 @@ def log_likelihoods(net: AcgNetwork, of_items: ItemWords, batch: Batch) -> Any:
 
     known = net.read_queries(placed(vectors))
     flags = torch.arange(words.shape[1], device=device) < sizes[:, None]
-    said = SessionWords(placed(states), placed(keys), placed(flags), known)
+    session_words = SessionWords(placed(states), placed(keys), placed(flags), known)
     targets, target_keys, ends = of_items.rows(batch.targets.cpu().numpy())
     before, predicts = net.write(targets, known[batch.steps])
     length = targets.shape[1]
@@ -211,7 +215,7 @@ def log_likelihoods(net: AcgNetwork, of_items: ItemWords, batch: Batch) -> Any:
     so_far = (places[:, None] >= places).repeat_interleave(length, dim=0)
     found, copied = net.attend(
         placed(predicts).flatten(1, 2),
-        said,
+        session_words,
         so_far.expand(sessions, -1, -1),
         placed(target_keys).flatten(1, 2),
     )
@@ -303,7 +307,7 @@ class AcgTask(Task):
         )
 
     @property
-    def learnt(self) -> Ids:
+    def learned_items(self) -> Ids:
         """No item: it learns of words."""
         return np.empty(0, np.int64)
 

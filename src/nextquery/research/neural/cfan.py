@@ -173,7 +173,7 @@ class ClickSession:
 class Read(NamedTuple):
     """The visits of an export, and how many of its queries are no arms of the pool."""
 
-    visits: list[ClickSession]
+    sessions: list[ClickSession]
     unknown: int
 
 
@@ -185,7 +185,7 @@ def click_sessions_of(
     `find` returns the arm of a query; others are left out.
     """
     known: dict[str, int | None] = {}
-    visits: dict[str, ClickSession] = {}
+    click_sessions: dict[str, ClickSession] = {}
     unknown = 0
 
     def arm_of(text: str) -> int | None:
@@ -200,24 +200,24 @@ def click_sessions_of(
             if first.time >= until:
                 continue
             accepted = [entry for entry in accepted if (entry.clicked or entry.time) < until]
-        visit, arm = visits.setdefault(first.session, ClickSession()), arm_of(first.query)
-        chosen = visit.pending is not None and visit.pending[0] == arm
+        session, arm = click_sessions.setdefault(first.session, ClickSession()), arm_of(first.query)
+        chosen = session.pending is not None and session.pending[0] == arm
         if chosen:
-            visit.pending = None
-        visit.settle()
+            session.pending = None
+        session.settle()
         unknown += arm is None
         shown = [] if first.state == "undelivered" else slate
         others = [arm_of(entry.text) for entry in shown if entry not in accepted]
         if arm is not None:
             arms = [other for other in others if other is not None]
-            visit.add(arm, first.time, arms, accepted=chosen)
+            session.add(arm, first.time, arms, accepted=chosen)
         for entry in accepted:
             taken = arm_of(entry.text)
             if taken is not None:
-                visit.pending = (taken, entry.clicked or entry.time)
-    for visit in visits.values():
-        visit.settle()
-    return Read(list(visits.values()), unknown)
+                session.pending = (taken, entry.clicked or entry.time)
+    for session in click_sessions.values():
+        session.settle()
+    return Read(list(click_sessions.values()), unknown)
 
 
 def entries(path: str | os.PathLike[str]) -> Iterator[ShownEntry]:
@@ -270,31 +270,33 @@ def clicked(
     until : only what is dated before this Unix time; None: all.
     hold_out : number of newest sessions of two or more queries to leave out.
     """
-    visits, unknown = click_sessions_of(export, pool.find, until)
+    click_sessions, unknown = click_sessions_of(export, pool.find, until)
     if unknown:
         note(
             f"{unknown:,} decisions of {export} are for queries that are no arms of this pool. "
             "They are left out, since they have no vector in it."
         )
-    visits = sorted((one for one in visits if len(one.arms) > 1), key=lambda one: one.asked[0])
-    left_out = min(hold_out, len(visits) // 2)
+    click_sessions = sorted(
+        (one for one in click_sessions if len(one.arms) > 1), key=lambda one: one.asked[0]
+    )
+    left_out = min(hold_out, len(click_sessions) // 2)
     if left_out:
-        begun = visits[-left_out].asked[0]
-        visits = _before(visits[:-left_out], begun)
-    if len(visits) < FEWEST:
+        begun = click_sessions[-left_out].asked[0]
+        click_sessions = _before(click_sessions[:-left_out], begun)
+    if len(click_sessions) < FEWEST:
         raise InvalidInput(
             f"training needs at least {FEWEST} sessions of 2 or more different queries; {export} "
-            f"has {len(visits)} on this pool. Export a longer log, or pass the pool that the "
-            "service runs on."
+            f"has {len(click_sessions)} on this pool. Export a longer log, or pass the pool that "
+            "the service runs on."
         )
-    if not any(any(one.accepted) for one in visits):
+    if not any(any(one.accepted) for one in click_sessions):
         raise InvalidInput(
             f"nobody accepted a recommendation in {export}, so there are no clicks to learn from. "
             "Export a later log, or train a method that learns from sessions alone, like gru4rec."
         )
-    held = min(HELD_OUT, len(visits) // 10)
-    validation = visits[-held:]
-    training = _before(visits[:-held], validation[0].asked[0])
+    held = min(HELD_OUT, len(click_sessions) // 10)
+    validation = click_sessions[-held:]
+    training = _before(click_sessions[:-held], validation[0].asked[0])
     if not training:
         raise InvalidInput(
             f"no session of {export} has a next query before the validation sessions begin. Use a "
@@ -304,7 +306,7 @@ def clicked(
     numbers = {arm: number for number, arm in enumerate(arms.tolist())}
     sessions, slates = _arrays(training, numbers)
     validation_sessions, validation_slates = _arrays(validation, numbers)
-    last = max(one.asked[-1] for one in visits)
+    last = max(one.asked[-1] for one in click_sessions)
     return TrainingData(
         [pool.texts[arm] for arm in arms.tolist()],
         arms,
@@ -318,10 +320,10 @@ def clicked(
     )
 
 
-def _before(visits: list[ClickSession], time: float) -> list[ClickSession]:
+def _before(click_sessions: list[ClickSession], time: float) -> list[ClickSession]:
     """Return what was known at a time, of sessions that had a next query by then."""
     known = []
-    for one in visits:
+    for one in click_sessions:
         size = int(np.searchsorted(one.asked, time))
         if size > 1:
             known.append(
@@ -332,18 +334,18 @@ def _before(visits: list[ClickSession], time: float) -> list[ClickSession]:
     return known
 
 
-def _flat(visit: ClickSession) -> Ids:
-    return np.array([*visit.arms, *(arm for row in visit.shown for arm in row)], np.int64)
+def _flat(session: ClickSession) -> Ids:
+    return np.array([*session.arms, *(arm for row in session.shown for arm in row)], np.int64)
 
 
-def _arrays(visits: list[ClickSession], numbers: dict[int, int]) -> tuple[Sessions, Slates]:
-    sessions = Sessions.of([[numbers[arm] for arm in one.arms] for one in visits])
-    asked = np.array([time for one in visits for time in one.asked])
+def _arrays(click_sessions: list[ClickSession], numbers: dict[int, int]) -> tuple[Sessions, Slates]:
+    sessions = Sessions.of([[numbers[arm] for arm in one.arms] for one in click_sessions])
+    asked = np.array([time for one in click_sessions for time in one.asked])
     sessions = sessions._replace(asked=asked, times=asked[sessions.offsets[:-1]])
-    shown = [row for one in visits for row in one.shown]
+    shown = [row for one in click_sessions for row in one.shown]
     ends = np.cumsum([len(row) for row in shown])
     slates = Slates(
-        np.array([flag for one in visits for flag in one.accepted], bool),
+        np.array([flag for one in click_sessions for flag in one.accepted], bool),
         np.array([numbers[arm] for row in shown for arm in row], np.int64),
         np.concatenate([[0], ends]).astype(np.int64),
     )

@@ -295,14 +295,14 @@ class Items(nn.Module):  # type: ignore[misc]
             rows = rows + self.table.weight
         return rows
 
-    def arrays(self, side: str, learnt: Any) -> dict[str, Any]:
-        """Return the arrays to serve it with; `learnt` items have rows of their own."""
+    def arrays(self, side: str, learned_items: Any) -> dict[str, Any]:
+        """Return the arrays to serve it with; `learned_items` have rows of their own."""
         arrays = {}
         if self.projection is not None:
             arrays[f"{side}_weight"] = self.projection.weight.detach().cpu().numpy()
         if self.table is not None:
             rows = self.table.weight.detach().cpu().numpy()
-            arrays[f"{side}_table"] = np.ascontiguousarray(rows[learnt])
+            arrays[f"{side}_table"] = np.ascontiguousarray(rows[learned_items])
         return arrays
 
 
@@ -322,7 +322,7 @@ class TextVectors(nn.Module):  # type: ignore[misc]
         """Return the vectors of all items."""
         return self.vectors
 
-    def arrays(self, side: str, learnt: Any) -> dict[str, Any]:
+    def arrays(self, side: str, learned_items: Any) -> dict[str, Any]:
         """Return no arrays: the pool has the vectors."""
         return {}
 

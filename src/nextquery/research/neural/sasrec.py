@@ -103,7 +103,7 @@ class NextItemTask(Task):
             yield Scored(self.module.scores(states[batch.steps]), batch.targets)
 
     @property
-    def learnt(self) -> Ids:
+    def learned_items(self) -> Ids:
         """The items that have rows of their own: those of the training sessions."""
         return np.flatnonzero(self.data.counts)
 
@@ -140,14 +140,14 @@ class NextItemTask(Task):
 
     def arrays(self) -> dict[str, Any]:
         """Return the rows of items, their biases, and some vectors to recognise the encoder by."""
-        learnt = self.learnt
+        learned_items = self.learned_items
         arrays = {
-            **self.module.inputs.arrays(INPUT, learnt),
-            "bias": self.module.bias.weight.detach().cpu().numpy()[learnt, 0],
-            **probe(self.data.vectors, learnt),
+            **self.module.inputs.arrays(INPUT, learned_items),
+            "bias": self.module.bias.weight.detach().cpu().numpy()[learned_items, 0],
+            **probe(self.data.vectors, learned_items),
         }
         if self.module.own_outputs is not None:
-            arrays |= self.module.own_outputs.arrays(OUTPUT, learnt)
+            arrays |= self.module.own_outputs.arrays(OUTPUT, learned_items)
         return arrays
 
 

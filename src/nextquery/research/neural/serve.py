@@ -758,11 +758,11 @@ class Acg(NeuralRival):
         if not len(arms):
             return arms, np.empty(0)
         texts = state.pool.texts
-        said = state.vocabulary.rows([texts[arm] for arm in step.history[-state.length :]])
+        word_rows = state.vocabulary.rows([texts[arm] for arm in step.history[-state.length :]])
         scores = []
         for at in range(0, len(arms), _AT_ONCE):
             some = state.vocabulary.rows([texts[arm] for arm in arms[at : at + _AT_ONCE].tolist()])
-            inputs = dict(zip(INPUTS, (*said, *some), strict=True))
+            inputs = dict(zip(INPUTS, (*word_rows, *some), strict=True))
             scores.append(state.run([LIKELIHOOD_OUTPUT], inputs)[0].astype(np.float64))
         return arms, np.concatenate(scores)
 

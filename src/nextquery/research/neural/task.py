@@ -89,7 +89,7 @@ class Task(Objective):
 
     A subclass has the constructor ``(data, options, seed, device)``, sets `name` (as registered)
     and `module`, and writes `groups`, `loss` and `seen` for the loop, `measured` for validation,
-    and `networks`, `difference`, `arrays` and `learnt` for the model's folder.
+    and `networks`, `difference`, `arrays` and `learned_items` for the model's folder.
     """
 
     keep_best = True
@@ -124,8 +124,8 @@ class Task(Objective):
 
     @property
     @abstractmethod
-    def learnt(self) -> Ids:
-        """The items that it learnt something of its own about; their texts are in the folder."""
+    def learned_items(self) -> Ids:
+        """The items that it has parameters of its own for; their texts are in the folder."""
 
     def to_cpu(self) -> None:
         """Move to the CPU, where models are served. A GPU rounds differently, by up to 1e-3."""
@@ -145,7 +145,7 @@ class Task(Objective):
 
     @abstractmethod
     def arrays(self) -> dict[str, Any]:
-        """Return the arrays of the model, by name; rows in the order of `learnt`."""
+        """Return the arrays of the model, by name; rows in the order of `learned_items`."""
 
     def floor(self) -> float:
         """Return what the loop minimises: 1 − MRR@20 on the validation steps, unless overridden."""
@@ -209,7 +209,7 @@ def learn(
     hold_out: int,
     clicks: str | os.PathLike[str] | None,
     work: Path,
-    say: OnCheck,
+    on_check: OnCheck,
     progress: Callable[[str, float | None], None],
     note: Note,
 ) -> tuple[Model, str]:
@@ -233,7 +233,7 @@ def learn(
     how = {"checks": running.checks, "patience": running.patience, "seed": running.seed}
     made_from = [data.sha256, versions(), device.type]
     stages = TrainingContext(
-        running, running.checkpoint_seconds, work, made_from, autocast, say, note
+        running, running.checkpoint_seconds, work, made_from, autocast, on_check, note
     )
     stage = stages.run(task, task.floor, used | how)
     progress("export", None)
@@ -268,7 +268,7 @@ def learn(
         "hardware": hardware(device),
         "versions": versions(),
     }
-    texts = [data.texts[item] for item in task.learnt.tolist()]
+    texts = [data.texts[item] for item in task.learned_items.tolist()]
     model = Model(name, data.knows_until, networks, task.arrays(), texts, report)
     return model, model_card(report)
 

@@ -43,7 +43,7 @@ def train(
     hold_out: int = 0,
     clicks: str | os.PathLike[str] | None = None,
     progress: Progress = lambda stage, done: None,
-    say: "OnCheck" = lambda stage, check, steps: None,
+    on_check: "OnCheck" = lambda stage, check, steps: None,
     note: "Note" = lambda message: None,
 ) -> dict[str, Any]:
     """Train a model; an older one at `out` stays until the new one is complete.
@@ -63,7 +63,7 @@ def train(
     clicks : an export of the service's log (``nextquery export --format parquet``), which a method
         that learns from accepted recommendations learns from, instead of the pool's sessions.
         `until` and `hold_out` are then about its sessions.
-    progress, say, note : as in `nextquery.build.train.train`.
+    progress, on_check, note : as in `nextquery.build.train.train`.
 
     Returns the content of ``training.json``.
     """
@@ -82,7 +82,7 @@ def train(
             pool = ArmPool.open(str(source))
         else:
             pool = _ingested(source, work, log_options, encoder, hold_out, progress)
-        callbacks: Any = {"progress": progress, "say": say, "note": note}
+        callbacks: Any = {"progress": progress, "on_check": on_check, "note": note}
         smaller = ", ".join(
             f"{each}={value}" for each, value in options.to_dict().items() if each in _SIZES
         )
@@ -98,11 +98,11 @@ def train(
                 **callbacks,
             )
         report = {**model.report, "out": str(target)}
-        beside = {CARD: card.encode(), REPORT: (json.dumps(report, indent=2) + "\n").encode()}
+        extra_files = {CARD: card.encode(), REPORT: (json.dumps(report, indent=2) + "\n").encode()}
         parts, meta = model.parts(), model.meta()
         try:
             with folders.writing(
-                target, kind=KIND, version=VERSION, parts=parts, meta=meta, beside=beside
+                target, kind=KIND, version=VERSION, parts=parts, meta=meta, extra_files=extra_files
             ):
                 pass
         except StorageError as error:

@@ -504,13 +504,13 @@ def cell_piece(cell: Cell) -> Piece:
     """Return the piece of a cell; cells that differ only by an unused seed share one."""
     setting = cell.setting
     if not draws(policy_named(cell.policy)):
-        cell = cell._replace(setting=setting.without_luck())
+        cell = cell._replace(setting=setting.without_seed())
     return Piece("cells", label_of([setting.selection, setting.k, cell.policy]), cell)
 
 
 def _setting_piece(setting: Setting) -> Piece:
     label = label_of(["select", setting.selection, setting.k])
-    return Piece("candidates", label, setting.without_luck())
+    return Piece("candidates", label, setting.without_seed())
 
 
 def _select(work: Work, piece: Piece) -> None:

@@ -124,7 +124,7 @@ class Setting(NamedTuple):
             self.selection, k=self.k or 1, epsilon=self.epsilon, reading=self.reading
         )
 
-    def without_luck(self) -> "Setting":
+    def without_seed(self) -> "Setting":
         """Return the same for all seeds, unless the selection draws at random."""
         draws = self.selection.partition("@")[0] in _DRAWING
         return self if draws else self._replace(seed=self.anchor_seed)

@@ -143,11 +143,11 @@ def _built(
     select = OneByOne(loop, steps, seen=False)
 
     def serve(at: int) -> object:  # by what is known now, as it is served
-        visit = steps.visit(int(steps.places[at]), people)
+        state = steps.session_state(int(steps.places[at]), people)
         query = loop.catalogue.place_of(int(stream.past.sessions.arms[steps.places[at]]))
-        rng = loop.draws(visit.session, visit.trial + 1)
+        rng = loop.draws(state.session, state.trial + 1)
         return loop.rank(
-            query, visit, select(at, visit), options.shown, rng, Moment(steps.moment(at).time)
+            query, state, select(at, state), options.shown, rng, Moment(steps.moment(at).time)
         )
 
     return serve, 0.0
@@ -166,11 +166,11 @@ def _rival(
     def serve(at: int) -> object:
         place = int(steps.places[at])
         session = int(np.searchsorted(offsets, place, side="right")) - 1
-        moment, visit = steps.moment(at), steps.visit(place, ())
+        moment, state = steps.moment(at), steps.session_state(place, ())
         step = Step(
             before=moment.before or 0,
             history=row[int(offsets[session]) : place + 1].tolist(),
-            selected=select(at, visit) if selects else NO_CANDIDATES,
+            selected=select(at, state) if selects else NO_CANDIDATES,
             time=moment.time,
             session=session,
             returns=options.returns,
@@ -562,7 +562,7 @@ def run_comparison(
     rows = [cost_row(name, work.load(piece)) for name, piece in pieces.items()]
     write_rows(work.out / COSTS, COST_COLUMNS, rows)
     write_rows(work.out / FILE, COLUMNS, compared(work.out))
-    told = {**asdict(options), "models": [str(folder) for folder in options.models]}
-    update_run(work, {"compare": {"options": told}})
+    recorded_options = {**asdict(options), "models": [str(folder) for folder in options.models]}
+    update_run(work, {"compare": {"options": recorded_options}})
     write_atomically(work.out / PAGE, comparison_page(work.out).encode())
     return work.out / PAGE

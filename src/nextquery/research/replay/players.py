@@ -302,7 +302,7 @@ class Driver:
         self.weights, self.memory, self.people = weights, memory, people
         self._only = None if only is None else frozenset(only.tolist())
         self._select = select
-        self._visits: dict[int, SessionState] = {}
+        self._states: dict[int, SessionState] = {}
         self._open: dict[int, _Open] = {}
 
     def play(self, places: Ids, selections: Iterator[Candidates]) -> Iterator[Played]:
@@ -314,10 +314,10 @@ class Driver:
         owners = np.searchsorted(self.past.sessions.offsets, places, side="right") - 1
         cuts = np.flatnonzero(np.diff(times)) + 1
         for group in np.split(np.arange(len(places)), cuts):
-            together = zip(places[group].tolist(), owners[group].tolist(), strict=True)
-            yield from self._play_together(list(together), selections)
+            at_once = zip(places[group].tolist(), owners[group].tolist(), strict=True)
+            yield from self._play_at_once(list(at_once), selections)
 
-    def _play_together(
+    def _play_at_once(
         self, queries: list[tuple[int, int]], selections: Iterator[Candidates]
     ) -> Iterator[Played]:
         """Play queries of the same time, each a place and its session."""
@@ -328,7 +328,7 @@ class Driver:
         asked: list[tuple[Place, SessionState]] = []
         for place, session in queries:
             time, last = float(sessions.asked[place]), place + 1 == sessions.offsets[session + 1]
-            visit = self._visits.pop(session, None) or self._first_visit(session, place)
+            state = self._states.pop(session, None) or self._first_state(session, place)
             query = self.loop.catalogue.place_of(int(sessions.arms[place]))
             opened, shown = self._open.pop(session, None), list[int]()
             if opened is not None and alone:
@@ -342,38 +342,38 @@ class Driver:
             if last:
                 pass
             elif self._only is not None and place not in self._only:
-                self._visits[session] = visit.after(query.arm, ())
+                self._states[session] = state.after(query.arm, ())
             else:
-                selected = self._select(place, visit) if self._select else next(selections)
+                selected = self._select(place, state) if self._select else next(selections)
                 with self._using(models.get(session, self.loop.policy)):
-                    slate = self._rank(query, visit, selected, time)
-                    likely = self.loop.learnt.likeliest(
+                    slate = self._rank(query, state, selected, time)
+                    likely = self.loop.model_state.likeliest(
                         slate.candidates, slate.context, self.ranked
                     )
                 yield Played(place, slate, likely)
                 seen = slate._replace(choices=slate.choices[: self.shown])
                 shown = [choice.arm for choice in seen.choices]
-                kept = self.loop.kept(query, visit, selected)
-                self._visits[session] = visit.after(query.arm, shown, kept=kept)
+                kept = self.loop.kept(query, state, selected)
+                self._states[session] = state.after(query.arm, shown, kept=kept)
                 if self.weights:
                     self._open[session] = _Open(seen, time)
-            asked.append((query, visit))
+            asked.append((query, state))
         for opened, arm in answers:
             self._learn(opened, arm)
-        for query, visit in asked if self.memory else ():
-            self.loop.asked(query, visit, time)
+        for query, state in asked if self.memory else ():
+            self.loop.asked(query, state, time)
 
     @contextmanager
     def _using(self, policy: Policy) -> Iterator[None]:
         """Rank and learn with another policy."""
-        learnt = self.loop.learnt
-        usual, learnt.policy = learnt.policy, policy
+        model_state = self.loop.model_state
+        usual, model_state.policy = model_state.policy, policy
         try:
             yield
         finally:
-            learnt.policy = usual
+            model_state.policy = usual
 
-    def _first_visit(self, session: int, place: int) -> SessionState:
+    def _first_state(self, session: int, place: int) -> SessionState:
         """Return the state of a session that may have begun before the start."""
         sessions = self.past.sessions
         begin = int(sessions.offsets[session])
@@ -383,9 +383,9 @@ class Driver:
         previous = history[-1] if history else None
         return SessionState(history, (), place - begin, person, previous, str(session))
 
-    def _rank(self, query: Place, visit: SessionState, selected: Candidates, time: float) -> Slate:
-        rng = self.loop.draws(visit.session, visit.trial + 1)
-        return self.loop.rank(query, visit, selected, self.ranked, rng, Moment(time))
+    def _rank(self, query: Place, state: SessionState, selected: Candidates, time: float) -> Slate:
+        rng = self.loop.draws(state.session, state.trial + 1)
+        return self.loop.rank(query, state, selected, self.ranked, rng, Moment(time))
 
     def _learn(self, opened: _Open, following: int) -> None:
         """Learn that this query came after a slate."""
@@ -401,7 +401,7 @@ class Driver:
         success = self.loop.success(following, slate.choices, slate.candidates, slate.context)
         new = Answered(outcome.rewards, outcome.full, success)
         old = Answered(OPEN.rewards)
-        self.loop.learnt.learn(slate.choices, slate.failures, old, new, opened.time)
+        self.loop.model_state.learn(slate.choices, slate.failures, old, new, opened.time)
 
 
 POOLS = ("seen", "all")
@@ -633,14 +633,14 @@ def play_rival(
     assert entrant.rival is not None
     rival, past = rival_named(entrant.rival, stream.past, pool=pool), stream.past
     row, offsets = past.sessions.arms, past.sessions.offsets
-    visits: dict[int, SessionState] = {}
+    states: dict[int, SessionState] = {}
     accepted: dict[int, list[int]] = {}
     steps = ranked_steps(stream, options, entrant)
     for at, place in enumerate(steps.places.tolist()):
         session = int(np.searchsorted(offsets, place, side="right")) - 1
-        begin, visit = int(offsets[session]), visits.get(session, SessionState())
+        begin, state = int(offsets[session]), states.get(session, SessionState())
         moment, history = steps.moment(at), row[begin : place + 1].tolist()
-        seen = [] if options.repeat else [arm for arm in visit.seen if arm not in history]
+        seen = [] if options.repeat else [arm for arm in state.seen if arm not in history]
         step = Step(
             before=moment.before or 0,
             time=moment.time,
@@ -656,7 +656,7 @@ def play_rival(
         ranking, answer = arms.tolist(), int(row[place + 1])
         rank, covered = _rank_of(answer, ranking), bool((candidates == answer).any())
         yield StepResult(place, rank, covered, -1, len(ranking), rank, shares.tolist())
-        visits[session] = visit.after(history[-1], ranking[: options.shown])
+        states[session] = state.after(history[-1], ranking[: options.shown])
         if answer in ranking[: options.shown]:
             accepted.setdefault(session, []).append(answer)
 
@@ -732,8 +732,8 @@ def driver_of(
     one_by_one = OneByOne(rec, steps, seen=seen)
     number = {place: at for at, place in enumerate(steps.places.tolist())}
 
-    def select(place: int, visit: SessionState) -> Candidates:
-        return one_by_one(number[place], visit)
+    def select(place: int, state: SessionState) -> Candidates:
+        return one_by_one(number[place], state)
 
     return Driver(
         rec,

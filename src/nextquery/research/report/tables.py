@@ -267,14 +267,14 @@ def stream_note(run: Path) -> str:
     """Return a sentence on what the stream counts."""
     summary = read_run(run)["stream"]
     answers = summary["answers"]
-    whose = (
+    unit = (
         f"{summary['people']:,} people. The recommender knows each person's own past, which in the "
         "service needs user ids that it can trust; @personal=off is without"
         if summary["personal"]
         else f"{summary['people']:,} sessions; whose they were is not known"
     )
     return (
-        f"By the clock from {summary['start'][:10]}: {summary['steps']:,} steps of {whose}. "
+        f"By the clock from {summary['start'][:10]}: {summary['steps']:,} steps of {unit}. "
         f"Of the next queries, {answers['own']:.1%} had been asked by the same person in other "
         f"sessions, {answers['return']:.1%} earlier in the session, {answers['others']:.1%} only "
         f"by others, and {answers['new']:.1%} by nobody: these cannot be answered. Queries that "

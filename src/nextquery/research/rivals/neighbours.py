@@ -62,8 +62,8 @@ class NeighbourIndex:
         self.memory, sessions = memory, memory.sessions
         self._owner = np.repeat(np.arange(sessions.size), sessions.lengths)
         order = np.lexsort((memory.positions, sessions.arms, self._owner))
-        whose, arms = self._owner[order], sessions.arms[order]
-        again = (whose[1:] == whose[:-1]) & (arms[1:] == arms[:-1])
+        owners, arms = self._owner[order], sessions.arms[order]
+        again = (owners[1:] == owners[:-1]) & (arms[1:] == arms[:-1])
         self._first = np.ones(len(order), bool)
         self._first[order[1:][again]] = False
 

@@ -329,8 +329,8 @@ class Reports:
     def examples(self, count: int, segment: str = "") -> list[str]:
         """Return common queries of a segment, without those that are blocked by now."""
         self.handler.read_to_the_barrier()
-        folding = self.answerer.loop.folding
-        return example_queries(self.catalogue, count, segment, folding)
+        duplicate_keys = self.answerer.loop.duplicate_keys
+        return example_queries(self.catalogue, count, segment, duplicate_keys)
 
     def experiment(self) -> Experiment:
         """Return what is known of the policies that share the sessions."""
@@ -353,7 +353,7 @@ class Reports:
             store_ok=ok,
             learning=self.background.error is None,
             on=state.on,
-            fallen_back=bool(state.fallen),
+            fallen_back=bool(state.fallbacks),
             rolled_back=bool(state.roll_backs.in_force),
             computing=state.stale,
             policy=self.answerer.policy,
@@ -628,7 +628,7 @@ class Engine(Asking, Operations, Rights, Reports):
         self.hashes = Hashes.of(store, options.user_hash_secret)
         opener = open_again(pool) if open_pool is None else open_pool
         self.pool, self.learner, self.catalogue = reader_of(pool, store, options, opener)
-        loop = loop_of(self.catalogue, options, self.learner.state.learnt)
+        loop = loop_of(self.catalogue, options, self.learner.state.model_state)
         secret, learner = self.hashes.store_secret, self.learner
         self.answerer = Answerer(self.catalogue, loop, learner, options, self.clock, secret)
         self._waiting, self._count_lock = 0, threading.Lock()
@@ -654,7 +654,7 @@ class Engine(Asking, Operations, Rights, Reports):
             self.pool,
             ready=self.answerer.ready,
         )
-        self.learner.changed, self.learner.swapped = self.follower.arrive, self._learnt_anew
+        self.learner.changed, self.learner.swapped = self.follower.arrive, self._use_rebuilt_model
         self.background.start(self.writer, self.follower)
 
     @classmethod
@@ -714,7 +714,7 @@ class Engine(Asking, Operations, Rights, Reports):
         self.answerer.serve(opened.catalogue, opened.loop)
         requests.leave(before)
 
-    def _learnt_anew(self, state: State) -> None:
-        """Recommend with what was learnt anew; the state is locked."""
-        use_after_erasure(self.answerer.loop, state.learnt, self.pool)
+    def _use_rebuilt_model(self, state: State) -> None:
+        """Recommend with the model that was built again; the state is locked."""
+        use_after_erasure(self.answerer.loop, state.model_state, self.pool)
         self.follower.again()

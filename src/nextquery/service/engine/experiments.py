@@ -39,7 +39,7 @@ class Turn(NamedTuple):
     answers: str
 
     @property
-    def fallen(self) -> bool:
+    def uses_fallback(self) -> bool:
         """Whether another policy answers."""
         return self.assigned != self.answers
 
@@ -61,17 +61,19 @@ class Assignment:
         if len(shares) > 1:
             session = f"{request.owner}\0{request.session_id}"
             assigned = policy_of(session, shares, secret=self._secret)
-        return Turn(assigned, CONTROL if assigned in state.fallen else assigned)
+        return Turn(assigned, CONTROL if assigned in state.fallbacks else assigned)
 
     def loop_of(self, policy: str) -> Loop:
         """Return the loop that ranks by a policy; the control never explores."""
         state = self.learner.state
-        learnt = state.learnt_by(policy)
+        model_state = state.model_state_of(policy)
         if policy == CONTROL:
-            if learnt is state.learnt and CONTROL not in state.shares:  # it has no share
-                learnt = replace(learnt, policy=MostSimilar(top=1), calibration={})
-            return self.loop if learnt is state.learnt else self.loop.beside(learnt, exploration=0)
-        return self.loop if learnt is state.learnt else self.loop.beside(learnt)
+            if model_state is state.model_state and CONTROL not in state.shares:  # it has no share
+                model_state = replace(model_state, policy=MostSimilar(top=1), calibration={})
+            if model_state is not state.model_state:
+                return self.loop.with_model(model_state, exploration=0)
+            return self.loop
+        return self.loop if model_state is state.model_state else self.loop.with_model(model_state)
 
     def partner(self, turn: Turn) -> str:
         """Return the policy that shares the slates of the one that answers; empty if none does."""
@@ -88,7 +90,7 @@ class Assignment:
         """Whether a policy ranks by the paper's preferences; the control ranks by similarity."""
         others = (
             branch.policy.needs_preferences
-            for name, branch in self.learner.state.beside.items()
+            for name, branch in self.learner.state.other_branches.items()
             if name != CONTROL
         )
         return self.loop.policy.needs_preferences or any(others)
@@ -166,7 +168,7 @@ def report(state: State) -> Experiment:
     return {
         "position": state.position,
         "policies": [
-            _of_policy(policy, share, known, state.fallen.get(policy))
+            _of_policy(policy, share, known, state.fallbacks.get(policy))
             for policy, share in state.shares.items()
         ],
         "differences": [] if known is None else list(_differences(known)),

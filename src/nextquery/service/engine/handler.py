@@ -58,7 +58,7 @@ class Arrivals:
 
     def __init__(self) -> None:
         self._arrived: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
-        self._woken = False
+        self._wake_scheduled = False
 
     def of(self, future: "Future[Result]") -> "asyncio.Future[Result]":
         """Return an awaitable with the result; cancelling it does not cancel the future."""
@@ -67,8 +67,8 @@ class Arrivals:
 
         def arrive(settled: "Future[Result]") -> None:
             self._arrived.append((waiting, settled))
-            if not self._woken:
-                self._woken = True
+            if not self._wake_scheduled:
+                self._wake_scheduled = True
                 with suppress(RuntimeError):  # the loop is closed: nobody waits
                     loop.call_soon_threadsafe(self._deliver)
 
@@ -76,7 +76,8 @@ class Arrivals:
         return waiting
 
     def _deliver(self) -> None:
-        self._woken = False  # first, so that whatever arrives from now on wakes the loop again
+        # first, so that whatever arrives from now on wakes the loop again
+        self._wake_scheduled = False
         while self._arrived:
             waiting, settled = self._arrived.popleft()
             if waiting.done():  # its request timed out
@@ -396,16 +397,18 @@ class RequestHandler:
         last = self.store.last_of_sessions(
             (request.owner, request.session_id) for request, _ in placed
         )
-        visits = [
+        session_states = [
             _session_state(request, last.get((request.owner, request.session_id)))
             for request, _ in placed
         ]
         explained = [_explained(request) for request, _ in placed]
         places, waiting = [place for _, place in placed], [request for request, _ in placed]
         with tracing.step("scan", waiting, batch=len(placed)):
-            selections = self.answerer.select(places, visits, explained, served)
-        both = zip(placed, visits, selections, strict=True)
-        rows = [(request, place, visit, some) for (request, place), visit, some in both]
+            selections = self.answerer.select(places, session_states, explained, served)
+        both = zip(placed, session_states, selections, strict=True)
+        rows = [
+            (request, place, session_state, some) for (request, place), session_state, some in both
+        ]
         return Chosen(served, model, rows)
 
     def _place(self, request: Placed, served: AnswerSources) -> Place:
@@ -416,15 +419,19 @@ class RequestHandler:
     def _make_slates(self, chosen: Chosen) -> None:
         """Answer; what was selected of another pool is selected again."""
         slates, again, served = list[ToAnswer](), list[Placed](), chosen.served
-        for request, place, visit, selected in chosen.rows:
+        for request, place, session_state, selected in chosen.rows:
             try:
                 if isinstance(request, requests.RecommendRequest):
-                    slates.append(ToAnswer(request, place, visit, selected))
+                    slates.append(ToAnswer(request, place, session_state, selected))
                 elif isinstance(request, requests.ForecastRequest):
-                    forecast = self.answerer.forecast(request, place, selected, visit, served)
+                    forecast = self.answerer.forecast(
+                        request, place, selected, session_state, served
+                    )
                     request.future.set_result(forecast)
                 else:
-                    found = self.answerer.considered(request, place, selected, visit, served)
+                    found = self.answerer.considered(
+                        request, place, selected, session_state, served
+                    )
                     trail = _placed_by(served, request.trail)
                     request.future.set_result(
                         requests.MapData(place, trail, found, served.catalogue)

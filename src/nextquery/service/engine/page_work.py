@@ -86,20 +86,20 @@ def play(
         write(rows, Path(folder) / "simulated.tsv")
         pool = _pool(Path(folder))
         yield None
-        visits = SimulatedPeople(population, users)
-        clock = Clock(wall=lambda: visits.now, monotonic=lambda: visits.now)
+        people = SimulatedPeople(population, users)
+        clock = Clock(wall=lambda: people.now, monotonic=lambda: people.now)
         with (
             closing(Store.open(f"sqlite:///{Path(folder) / 'events.db'}")) as store,
             Engine.start(pool, store, options, clock=clock) as engine,
         ):
             yield None
-            while (person := visits.ask_next()) and time.monotonic() < deadline:
+            while (person := people.ask_next()) and time.monotonic() < deadline:
                 rounds += 1
                 yield {
                     "simulated": True,
                     "round": rounds,
-                    "user": visits.number(person),
-                    **_round(engine, visits, person),
+                    "user": people.number(person),
+                    **_round(engine, people, person),
                 }
 
 
@@ -172,15 +172,15 @@ class _Hits(TypedDict):
     best_possible: float
 
 
-def _round(engine: Engine, visits: SimulatedPeople, person: Person) -> _Hits:
+def _round(engine: Engine, people: SimulatedPeople, person: Person) -> _Hits:
     """Show a slate; the person answers at once, so that no slate times out."""
     user = person.user_id
     decision = engine.recommend(
         session_id=person.session_id, query=person.query, m=_SHOWN, user_id=user, trusted=True
     )
-    best = visits.best(person, engine.catalogue.pool)
+    best = people.best(person, engine.catalogue.pool)
     similar = _most_similar(engine, person)
-    wanted = visits.wish(person).text
+    wanted = people.wish(person).text
     shown = {entry.text: entry.arm for entry in decision.recommendations}
     engine.feedback(
         decision_id=decision.decision_id,

@@ -51,7 +51,7 @@ class CandidateRequest(NamedTuple):
     """A query whose candidates are wanted, with the paper's preferences or without."""
 
     place: Place
-    visit: SessionState
+    session_state: SessionState
     normalise: bool = False
 
 
@@ -87,7 +87,7 @@ class CandidateCache:
             self.misses += len(asked)
             found = self._selected(dict(enumerate(asked)))
             return [found[number] for number in range(len(asked))]
-        keys = [self._key(place, visit) for place, visit, _ in asked]
+        keys = [self._key(place, session_state) for place, session_state, _ in asked]
         missing: dict[Key, CandidateRequest] = {}
         with self._lock:
             if version != self._version:
@@ -111,8 +111,8 @@ class CandidateCache:
                 self._sets.popitem(last=False)
         return [sets[key] for key in keys]
 
-    def _key(self, place: Place, visit: SessionState) -> Key:
-        return place.text if place.arm is None else place.arm, self._loop.size(visit)
+    def _key(self, place: Place, session_state: SessionState) -> Key:
+        return place.text if place.arm is None else place.arm, self._loop.size(session_state)
 
     def _selected(self, asked: Mapping[Name, CandidateRequest]) -> dict[Name, Candidates]:
         """Select, in one scan with preferences and one without; vectors only if they are used."""
@@ -121,9 +121,11 @@ class CandidateCache:
             some = {name: one for name, one in asked.items() if one.normalise is normalise}
             if some:
                 places = [one.place for one in some.values()]
-                visits = [one.visit for one in some.values()]
+                session_states = [one.session_state for one in some.values()]
                 vectors = not self._loop.policy.needs_memory
-                selected = self._loop.select(places, visits, normalise=normalise, vectors=vectors)
+                selected = self._loop.select(
+                    places, session_states, normalise=normalise, vectors=vectors
+                )
                 found |= zip(some, selected, strict=True)
         return found
 
@@ -145,7 +147,7 @@ _LONGEST = 60  # characters in an example
 
 
 def example_queries(
-    catalogue: Catalogue, count: int, segment: str = "", folding: DuplicateKeys | None = None
+    catalogue: Catalogue, count: int, segment: str = "", duplicate_keys: DuplicateKeys | None = None
 ) -> list[str]:
     """Return up to `count` queries of a segment: the most common, then those far from the others.
 
@@ -154,8 +156,8 @@ def example_queries(
     pool = catalogue.pool
     common = pool.alive(catalogue.common_in(segment))
     common = common[~np.isin(common, catalogue.hidden_arms())]
-    if folding is not None:
-        common = common[best_first(folding.of_arms(common))]
+    if duplicate_keys is not None:
+        common = common[best_first(duplicate_keys.of_arms(common))]
     short = [arm for arm in common.tolist() if len(catalogue.shown(arm)) <= _LONGEST][:_KNOWN]
     if not short:
         return []
@@ -173,7 +175,7 @@ class ToAnswer(NamedTuple):
 
     request: RecommendRequest
     place: Place
-    visit: SessionState
+    session_state: SessionState
     selected: Candidates
 
 
@@ -193,17 +195,23 @@ class Entries:
 
     def similar(self, asked: ToAnswer) -> tuple[tuple[events.SlateEntry, ...], int]:
         """Return the entries of similarity alone, and out of how many they come."""
-        request, place, visit, selected = asked
-        of_session = {place.arm, *visit.history, *([] if self.repeat else visit.seen)}
+        request, place, session_state, selected = asked
+        of_session = {
+            place.arm,
+            *session_state.history,
+            *([] if self.repeat else session_state.seen),
+        }
         arms = np.array([arm for arm in of_session if arm is not None], np.int64)
-        gone = (self.loop.catalogue.hidden_arms(), self.loop.catalogue.pool.removed)
-        left = without(selected, np.concatenate([arms, *gone]))
+        excluded = (self.loop.catalogue.hidden_arms(), self.loop.catalogue.pool.removed)
+        left = without(selected, np.concatenate([arms, *excluded]))
         if request.at_least > 0:  # similarity alone has no probability
             left = left.take(np.arange(0))
         pinned = self.pinned(self.loop.catalogue.pinned(place)[: request.m], place)
         left = without(left, [entry.arm for entry in pinned])
         most = max(1, request.m - len(pinned))
-        similar = MostSimilar(top=1).rank(self.loop.folded(left), Context(place.vector), most)
+        similar = MostSimilar(top=1).rank(
+            self.loop.with_duplicate_keys(left), Context(place.vector), most
+        )
         alike = dict(zip(left.arms.tolist(), left.similarities.tolist(), strict=True))
         entries = tuple(
             self._entry(
@@ -251,10 +259,10 @@ class Entries:
             self._entry(choice, shown, selected, widths.get(choice.arm), explain=explain)
             for choice in choices
         )
-        learnt = loop.learnt
-        if not explain or not learnt.calibration:
+        model_state = loop.model_state
+        if not explain or not model_state.calibration:
             return tuple(entries)
-        chances = learnt.probabilities(candidates, slate.context)  # of all, since they share 1
+        chances = model_state.probabilities(candidates, slate.context)  # of all, since they share 1
         chance = dict(zip(arms, chances.tolist(), strict=True))
         return tuple(replace(entry, probability=chance[entry.arm]) for entry in entries)
 
@@ -302,14 +310,14 @@ def drafted(
     )
 
 
-def own_asked(loop: Loop, place: Place, visit: SessionState) -> events.OwnAsked | None:
+def own_asked(loop: Loop, place: Place, session_state: SessionState) -> events.OwnAsked | None:
     """Return what the person's own past is to remember of this query."""
-    if visit.person is None:
+    if session_state.person is None:
         return None
-    key, after = loop.own_key(place), visit.previous
+    key, after = loop.own_key(place), session_state.previous
     text = key if isinstance(key, str) else ""
     return events.OwnAsked(
-        person=visit.person,
+        person=session_state.person,
         text=text,
         vector=events.vector_text(place.vector) if text else "",
         after_arm=after if isinstance(after, int) else None,
@@ -354,15 +362,15 @@ class SlateMaker:
         ]
 
     def _empty(self, asked: ToAnswer) -> events.DecisionEvent:
-        request, place, visit, selected = asked
+        request, place, session_state, selected = asked
         state = self.learner.state
         return events.DecisionEvent(
             query=place.query,
             m=request.m,
             anchor_arm=place.arm,
-            history=visit.history,
-            seen=visit.seen,
-            trial=visit.trial + 1,
+            history=session_state.history,
+            seen=session_state.seen,
+            trial=session_state.trial + 1,
             slate=(),
             policy="off",
             model=state.model,
@@ -370,8 +378,8 @@ class SlateMaker:
             fallback=False,
             not_searched=selected.missing,
             at_least=request.at_least,
-            own=own_asked(self.loop, place, visit),
-            kept=self.loop.kept(place, visit, selected),
+            own=own_asked(self.loop, place, session_state),
+            kept=self.loop.kept(place, session_state, selected),
             segment=place.segment,
         )
 
@@ -383,24 +391,24 @@ class SlateMaker:
             if policy and not asked[number].request.fallback:
                 groups.setdefault(policy, []).append(number)
         for policy, numbers in groups.items():
-            slates = self._together(self.assignment.loop_of(policy), [asked[n] for n in numbers])
+            slates = self._of_one_loop(self.assignment.loop_of(policy), [asked[n] for n in numbers])
             for number, slate in zip(numbers, slates, strict=True):
                 found[number] = slate
         return found
 
-    def _together(self, loop: Loop, asked: Sequence[ToAnswer]) -> Sequence[Slate | None]:
+    def _of_one_loop(self, loop: Loop, asked: Sequence[ToAnswer]) -> Sequence[Slate | None]:
         try:
             return loop.rank_many([self._to_rank(one) for one in asked], Moment(self._clock.now()))
         except Exception:  # people get an answer even if the model is broken
             if len(asked) > 1:  # one of them must not take the others with it
-                return [slate for one in asked for slate in self._together(loop, [one])]
+                return [slate for one in asked for slate in self._of_one_loop(loop, [one])]
             _log.exception(_FAILED)
         return [None]
 
     def _to_rank(self, asked: ToAnswer) -> ToRank:
-        request, place, visit, selected = asked
-        rng = self.loop.draws(request.session_id, visit.trial + 1)
-        return ToRank(place, visit, selected, request.m, rng, request.at_least)
+        request, place, session_state, selected = asked
+        rng = self.loop.draws(request.session_id, session_state.trial + 1)
+        return ToRank(place, session_state, selected, request.m, rng, request.at_least)
 
     def _filled(
         self,
@@ -424,8 +432,8 @@ class SlateMaker:
                     body,
                     slate=(*above, *entries),
                     policy=turn.answers,
-                    assigned=turn.assigned if turn.fallen else "",
-                    fallback=turn.fallen,
+                    assigned=turn.assigned if turn.uses_fallback else "",
+                    fallback=turn.uses_fallback,
                     candidates=int((slate.candidates.arms >= 0).sum()),
                     failures=events.bytes_text(slate.failures),
                 )
@@ -554,7 +562,7 @@ class Answerer:
     def select(
         self,
         places: Sequence[Place],
-        visits: Sequence[SessionState],
+        session_states: Sequence[SessionState],
         normalise: Sequence[bool] | None = None,
         served: AnswerSources | None = None,
     ) -> list[Candidates]:
@@ -566,13 +574,17 @@ class Answerer:
         catalogue, _, cache = self.served if served is None else served
         version, needed = catalogue.version, self.assignment.needs_preferences
         wanted = [needed or asked for asked in normalise or [False] * len(places)]
-        return cache.select(list(map(CandidateRequest, places, visits, wanted)), version)
+        return cache.select(list(map(CandidateRequest, places, session_states, wanted)), version)
 
     def slate(
-        self, request: RecommendRequest, place: Place, selected: Candidates, visit: SessionState
+        self,
+        request: RecommendRequest,
+        place: Place,
+        selected: Candidates,
+        session_state: SessionState,
     ) -> events.DecisionEvent:
         """Make a slate with the model as it is now, as a decision event."""
-        return self.slates([ToAnswer(request, place, visit, selected)])[0]
+        return self.slates([ToAnswer(request, place, session_state, selected)])[0]
 
     def slates(
         self, asked: Sequence[ToAnswer], served: AnswerSources | None = None
@@ -600,7 +612,7 @@ class Answerer:
         request: ForecastRequest,
         place: Place,
         selected: Candidates,
-        visit: SessionState,
+        session_state: SessionState,
         served: AnswerSources | None = None,
     ) -> Forecast:
         """Return the most probable next queries; none while the switch is off."""
@@ -611,7 +623,7 @@ class Answerer:
                 return Forecast([], 1.0, position, selected.missing)
             likely, other = self._loop_for(request).forecast(
                 place,
-                visit,
+                session_state,
                 selected,
                 request.m,
                 returns=request.returns,
@@ -628,7 +640,7 @@ class Answerer:
         request: OfSession,
         place: Place,
         selected: Candidates,
-        visit: SessionState,
+        session_state: SessionState,
         served: AnswerSources | None = None,
     ) -> Considered:
         """Return all candidates with their scores; none while the switch is off.
@@ -638,16 +650,16 @@ class Answerer:
         with self.lock:
             self._check(served)
             loop = self._loop_for(request)
-            nobody, returns = visit._replace(person=None), loop.returns
+            anonymous, returns = session_state._replace(person=None), loop.returns
             candidates, context = loop.candidates(
-                place, nobody, selected, returns=returns, at=self._now()
+                place, anonymous, selected, returns=returns, at=self._now()
             )
             if not self.learner.state.on:
                 candidates = candidates.take(np.arange(0))
-            scores = loop.learnt.expected(candidates, context)
-            if self.loop.folding is not None:
+            scores = loop.model_state.expected(candidates, context)
+            if self.loop.duplicate_keys is not None:
                 order = np.lexsort((candidates.arms, -scores))
-                order = order[best_first(self.loop.folding.of(candidates)[order])]
+                order = order[best_first(self.loop.duplicate_keys.of(candidates)[order])]
                 candidates, scores = candidates.take(order), scores[order]
             return Considered(candidates, selected, scores, self.learner.position)
 
@@ -668,8 +680,8 @@ class Answerer:
             slate, served = self._offered.get(decision.id), self.served
         if slate is None:
             place = served.catalogue.place(decision.body.query, decision.body.segment)
-            visit = session_state_before(decision)._replace(person=person)
-            selected = self.select([place], [visit], served=served)[0]
+            session_state = session_state_before(decision)._replace(person=person)
+            selected = self.select([place], [session_state], served=served)[0]
         with self.lock:
             if slate is None and served is not self.served:
                 return self.as_candidate(arm, decision, person)  # the pool was changed
@@ -678,7 +690,12 @@ class Answerer:
             if slate is None:
                 repeat, returns = loop.repeat, loop.returns
                 candidates, context = loop.candidates(
-                    place, visit, selected, repeat=repeat, returns=returns, at=Moment(decision.time)
+                    place,
+                    session_state,
+                    selected,
+                    repeat=repeat,
+                    returns=returns,
+                    at=Moment(decision.time),
                 )
                 rng = loop.draws(decision.session_id, decision.body.trial)
                 failures = policy.failures(candidates, context, rng.spawn(1)[0])

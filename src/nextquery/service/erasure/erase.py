@@ -77,7 +77,7 @@ class EraseDecisions:
         connection = begin_erasure(transaction)
         sessions: set[tuple[str, str]] = set()
         users: set[tuple[str, str]] = set()
-        gone = ErasedCounts()
+        erased = ErasedCounts()
         for part in events.parts(self.ids):
             columns = (
                 schema.decisions.c.owner,
@@ -102,17 +102,17 @@ class EraseDecisions:
             left = connection.execute(
                 sa.delete(schema.decisions).where(schema.decisions.c.id.in_(part))
             ).rowcount
-            gone = ErasedCounts(gone.decisions + left, gone.events + count)
+            erased = ErasedCounts(erased.decisions + left, erased.events + count)
         if self.by_age:
             transaction.read_again()
-            return gone
+            return erased
         forget_teaching(connection, sessions, users)
         keys = [transaction.session_key(*session) for session in sessions]
         forget_names(connection, keys)
         forget_sightings(connection, schema.sightings.c.session_key, keys)
         forget_names(connection, (user for _, user in users if _has_no_records(connection, user)))
         transaction.read_again()
-        return gone
+        return erased
 
 
 def _has_no_records(connection: sa.Connection, user: str) -> bool:
@@ -148,8 +148,10 @@ def forget_names(connection: sa.Connection, names: Iterable[str]) -> int:
         orphans = sa.select(
             schema.identities.c.identity, sa.func.min(schema.identities.c.name)
         ).where(schema.identities.c.identity.in_(part))
-        for gone, other in connection.execute(orphans.group_by(schema.identities.c.identity)).all():
-            same = sa.update(schema.identities).where(schema.identities.c.identity == gone)
+        for erased, other in connection.execute(
+            orphans.group_by(schema.identities.c.identity)
+        ).all():
+            same = sa.update(schema.identities).where(schema.identities.c.identity == erased)
             connection.execute(same.values(identity=other))
     return count
 
@@ -257,7 +259,7 @@ class EndArms:
 
     def write(self, transaction: Transaction) -> Marked:
         """Append the event, if there are such arms."""
-        gone = marked(begin_erasure(transaction))
+        marked_arms = marked(begin_erasure(transaction))
         text_keys = [transaction.text_key(text) for text in self.pool_texts]
         for part in events.parts(text_keys):  # those that an operator removed
             these = schema.arm_texts.c.text_key.in_(part), schema.arm_texts.c.min_users.is_(None)
@@ -265,10 +267,10 @@ class EndArms:
                 *these, schema.arm_texts.c.state.in_(_REFUSED)
             )
             transaction.connection.execute(changed.values(shown=""))
-        arms = tuple(sorted({*gone.arms, *self.pool_arms}))
+        arms = tuple(sorted({*marked_arms.arms, *self.pool_arms}))
         if arms:
             _erased(transaction, events.Erased(why=self.why, arms=arms, by=self.by))
-        return gone
+        return marked_arms
 
 
 @dataclass(frozen=True)
@@ -279,7 +281,7 @@ class EndErasure:
     """
 
     why: str
-    gone: Marked = NONE_MARKED
+    marked: Marked = NONE_MARKED
     by: events.By | None = None
     due: bool = False
 
@@ -298,7 +300,7 @@ class EndErasure:
             return 0
         begin_erasure(transaction)
         _empty_voids(connection)
-        end(transaction, self.gone)
+        end(transaction, self.marked)
         position = _erased(transaction, events.Erased(why=self.why, by=self.by))
         connection.execute(sa.update(schema.counter).values(erasing=None))
         transaction.read_again()
@@ -402,19 +404,19 @@ def forget(
 
     Arms of the pool that end with them are shown by no worker any more.
     """
-    tell: Progress = progress or (lambda stage, done: None)
-    tell("find", None)
+    report: Progress = progress or (lambda stage, done: None)
+    report("find", None)
     until = store.head().position
     with store.reading() as connection:
         known = found(connection, who, until)
-    tell("find", 1.0)
-    gone = erase_all(known.decisions, submit, lambda done: tell("erase decisions", done))
+    report("find", 1.0)
+    erased = erase_all(known.decisions, submit, lambda done: report("erase decisions", done))
     rows = submit(ForgetTraces(who, tuple(known.sessions)))
-    fallen = _end_arms(store, submit, who.why, by, tell, of_pool)
+    ended = _end_arms(store, submit, who.why, by, report, of_pool)
     of_pool.write()
-    due = gone.events + rows + len(of_pool.arms) > 0
-    position = submit(EndErasure(who.why, fallen, by, due=due))
-    return ErasedFromLog(*gone, rows, len(fallen.arms), position)
+    due = erased.events + rows + len(of_pool.arms) > 0
+    position = submit(EndErasure(who.why, ended, by, due=due))
+    return ErasedFromLog(*erased, rows, len(ended.arms), position)
 
 
 def _end_arms(
@@ -422,7 +424,7 @@ def _end_arms(
     submit: Submit,
     why: str,
     by: events.By | None,
-    tell: Progress,
+    report: Progress,
     of_pool: OfPool = NOTHING_OF_POOL,
 ) -> Marked:
     """End the arms that too few people are left of, and take their texts out of all decisions."""
@@ -432,8 +434,8 @@ def _end_arms(
         return few
     searching, taking = "search who typed the same", "take out texts"
     of_pool_alone = Leaving.of(of_pool.texts, of_pool.arms)
-    known = search(store, few, lambda done: tell(searching, done), leaving=of_pool_alone)
-    tell(searching, 1.0)
+    known = search(store, few, lambda done: report(searching, done), leaving=of_pool_alone)
+    report(searching, 1.0)
     for start in range(0, len(known.people), AT_ONCE):
         submit(Count(known.people[start : start + AT_ONCE]))
     few = submit(EndArms(why, by, of_pool.arms, of_pool.texts))
@@ -442,19 +444,19 @@ def _end_arms(
         found = {at for text in few.texts.values() for at in known.having.get(text, ())}
         found.update(known.leaving)
         after = known.until
-        take_out(store, leaving, found, submit, lambda done: tell(taking, done), after=after)
-        tell(taking, 1.0)
+        take_out(store, leaving, found, submit, lambda done: report(taking, done), after=after)
+        report(taking, 1.0)
     return few
 
 
-def erase_all(ids: list[str], submit: Submit, tell: Callable[[float], None]) -> ErasedCounts:
+def erase_all(ids: list[str], submit: Submit, report: Callable[[float], None]) -> ErasedCounts:
     """Erase decisions, some hundreds at a time, so that others are not held up for long."""
-    gone = ErasedCounts()
+    erased = ErasedCounts()
     for start in range(0, len(ids), AT_ONCE):
         now = submit(EraseDecisions(ids[start : start + AT_ONCE]))
-        gone = ErasedCounts(gone.decisions + now.decisions, gone.events + now.events)
-        tell(min(1.0, (start + AT_ONCE) / len(ids)))
-    return gone
+        erased = ErasedCounts(erased.decisions + now.decisions, erased.events + now.events)
+        report(min(1.0, (start + AT_ONCE) / len(ids)))
+    return erased
 
 
 def finish(store: Store, submit: Submit, *, why: str = "age") -> int:
@@ -462,8 +464,8 @@ def finish(store: Store, submit: Submit, *, why: str = "age") -> int:
 
     Whoever was being forgotten may still have decisions: only the same command can find them.
     """
-    fallen = _end_arms(store, submit, why, None, lambda stage, done: None)
-    return submit(EndErasure(why, fallen))
+    ended = _end_arms(store, submit, why, None, lambda stage, done: None)
+    return submit(EndErasure(why, ended))
 
 
 def unfinished_since(store: Store) -> float | None:

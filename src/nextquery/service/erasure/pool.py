@@ -139,7 +139,7 @@ class PoolErasure:
     pool: ArmPool | None = None
     left: Origin | None = None
     ended: tuple[int, ...] = ()
-    gone: ErasedFromPool = NOT_IN_POOL
+    erased: ErasedFromPool = NOT_IN_POOL
 
     @property
     def texts(self) -> frozenset[str]:
@@ -194,9 +194,9 @@ def leaving(path: str | os.PathLike[str], user: InPool) -> Iterator[PoolErasure]
 
 def forget_in_pool(path: str | os.PathLike[str], user: InPool) -> ErasedFromPool:
     """Take a user out of the pool at `path`."""
-    with leaving(path, user) as going:
-        going.write()
-        return going.gone
+    with leaving(path, user) as pool_erasure:
+        pool_erasure.write()
+        return pool_erasure.erased
 
 
 def _planned_erasure(folder: Path, user: InPool) -> PoolErasure:
@@ -204,10 +204,10 @@ def _planned_erasure(folder: Path, user: InPool) -> PoolErasure:
     before = pool.origin
     if before is None:
         return PoolErasure()
-    left, gone = before, Sessions.of([])
+    left, erased = before, Sessions.of([])
     if user.person is not None and user.person in before.people:
-        left, gone = _without(left, user.person)
-    few = np.unique(gone.arms)
+        left, erased = _without(left, user.person)
+    few = np.unique(erased.arms)
     few = few[left.user_counts[few] < _min_users(left)]
     ledger = ledger_of(before, user, f"the ledger of {folder}")
     if ledger is not None and user.keys is not None and ledger.knows(user.row or b""):
@@ -225,15 +225,15 @@ def _planned_erasure(folder: Path, user: InPool) -> PoolErasure:
         return PoolErasure()
     ended = tuple(arm for arm in few.tolist() if pool.texts[arm] != placeholder_text(arm))
     arms = tuple(pool.alive(ended).tolist())
-    return PoolErasure(pool, left, ended, ErasedFromPool(gone.size, len(gone.arms), arms, True))
+    return PoolErasure(pool, left, ended, ErasedFromPool(erased.size, len(erased.arms), arms, True))
 
 
-def use_after_erasure(loop: Loop, learnt: ModelState, pool: ArmPool) -> None:
+def use_after_erasure(loop: Loop, model_state: ModelState, pool: ArmPool) -> None:
     """Recommend with what was learnt anew, and without the pasts of people whom the pool forgot.
 
     What others asked after them stays in memory until the service is started again.
     """
-    loop.use(learnt)
+    loop.use(model_state)
     folder = getattr(pool, "folder", None)
     if folder is None or pool.origin is None or not pool.origin.people:
         return
@@ -244,15 +244,16 @@ def use_after_erasure(loop: Loop, learnt: ModelState, pool: ArmPool) -> None:
 def _without(origin: Origin, person: str) -> tuple[Origin, Sessions]:
     """Return the log without the sessions of a person, and the sessions."""
     numbers, mine = sessions_of_person(origin, person)
-    gone = origin.sessions.take(np.flatnonzero(mine))
+    erased = origin.sessions.take(np.flatnonzero(mine))
     stay = np.flatnonzero(~mine)
     left = origin.sessions.take(stay)
     number = np.asarray(left.people)
     renumbered = np.where(number < 0, number, number - np.searchsorted(numbers, number))
     size = len(origin.session_counts)
-    of = np.repeat(np.arange(gone.size), gone.lengths)
-    rows = np.unique(np.stack([of, gone.arms]), axis=1)[1]
-    persons = np.unique(np.stack([np.repeat(gone.people, gone.lengths), gone.arms]), axis=1)[1]
+    of = np.repeat(np.arange(erased.size), erased.lengths)
+    rows = np.unique(np.stack([of, erased.arms]), axis=1)[1]
+    owners = np.repeat(erased.people, erased.lengths)
+    persons = np.unique(np.stack([owners, erased.arms]), axis=1)[1]
     counts = np.asarray(origin.session_counts) - np.bincount(rows, minlength=size)
     users = np.asarray(origin.user_counts)
     if origin.k_anonymous:  # else they count sessions
@@ -274,7 +275,7 @@ def _without(origin: Origin, person: str) -> tuple[Origin, Sessions]:
             held_out=newest(origin.held_out),
             for_replays=newest(origin.for_replays),
         ),
-        gone,
+        erased,
     )
 
 

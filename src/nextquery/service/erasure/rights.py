@@ -81,13 +81,13 @@ def erase(
     user = _in_pool(pool, person, secret)
     folder = None if pool is None else getattr(pool, "folder", None)
     with contextlib.ExitStack() as held:
-        going = PoolErasure()
+        pool_erasure = PoolErasure()
         if user is not None and folder is not None:
-            going = held.enter_context(leaving(folder.path, user))
-        arms = () if pool is None else _ids(store, pool, going.gone.arms)
-        of_pool = OfPool(arms, going.texts, going.write)
+            pool_erasure = held.enter_context(leaving(folder.path, user))
+        arms = () if pool is None else _ids(store, pool, pool_erasure.erased.arms)
+        of_pool = OfPool(arms, pool_erasure.texts, pool_erasure.write)
         done = forget(store, who, submit, of_pool=of_pool, by=by, progress=progress)
-    return Erasure(done, going.gone)
+    return Erasure(done, pool_erasure.erased)
 
 
 def _ids(store: Store, pool: ArmPool, rows: Sequence[int]) -> tuple[int, ...]:

@@ -250,14 +250,14 @@ def marked(connection: sa.Connection) -> Marked:
 
 
 def search(
-    store: Store, found: Marked, tell: Callable[[float], None], *, leaving: Leaving
+    store: Store, found: Marked, progress: Callable[[float], None], *, leaving: Leaving
 ) -> TextUses:
     """Search the whole log for marked texts: who typed them, and which decisions have them."""
     names = {plain(text): text for text in found.texts.values()}
     spelt = {letters_of(text): text for text in found.texts.values()}
     typed, having, until = dict[int, str](), dict[str, list[int]](), 0
-    gone = list[int]()
-    for page in decisions_in_pages(store, tell):
+    leaving_positions = list[int]()
+    for page in decisions_in_pages(store, progress):
         for position, body in page:
             asked = asked_in(body)
             text = None if asked.arm is None else found.by_arm.get(asked.arm)
@@ -270,14 +270,14 @@ def search(
             for one in has if text is None else {*has, text}:
                 having.setdefault(one, []).append(position)
             if leaving.texts and leaving.in_decision(body):
-                gone.append(position)
+                leaving_positions.append(position)
             until = position
     people = _people(store, typed, most=found.least + _MORE)
-    return TextUses(people, having, gone, until)
+    return TextUses(people, having, leaving_positions, until)
 
 
 def decisions_in_pages(
-    store: Store, tell: Callable[[float], None], *, after: int = 0
+    store: Store, progress: Callable[[float], None], *, after: int = 0
 ) -> Iterator[list[tuple[int, str]]]:
     """Yield the positions and bodies of all decisions after a position, page by page."""
     head = max(1, store.head().position)
@@ -290,7 +290,7 @@ def decisions_in_pages(
         if len(rows) < PAGE:
             return
         after = rows[-1].position
-        tell(min(1.0, after / head))
+        progress(min(1.0, after / head))
 
 
 def _people(store: Store, typed: dict[int, str], *, most: int) -> list[TypedText]:
@@ -351,7 +351,7 @@ def take_out(
     leaving: Leaving,
     found: set[int],
     submit: Callable[["TakeOut"], object],
-    tell: Callable[[float], None],
+    progress: Callable[[float], None],
     *,
     after: int,
 ) -> None:
@@ -359,12 +359,12 @@ def take_out(
 
     A search has `found` them up to the position `after`; the rest of the log is searched here.
     """
-    for page in decisions_in_pages(store, tell, after=after):
+    for page in decisions_in_pages(store, progress, after=after):
         found |= {position for position, body in page if leaving.in_decision(body)}
     positions = sorted(found)
     for start in range(0, len(positions), _WRITTEN):
         submit(TakeOut(positions[start : start + _WRITTEN], leaving))
-        tell(start / len(positions))
+        progress(start / len(positions))
 
 
 @dataclass(frozen=True)
@@ -395,10 +395,10 @@ class TakeOut:
             connection.execute(changed.values(body=events.to_json(self.leaving.without(body))))
 
 
-def end(transaction: Transaction, gone: Marked) -> None:
+def end(transaction: Transaction, marked: Marked) -> None:
     """Put tombstones in the place of the texts' own events, and forget them in the table."""
     connection = transaction.connection
-    for position in gone.texts:
+    for position in marked.texts:
         here = schema.events.c.position == position, schema.events.c.kind.in_(OF_ARMS)
         row = connection.execute(sa.select(schema.events).where(*here)).first()
         if row is None:
@@ -414,7 +414,7 @@ def end(transaction: Transaction, gone: Marked) -> None:
             .where(*here)
             .values(kind=events.Forgotten.kind, body=events.to_json(left))
         )
-    keys = {transaction.text_key(text) for text in gone.texts.values()}
+    keys = {transaction.text_key(text) for text in marked.texts.values()}
     mine = sa.and_(schema.arm_texts.c.text_key.in_(keys), schema.arm_texts.c.min_users < 0)
     again = schema.arm_texts.c.state.in_(
         ("added", "held")

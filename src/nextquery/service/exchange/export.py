@@ -44,10 +44,12 @@ def added(store: Store, pool: ArmPool) -> Iterator[tuple[int, LiveArm]]:
     """
     head = store.head().position
     models = ((event.position, event.body) for event in store.of_kind(events.ModelEvent.kind, head))
-    anew = [at for at, body in models if isinstance(body, events.ModelEvent) and body.encoded_anew]
+    reencoded_at = [
+        at for at, body in models if isinstance(body, events.ModelEvent) and body.encoded_anew
+    ]
     for event in store.of_kind(events.ArmAdded.kind, head):
         if isinstance(event.body, events.ArmAdded):
-            arm, old = event.body, bool(anew) and event.position < anew[-1]
+            arm, old = event.body, bool(reencoded_at) and event.position < reencoded_at[-1]
             row = vector_of(pool, arm.text) if old or not arm.vector else arm.row()
             yield arm.arm, LiveArm(arm.text, arm.shown, row)
 

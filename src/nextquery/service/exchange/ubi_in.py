@@ -225,7 +225,7 @@ class UbiImporter:
         before = await self._here.calls(lambda: decision_before(engine.store, decision))
         same = before is not None and before.body.segment == decision.body.segment
         if before is not None and same and _asks_next(before, record):
-            told = engine.submit_feedback(
+            feedback = engine.submit_feedback(
                 decision_id=before.id,
                 accepted=None,
                 issued=record.user_query,
@@ -234,7 +234,7 @@ class UbiImporter:
                 trusted=self._by_key and record.user_id is not None,
                 hits=record.hits,
             )
-            self._here.metrics.feedback((await self._here.answer(told)).status)
+            self._here.metrics.feedback((await self._here.answer(feedback)).status)
         return UbiItem.model_validate(
             {"status": status, "code": 200, "decision_id": decision.id, "detail": None}
         )

@@ -131,8 +131,8 @@ def _fields(document: Schema, schema: Schema, before: str = "", depth: int = 0) 
             yield from _fields(document, held, below, depth + 1)
 
 
-def _field(document: Schema, name: str, schema: Schema, required: bool, said: Schema) -> Field:
-    about = said.get("description", "")
+def _field(document: Schema, name: str, schema: Schema, required: bool, described: Schema) -> Field:
+    about = described.get("description", "")
     default = schema.get("default")
     if default is not None:
         about = f"{about} Default: {json.dumps(default)}.".strip()

@@ -94,8 +94,8 @@ class KeyRing:
         """
         check_new_key(name=name, scope=scope, owner=owner)
         id = secrets.token_hex(6)
-        whose = id if owner is None else owner
-        key = Key(id, name, scope, time.time(), None, whose, trusted_users)
+        owner_id = id if owner is None else owner
+        key = Key(id, name, scope, time.time(), None, owner_id, trusted_users)
         with self._store.writing() as connection:
             text = _insert(connection, key)
         self._read_at = -math.inf

@@ -67,12 +67,12 @@ class Identities:
             if name not in self._known:
                 self._known[name] = self._new[name] = identity
 
-    def _merge(self, kept: str, gone: str) -> None:
+    def _merge(self, kept: str, merged: str) -> None:
         self.flush()
-        rows = sa.update(identities).where(identities.c.identity == gone)
+        rows = sa.update(identities).where(identities.c.identity == merged)
         self._connection.execute(rows.values(identity=kept))
         for name, identity in self._known.items():
-            if identity == gone:
+            if identity == merged:
                 self._known[name] = kept
 
     def flush(self) -> None:

@@ -252,7 +252,7 @@ def _of_events(store: Store, since: float, limit: int) -> Iterator[AuditEntry]:
 
 def _details(body: Any) -> dict[str, Any]:
     """Return what an event says, without what no person reads."""
-    told: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     for field in fields(body):
         value = getattr(body, field.name)
         if field.name in _LEFT_OUT or value in (None, "", ()):
@@ -260,10 +260,10 @@ def _details(body: Any) -> dict[str, Any]:
         if isinstance(value, tuple | list):
             value = [*value[:_LONG], *(["…"] if len(value) > _LONG else [])]
         if field.name in ("text", "after"):
-            told |= {"segment": segment_of(value)} if segment_of(value) else {}
+            details |= {"segment": segment_of(value)} if segment_of(value) else {}
             value = text_of(value)
-        told[field.name] = value
-    return told
+        details[field.name] = value
+    return details
 
 
 def _of_keys(store: Store, since: float) -> Iterator[AuditEntry]:

@@ -42,10 +42,10 @@ class StartFallback:
     def write(self, transaction: Transaction) -> int | None:
         """Append the event and return its position; None if the log has news since `seen`."""
         transaction.flush()
-        news = sa.select(schema.events.c.position).where(
+        later_events = sa.select(schema.events.c.position).where(
             schema.events.c.kind.in_(_POLICY_EVENTS), schema.events.c.position > self.seen
         )
-        if transaction.connection.execute(news.limit(1)).first() is not None:
+        if transaction.connection.execute(later_events.limit(1)).first() is not None:
             return None
         position = transaction.append(self.body)
         transaction.raise_barrier()
@@ -72,21 +72,21 @@ class EndFallback:
             .where(schema.events.c.kind.in_(kinds))
             .order_by(schema.events.c.position)
         )
-        fallen: dict[str, None] = {}
+        in_fallback: dict[str, None] = {}
         for row in transaction.connection.execute(rows):
             body = as_event(row).body
             if isinstance(body, events.PolicyFallback):
-                fallen[body.policy] = None
+                in_fallback[body.policy] = None
             elif isinstance(body, events.FallbackEnded):
-                fallen.pop(body.policy, None)
-        if not fallen:
+                in_fallback.pop(body.policy, None)
+        if not in_fallback:
             raise InvalidInput("no policy has fallen back, so there is nothing to end.")
-        if self.policy not in (None, *fallen):
+        if self.policy not in (None, *in_fallback):
             raise InvalidInput(
                 f"{self.policy!r} has not fallen back. Name one of these, or none for all of them: "
-                f"{', '.join(fallen)}."
+                f"{', '.join(in_fallback)}."
             )
-        for policy in fallen if self.policy is None else (self.policy,):
+        for policy in in_fallback if self.policy is None else (self.policy,):
             transaction.append(events.FallbackEnded(policy=policy, by=self.by))
         transaction.raise_barrier()
         return transaction.position

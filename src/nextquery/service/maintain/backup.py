@@ -95,8 +95,8 @@ def _contents(file: sqlite3.Connection) -> str:
         rows = file.execute(f'SELECT * FROM "{table[0]}" ORDER BY rowid')
         for row in rows:
             for value in row:
-                told = value if isinstance(value, bytes) else repr(value).encode()
-                digest.update(b"%d:" % len(told) + told)
+                data = value if isinstance(value, bytes) else repr(value).encode()
+                digest.update(b"%d:" % len(data) + data)
     return digest.hexdigest()
 
 

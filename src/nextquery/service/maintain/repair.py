@@ -142,8 +142,8 @@ class MakeVoid:
         waiting = sa.select(schema.arm_texts.c.text_key).where(schema.arm_texts.c.state == "held")
         for key in transaction.connection.execute(waiting).scalars().all():
             if key not in keys:
-                gone = sa.delete(schema.arm_texts).where(schema.arm_texts.c.text_key == key)
-                transaction.connection.execute(gone)
+                deletion = sa.delete(schema.arm_texts).where(schema.arm_texts.c.text_key == key)
+                transaction.connection.execute(deletion)
 
     def _remove_again(self, transaction: Transaction) -> set[int]:
         """Append the removals that only the table knows; return their arms."""
@@ -254,13 +254,13 @@ def difference(one: State, other: State) -> float:
     if ours.keys() != theirs.keys():
         return float("inf")
     largest = 0.0
-    for name, mine in ours.items():
-        yours = theirs[name]
-        if mine.shape != yours.shape or mine.dtype.kind != yours.dtype.kind:
+    for name, value in ours.items():
+        other_value = theirs[name]
+        if value.shape != other_value.shape or value.dtype.kind != other_value.dtype.kind:
             return float("inf")
-        if mine.dtype.kind == "f":
-            largest = max(largest, float(np.abs(mine - yours).max(initial=0.0)))
-        elif not np.array_equal(mine, yours):
+        if value.dtype.kind == "f":
+            largest = max(largest, float(np.abs(value - other_value).max(initial=0.0)))
+        elif not np.array_equal(value, other_value):
             return float("inf")
     return largest
 

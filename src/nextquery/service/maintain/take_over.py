@@ -125,10 +125,10 @@ def take_over(
     if old.model_event is None or catalogue is None:
         raise InvalidInput(f"{old_store.name} has no model, so there is nothing to take over.")
     taught = options.new_policy()
-    _check_features(old.learnt.policy, taught, pool, old_pool)
+    _check_features(old.model_state.policy, taught, pool, old_pool)
     base = experiments.policy_of(learner.model(old.model))
-    updates = old.learnt.policy.learnt_since(base)
-    taught.take_over(old.learnt.policy, base)
+    updates = old.model_state.policy.updates_since(base)
+    taught.take_over(old.model_state.policy, base)
     new = first_model(pool, options, progress)
     arrays = experiments.unpacked(experiments.from_text(new.arrays)) | experiments.under(
         experiments.TAUGHT, taught.state()

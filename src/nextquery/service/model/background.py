@@ -136,10 +136,10 @@ class Background:
 
     def _sweep(self) -> None:
         timeout_s = self.options.timeout_s
-        pause, ago = min(1.0, timeout_s / 4), TimeoutCutoff(timeout_s)
+        pause, cutoff = min(1.0, timeout_s / 4), TimeoutCutoff(timeout_s)
         while not self._stop.wait(pause):
             try:
-                self._close_expired(ago)
+                self._close_expired(cutoff)
             except StoreUnavailable:
                 continue  # try again in the next round
             except Exception:
@@ -156,11 +156,11 @@ class Background:
             except Exception:
                 _log.exception("could not look after the store")
 
-    def _close_expired(self, ago: TimeoutCutoff) -> None:
+    def _close_expired(self, cutoff: TimeoutCutoff) -> None:
         """Close what is due; checked before the log is locked."""
         head, timeout_s = self.store.head(), self.options.timeout_s
         now = self.clock.at_least(head.clock)
-        close = CloseOpen(timeout_s, self.options.learning, ago.position(head.position, now))
+        close = CloseOpen(timeout_s, self.options.learning, cutoff.position(head.position, now))
         found = sa.select(decisions.c.id).where(due(now, timeout_s, close.waited_to)).limit(1)
         while True:
             with self.store.reading() as connection:

@@ -143,8 +143,8 @@ class ServedCatalogue(Catalogue):
                 self.pins.pin(text, after)
             case events.Unpinned(text, after):
                 self.pins.unpin(text, after)
-            case events.Void() | events.Forgotten() | events.PoolAnnounced() as gone:
-                self._use_up(gone.arms)
+            case events.Void() | events.Forgotten() | events.PoolAnnounced() as used:
+                self._use_up(used.arms)
             case events.Erased() as erased:
                 self._forget(erased.arms)
 

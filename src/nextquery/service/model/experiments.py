@@ -200,7 +200,7 @@ class ModelBranches(NamedTuple):
 
     event: events.ModelEvent
     main: Branch
-    beside: dict[str, Branch]
+    others: dict[str, Branch]
 
 
 def begin(
@@ -330,7 +330,7 @@ class Comparison:
         self.differences = {other: Difference(self._of_two(main, other)) for other in others}
         self.watches: dict[str, Watch] = {}
         self.watched_since: dict[str, int] = {}
-        self.fallen: list[str] = []  # whose sessions get something else
+        self.stopped: list[str] = []  # whose sessions are not counted
         self.alarms: list[str] = []
         self.waiting: OrderedDict[int, tuple[str, bool | None]] = OrderedDict()
         self.alpha = ALPHA / max(1, len(learning))  # of each watch, so that it holds for all
@@ -345,7 +345,7 @@ class Comparison:
         position: int,
         *,
         policies: Mapping[str, Branch],
-        fallen: Iterable[str],
+        fallbacks: Iterable[str],
     ) -> "Comparison | None":
         """Return the one of a model event: `before` goes on if the same policies share the same."""
         shares = {name: share for name, share in event.shares.items() if share}
@@ -354,7 +354,7 @@ class Comparison:
         if before is not None and list(before.shares.items()) == list(shares.items()):
             return before
         new = cls(shares, position, [name for name in shares if policies[name].policy.learns])
-        new.fallen = list(fallen)
+        new.stopped = list(fallbacks)
         return new
 
     def watch(self, policy: str, since: int) -> None:
@@ -365,33 +365,33 @@ class Comparison:
         self.watched_since[policy] = since
 
     def restart(self, since: int) -> None:
-        """Begin all watches anew, since the models are others."""
+        """Begin all watches again, since the models are others."""
         for policy in self.watches:
             self.watch(policy, since)
 
-    def fell_back(self, policy: str) -> None:
+    def stop_counting(self, policy: str) -> None:
         """Do not count the sessions of this policy any more."""
-        self.fallen = [*self.fallen, policy]
+        self.stopped = [*self.stopped, policy]
 
     def go_on(self, policy: str, since: int) -> None:
         """Count the sessions of this policy again."""
-        self.fallen = [one for one in self.fallen if one != policy]
+        self.stopped = [one for one in self.stopped if one != policy]
         if policy in self.watches:
             self.watch(policy, since)
 
     def add(self, seen: Seen) -> None:
         """Count a session."""
         policy, position, hit = seen
-        if policy not in self.shares or position < self.since or policy in self.fallen:
+        if policy not in self.shares or position < self.since or policy in self.stopped:
             return
         self.sessions[policy] += 1
         self.hits[policy] += hit
         main = next(iter(self.shares))
         for other, difference in self.differences.items():
-            if policy in (main, other) and not {main, other} & {*self.fallen}:
+            if policy in (main, other) and not {main, other} & {*self.stopped}:
                 difference.add(hit=hit, second=policy == other)
         for watched, watch in self.watches.items():
-            if policy not in (watched, CONTROL) or watched in self.fallen:
+            if policy not in (watched, CONTROL) or watched in self.stopped:
                 continue
             if position > self.watched_since[watched]:
                 watch.add(hit=hit, second=policy == CONTROL)
@@ -437,7 +437,8 @@ class Comparison:
         """Return all of it, as JSON can say it."""
         return {
             **{name: getattr(self, name) for name in _PLAIN},
-            "waiting": [[at, *told] for at, told in self.waiting.items()],
+            "fallen": self.stopped,
+            "waiting": [[at, *waiting] for at, waiting in self.waiting.items()],
             "shares": list(self.shares.items()),  # their order tells which is the main one
             "differences": {name: one.state() for name, one in self.differences.items()},
             "watches": {name: one.state() for name, one in self.watches.items()},
@@ -449,6 +450,7 @@ class Comparison:
         self = cls(dict(state["shares"]), state["since"], [])
         for name in _PLAIN:
             setattr(self, name, state[name])
+        self.stopped = state["fallen"]
         for position, policy, hit in state["waiting"]:
             self.waiting[position] = (policy, hit)
         read = Difference.from_state
@@ -459,7 +461,7 @@ class Comparison:
         return self
 
 
-_PLAIN = ("since", "alpha", "sessions", "hits", "watched_since", "fallen", "alarms")
+_PLAIN = ("since", "alpha", "sessions", "hits", "watched_since", "alarms")
 
 
 class Interleaving:

@@ -106,12 +106,12 @@ class PoolFollower:
             except StoreUnavailable:
                 continue  # the next look tries again
             except (NextqueryError, OSError) as error:
-                self._say(str(error))
+                self._log_problem(str(error))
             except Exception as error:
                 _log.exception("could not take the new pool over")
-                self._say(f"{type(error).__name__}: {error}")
+                self._log_problem(f"{type(error).__name__}: {error}")
 
-    def _say(self, problem: str) -> None:
+    def _log_problem(self, problem: str) -> None:
         self._busy = False
         if problem != self.problem:
             _log.error("the pool in the folder is not served: %s", problem)
@@ -128,8 +128,8 @@ class PoolFollower:
         model = self.learner.model(position)
         digest = fingerprint(pool)
         if digest == model.pool:
-            laid_out = self._again and bool(model.runs)
-            if laid_out or pool.folder != self._served or digest != self.digest:
+            remapped = self._again and bool(model.runs)
+            if remapped or pool.folder != self._served or digest != self.digest:
                 self._serve(pool, model)
             self._seen, self._busy, self._again = pool.folder, False, False
             self.problem = ""
@@ -179,7 +179,7 @@ class PoolFollower:
 
     def _put(self, ready: Opened) -> None:
         ready.catalogue.encodes = False
-        ready.loop.use(self.learner.state.learnt)
+        ready.loop.use(self.learner.state.model_state)
         self._use(ready)
         self.digest, self._served, self._next = ready.digest, ready.pool.folder, None
         self.ready.set()
@@ -205,7 +205,7 @@ class PoolFollower:
             catalogue = ServedCatalogue.at(pool, state, layout, minimums=minimums)
         else:
             catalogue = change.catalogue(state, layout, minimums)
-        loop = loop_of(catalogue, self.options, state.learnt)
+        loop = loop_of(catalogue, self.options, state.model_state)
         runs = () if layout.is_plain else layout.runs
         return Opened(pool, catalogue, loop, state.position, runs)
 

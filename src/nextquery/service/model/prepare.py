@@ -61,7 +61,7 @@ class PoolChange:
     last: ModelEvent
     after: int
     known: int  #: the rows of the pool before
-    encoded_anew: bool
+    reencoded: bool
 
     @classmethod
     def to(cls, pool: ArmPool, last: ModelEvent, after: int, name: str) -> "PoolChange":
@@ -72,8 +72,8 @@ class PoolChange:
         before = continued(pool.origin, last.pool)
         if before is None:
             raise not_its_pool(name)
-        anew = before.encoder != encoder_digest(pool)
-        return cls(pool, fingerprint(pool), last, after, before.rows, anew)
+        reencoded = before.encoder != encoder_digest(pool)
+        return cls(pool, fingerprint(pool), last, after, before.rows, reencoded)
 
     def layout(self, announced: PoolAnnounced | None) -> IdMap | None:
         """Return the ids of the rows, if this pool was announced last."""
@@ -91,23 +91,24 @@ class PoolChange:
         self, state: State, layout: IdMap, minimums: Mapping[str, int]
     ) -> ServedCatalogue:
         """Return the arms of a state with the new pool."""
-        anew = self.encoded_anew
-        return ServedCatalogue.at(self.pool, state, layout, encodes=anew, minimums=minimums)
+        return ServedCatalogue.at(
+            self.pool, state, layout, encodes=self.reencoded, minimums=minimums
+        )
 
     def loses(self, state: State, new: Mapping[str, Policy]) -> int:
         """Return how many live updates would be lost: `new` are the policies of the settings."""
         known, lost = experiments.policies_of(self.last), 0
         ends = experiments.loses(self.last, new)
         for number, (name, branch) in enumerate(state.branches().items()):
-            means_nothing = self.encoded_anew and branch.policy.learns not in _ANYWHERE
+            means_nothing = self.reencoded and branch.policy.learns not in _ANYWHERE
             if name in known and (means_nothing or (ends and number == 0)):
-                lost += branch.policy.learnt_since(known[name])
+                lost += branch.policy.updates_since(known[name])
         return lost
 
     def _continuing(self, body: ModelEvent) -> ModelEvent:
         """Return the model with what its policies keep: features of old vectors mean nothing."""
         kept = experiments.continuing(body, self.last, self.after)
-        if not self.encoded_anew:
+        if not self.reencoded:
             return kept
         policies = experiments.policies_of(body)
         others = tuple(
@@ -122,7 +123,7 @@ class PoolChange:
         """Change the pool; return the position, or None if the model is another by now."""
         runs = () if layout.is_plain else layout.runs
         kept = self._continuing(body)
-        model = replace(kept, runs=runs, encoded_anew=self.encoded_anew, pool=self.digest)
+        model = replace(kept, runs=runs, encoded_anew=self.reencoded, pool=self.digest)
         rows = np.arange(self.known, self.pool.rows_in_all)
         secret, texts = store.head().secret, self.pool.texts
         keys = {
@@ -239,7 +240,7 @@ def _newest_model(store: Store) -> ModelEvent | None:
 
 def _ask(store: Store, last: ModelEvent, what: str, forget: Ask) -> None:
     """Ask before live learning is lost; raise an error if it must not be."""
-    lost = live_policy(store).learnt_since(experiments.policy_of(last))
+    lost = live_policy(store).updates_since(experiments.policy_of(last))
     if lost:
         _check_forgets(lost, what, forget)
 
@@ -257,7 +258,7 @@ def live_policy(store: Store) -> Policy:
     learner = Learner(store, newest_state(store))
     learner.catch_up()
     learner.refresh()
-    return learner.state.learnt.policy
+    return learner.state.model_state.policy
 
 
 def first_model(
@@ -272,17 +273,19 @@ def first_model(
         loop.memory.names = ()
     arrays, taught = experiments.Arrays(), list[WarmStart]()
     for number, (name, policy) in enumerate(policies.items()):
-        own = loop.beside(ModelState(policy))
+        own = loop.with_model(ModelState(policy))
         if name == CONTROL and number:
             taught.append(calibrate(own, own.memory.past, newest=options.warm_sessions))
         else:
             taught.append(_warm(own, options, progress))
-        learnt = {
+        arrays_of_policy = {
             **experiments.under("policy", policy.state()),
-            **experiments.under("calibration", own.learnt.calibration),
+            **experiments.under("calibration", own.model_state.calibration),
         }
         arrays |= (
-            experiments.under(experiments.other_folder(number - 1), learnt) if number else learnt
+            experiments.under(experiments.other_folder(number - 1), arrays_of_policy)
+            if number
+            else arrays_of_policy
         )
     name, *others = policies
     return ModelEvent(
@@ -316,7 +319,7 @@ def _warm(loop: Loop, options: EngineOptions, progress: StepProgress | None) -> 
     )
 
 
-def loop_of(catalogue: Catalogue, options: EngineOptions, learnt: ModelState) -> Loop:
+def loop_of(catalogue: Catalogue, options: EngineOptions, model_state: ModelState) -> Loop:
     """Return the library's loop with the settings of the service."""
     memory = Memory.of_pool(
         catalogue.pool, options.memory_sessions, half_life=options.half_life_days
@@ -324,7 +327,7 @@ def loop_of(catalogue: Catalogue, options: EngineOptions, learnt: ModelState) ->
     loop = Loop(
         catalogue,
         options.new_selector(),
-        learnt,
+        model_state,
         memory,
         exploration=options.exploration,
         repeat=options.repeat,
@@ -335,7 +338,7 @@ def loop_of(catalogue: Catalogue, options: EngineOptions, learnt: ModelState) ->
         reselect=options.reselect,
         seed=options.seed,
     )
-    loop.use(learnt)
+    loop.use(model_state)
     return loop
 
 

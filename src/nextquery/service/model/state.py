@@ -38,11 +38,12 @@ class StateFields:
         self.model = 0  # position of the model event in force
         self.lineage: list[int] = []  # the models whose live learning it has; it is the last
         self.named: dict[int, str] = {}  # the name in those of them that had several policies
-        self.beside: dict[str, experiments.Branch] = {}  # policies that get a share of the sessions
+        # policies that get a share of the sessions, besides the main one
+        self.other_branches: dict[str, experiments.Branch] = {}
         self.left_out: dict[int, tuple[int, ...]] = {}  # by position of the event: decisions
         self._unused: set[int] = set()  # all of those decisions
         self.roll_backs = RollBacks()
-        self.fallen: dict[str, int] = {}  # policies that fell back, by position of the event
+        self.fallbacks: dict[str, int] = {}  # policies that fell back, by position of the event
         self.comparison: experiments.Comparison | None = (
             None  # of the policies that share the sessions
         )
@@ -52,7 +53,7 @@ class StateFields:
         self.arms_used_up = 0  # arm ids below this are, even if the event of an arm is void
         self.model_event: events.ModelEvent | None = None  # that event, without its arrays
         self.announced: events.PoolAnnounced | None = None  # the pool that comes next
-        self.learnt = ModelState(RandomPolicy())  # until a model event names the policy
+        self.model_state = ModelState(RandomPolicy())  # until a model event names the policy
         self.statistics = Statistics()
         self.added: list[events.ArmAdded] = []
         self.held: dict[str, events.ArmHeld] = {}  # texts that wait for review
@@ -77,9 +78,9 @@ class StateFields:
             "meta": {} if self.model_event is None else experiments.described(self.model_event),
             "lineage": self.lineage,
             "named": sorted(self.named.items()),
-            "beside": {name: branch.lineage for name, branch in self.beside.items()},
+            "beside": {name: branch.lineage for name, branch in self.other_branches.items()},
             "roll_backs": self.roll_backs.state(),
-            "fallen": self.fallen,
+            "fallen": self.fallbacks,
             "comparison": None if self.comparison is None else self.comparison.state(),
             "interleaving": None if self.interleaving is None else self.interleaving.state(),
             "left_out": sorted(self.left_out.items()),
@@ -94,7 +95,7 @@ class StateFields:
             "on": self.on,
         }
         others: experiments.Arrays = {}
-        for number, branch in enumerate(self.beside.values()):
+        for number, branch in enumerate(self.other_branches.values()):
             others |= experiments.under(
                 f"{experiments.other_folder(number)}/policy", branch.policy.state()
             )
@@ -103,11 +104,11 @@ class StateFields:
             )
         return {
             "fields": as_text_array(fields),
-            **experiments.under("policy", self.learnt.policy.state() if self.model else {}),
-            **experiments.under("calibration", self.learnt.calibration),
+            **experiments.under("policy", self.model_state.policy.state() if self.model else {}),
+            **experiments.under("calibration", self.model_state.calibration),
             **others,
-            **experiments.under("memory", self.learnt.live.state()),
-            **experiments.under("people", self.learnt.people.state()),
+            **experiments.under("memory", self.model_state.live.state()),
+            **experiments.under("people", self.model_state.people.state()),
             **experiments.under("statistics", self.statistics.state()),
         }
 
@@ -116,18 +117,18 @@ class StateFields:
         twin = type(self)()
         twin.__dict__.update(self.__dict__)
         twin.lineage, twin.left_out = list(self.lineage), dict(self.left_out)
-        twin.named, twin.beside = dict(self.named), deepcopy(self.beside)
-        twin.roll_backs, twin.fallen = self.roll_backs.copy(), dict(self.fallen)
+        twin.named, twin.other_branches = dict(self.named), deepcopy(self.other_branches)
+        twin.roll_backs, twin.fallbacks = self.roll_backs.copy(), dict(self.fallbacks)
         twin.comparison = None if self.comparison is None else self.comparison.copy()
         twin.interleaving = None if self.interleaving is None else self.interleaving.copy()
         twin.added, twin.removed, twin.blocked = [*self.added], {*self.removed}, {*self.blocked}
         twin.patterns, twin.pins = {*self.patterns}, self.pins.copy()
         twin.held = dict(self.held)
-        twin.learnt = ModelState(
-            deepcopy(self.learnt.policy),
-            self.learnt.calibration,
-            self.learnt.live.copy(),
-            self.learnt.people.copy(),
+        twin.model_state = ModelState(
+            deepcopy(self.model_state.policy),
+            self.model_state.calibration,
+            self.model_state.live.copy(),
+            self.model_state.people.copy(),
         )
         twin.statistics = self.statistics.copy()
         return twin
@@ -154,19 +155,21 @@ class StateFields:
         for at, positions in fields["left_out"]:
             self._leave_out(at, events.LeftOut(decisions=tuple(positions)))
         self.roll_backs = RollBacks.from_state(fields["roll_backs"])
-        self.fallen = fields["fallen"]
+        self.fallbacks = fields["fallen"]
         if fields["comparison"] is not None:
             self.comparison = experiments.Comparison.from_state(fields["comparison"])
         if fields["interleaving"] is not None:
             self.interleaving = experiments.Interleaving.from_state(fields["interleaving"])
         if fields["meta"]:
             event = experiments.event_of(fields["meta"])
-            self.model_event, self.learnt.policy = experiments.restored(event, arrays)
-            self.learnt.calibration = experiments.within(arrays, "calibration")
+            self.model_event, self.model_state.policy = experiments.restored(event, arrays)
+            self.model_state.calibration = experiments.within(arrays, "calibration")
             self.named = dict(fields["named"])
-            self.beside = experiments.restored_branches(self.model_event, arrays, fields["beside"])
-        self.learnt.live = LiveMemory.from_state(experiments.within(arrays, "memory"))
-        self.learnt.people = People.from_state(experiments.within(arrays, "people"))
+            self.other_branches = experiments.restored_branches(
+                self.model_event, arrays, fields["beside"]
+            )
+        self.model_state.live = LiveMemory.from_state(experiments.within(arrays, "memory"))
+        self.model_state.people = People.from_state(experiments.within(arrays, "people"))
         self.statistics = Statistics.from_state(experiments.within(arrays, "statistics"))
         return self
 
@@ -223,11 +226,11 @@ class State(StateFields):
                 if self.comparison is not None:
                     self.comparison.restart(event.position)
             case events.PolicyFallback() as body:
-                self.fallen[body.policy] = event.position
+                self.fallbacks[body.policy] = event.position
                 if self.comparison is not None:
-                    self.comparison.fell_back(body.policy)
+                    self.comparison.stop_counting(body.policy)
             case events.FallbackEnded() as body:
-                self.fallen.pop(body.policy, None)
+                self.fallbacks.pop(body.policy, None)
                 if self.comparison is not None:
                     self.comparison.go_on(body.policy, event.position)
             case events.Erased() as body:
@@ -275,22 +278,24 @@ class State(StateFields):
         if self.model_event is None:
             return {}
         names = {position: self.named.get(position, "") for position in self.lineage}
-        main = experiments.Branch(self.learnt.policy, self.learnt.calibration, names)
-        return {self.model_event.policy: main, **self.beside}
+        main = experiments.Branch(self.model_state.policy, self.model_state.calibration, names)
+        return {self.model_event.policy: main, **self.other_branches}
 
-    def learnt_by(self, name: str) -> ModelState:
-        """Return what a policy has learnt, with the memory of all; the main one if it is gone."""
-        branch = self.beside.get(name)
+    def model_state_of(self, name: str) -> ModelState:
+        """Return the model state of a policy, with the memory of all; by default the main one."""
+        branch = self.other_branches.get(name)
         if branch is None:
-            return self.learnt
-        return ModelState(branch.policy, branch.calibration, self.learnt.live, self.learnt.people)
+            return self.model_state
+        return ModelState(
+            branch.policy, branch.calibration, self.model_state.live, self.model_state.people
+        )
 
     def taught(self, decision: experiments.Decided) -> Policy | None:
         """Return the policy that a decision teaches; None if it is not in force any more."""
         name = self.named.get(decision.model, decision.policy)
         if decision.model in self.lineage and name == decision.policy:
-            return self.learnt.policy
-        for branch in self.beside.values():
+            return self.model_state.policy
+        for branch in self.other_branches.values():
             if branch.learns_from(decision.model, decision.policy):
                 return branch.policy
         return None
@@ -300,23 +305,25 @@ class State(StateFields):
             self.announced = None
         if body.encoded_anew:
             self._forget_vectors()
-        event, main, self.beside = experiments.begin(at, body, self.branches(), past)
-        self.model_event, self.learnt.policy = event, main.policy
-        self.learnt.calibration = main.calibration
-        self.learnt.live.half_life = experiments.half_life_of(event)
+        event, main, self.other_branches = experiments.begin(at, body, self.branches(), past)
+        self.model_event, self.model_state.policy = event, main.policy
+        self.model_state.calibration = main.calibration
+        self.model_state.live.half_life = experiments.half_life_of(event)
         self.model, self.lineage = at.position, list(main.lineage)
         self.named = {position: name for position, name in main.lineage.items() if name}
-        self.fallen = {name: then for name, then in self.fallen.items() if name in event.shares}
+        self.fallbacks = {
+            name: then for name, then in self.fallbacks.items() if name in event.shares
+        }
         self.interleaving = experiments.Interleaving.next(self.interleaving, event, self.model)
         self.comparison = experiments.Comparison.next(
-            self.comparison, event, self.model, policies=self.branches(), fallen=self.fallen
+            self.comparison, event, self.model, policies=self.branches(), fallbacks=self.fallbacks
         )
 
     @property
     def alarms(self) -> list[str]:
         """The policies that were found worse than the control, and still answer."""
         found = [] if self.comparison is None or self.stale else self.comparison.alarms
-        return [policy for policy in found if policy not in self.fallen]
+        return [policy for policy in found if policy not in self.fallbacks]
 
     def watched(self, policy: str) -> tuple[int, float]:
         """Return the sessions that the watch of a policy compared, and the difference so far."""
@@ -327,7 +334,7 @@ class State(StateFields):
         """Forget vectors of another encoder: those that the pool's gives the texts hold."""
         self.added = [replace(arm, vector="") for arm in self.added]
         self.held = {text: replace(arm, vector="") for text, arm in self.held.items()}
-        self.learnt.people.forget_vectors()
+        self.model_state.people.forget_vectors()
 
     def teaches(self, position: int, body: events.DecisionEvent | experiments.Decided) -> bool:
         """Whether a decision teaches: it was not capped, and it is not left out."""
@@ -355,7 +362,7 @@ class State(StateFields):
     def _decision(self, body: events.DecisionEvent, event: events.Event) -> None:
         if self.teaches(event.position, body):
             if not self.roll_backs.leave_out(event.position, event.position):
-                self.learnt.asked(body.anchor_arm, body.history, event.time)
+                self.model_state.asked(body.anchor_arm, body.history, event.time)
             if self.comparison is not None and body.trial == 1:
                 self.comparison.began(event.position, body.assigned or body.policy)
         else:
@@ -364,7 +371,9 @@ class State(StateFields):
             key = (body.own.text or None) if body.anchor_arm is None else body.anchor_arm
             if key is not None:  # what looks private is not remembered
                 row, after = body.own.row(), body.own.after
-                self.learnt.asked_by(body.own.person, key, time=event.time, vector=row, after=after)
+                self.model_state.asked_by(
+                    body.own.person, key, time=event.time, vector=row, after=after
+                )
         self.statistics.decided(body.policy, event.time, body.arms, fallback=body.fallback)
         if body.candidates:  # else nothing was selected
             self.statistics.drawn_from(body.trial, body.candidates)

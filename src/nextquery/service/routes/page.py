@@ -117,7 +117,7 @@ class ExploreBody(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _go_together(self) -> "ExploreBody":
+    def _check_labels(self) -> "ExploreBody":
         both = set(self.relevant) & set(self.irrelevant)
         if both:
             raise ValueError(f"row {min(both)} is in both lists; put it in one of them")
@@ -176,10 +176,10 @@ async def explore(body: ExploreBody, request: Request) -> Response:
     if table is None:
         return problem(404, _NO_TABLE, request_id=request.state.request_id)
     labels = {**dict.fromkeys(body.relevant, True), **dict.fromkeys(body.irrelevant, False)}
-    learnt = await here.in_lane(
+    exploration = await here.in_lane(
         lambda: table.learn(labels, seed=body.seed, samples=body.samples, checksum=body.table)
     )
-    return JSONResponse(await here.in_lane(lambda: table.round(learnt)))
+    return JSONResponse(await here.in_lane(lambda: table.round(exploration)))
 
 
 _COUNTS = {"rounds": 1200, "answered": 1180, "accepted": 402, "failed": 700, "acceptance": 0.365}

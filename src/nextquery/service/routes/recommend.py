@@ -108,8 +108,8 @@ async def recommend(body: bodies.RecommendBody, request: Request) -> Response:
     async def sent() -> None:
         here.engine.delivered(decision.decision_id)
 
-    gone = await request.is_disconnected()  # an unseen slate must not count as a failure
-    return JSONResponse(answer, background=None if gone else BackgroundTask(sent))
+    disconnected = await request.is_disconnected()  # an unseen slate must not count as a failure
+    return JSONResponse(answer, background=None if disconnected else BackgroundTask(sent))
 
 
 def _as_json(entry: SlateEntry) -> dict[str, object]:

@@ -56,12 +56,12 @@ def test_each_policy_learns_from_its_own_sessions_alone(store: Store, start: Sta
     seen = visit(engine, 60)
     state = engine.learner.state
     for name, branch in state.branches().items():
-        updates = branch.policy.learnt_since(_written(engine)[name])
+        updates = branch.policy.updates_since(_written(engine)[name])
         if name == CONTROL:
             assert updates == 0
         else:
             assert 0 < seen[name] <= updates <= 2 * seen[name]  # what failed above a click, too
-    assert fresh["lin-ucb-shared"].keys() <= state.learnt.policy.state().keys()
+    assert fresh["lin-ucb-shared"].keys() <= state.model_state.policy.state().keys()
     engine.close()
     assert difference(rebuilt(store), engine.learner.state) == 0.0
     again = start(store, **SPLIT, control_share=0.2)  # from the snapshot
@@ -92,7 +92,7 @@ def test_a_policy_learns_as_if_the_others_were_not_there(sqlite: Store, start: S
             decided = engine.learner.decision(str(event.decision_id))
             for _, example in engine.learner.state.lessons(event.body, decided):  # type: ignore[arg-type]
                 example.learn(oracle, decided.time)
-    found = engine.learner.state.beside["lin-ts-interaction"].policy.state()
+    found = engine.learner.state.other_branches["lin-ts-interaction"].policy.state()
     for name, array in oracle.state().items():
         np.testing.assert_array_equal(found[name], array)
 
@@ -122,28 +122,29 @@ def test_who_stays_keeps_what_it_has_learnt(store: Store, start: Start) -> None:
     engine.close()
     branches = engine.learner.state.branches()
     learnt = {
-        name: branch.policy.learnt_since(_written(engine)[name])
+        name: branch.policy.updates_since(_written(engine)[name])
         for name, branch in branches.items()
     }
     other = start(store, policy="lin-ts-interaction")
     state = other.learner.state
     assert list(state.branches()) == ["lin-ts-interaction"]
-    assert not state.beside
+    assert not state.other_branches
     base = _written(other)["lin-ts-interaction"]
-    assert state.learnt.policy.learnt_since(base) == learnt["lin-ts-interaction"]
+    assert state.model_state.policy.updates_since(base) == learnt["lin-ts-interaction"]
     lessons = 0
     for slate in late:  # late clicks on decisions of the loser teach nothing any more
         arm = slate.recommendations[0].arm
         other.feedback(decision_id=slate.decision_id, accepted=arm)
         lessons += slate.policy == "lin-ts-interaction"
-    now = caught_up(other).learner.state.learnt.policy.learnt_since(base)
+    now = caught_up(other).learner.state.model_state.policy.updates_since(base)
     assert now == learnt["lin-ts-interaction"] + lessons
     assert 0 < lessons < 20
     other.close()
     assert difference(rebuilt(store), other.learner.state) == 0.0
     back = start(store, policy="lin-ts-interaction", control_share=0.1)
     assert (
-        back.learner.state.learnt.policy.learnt_since(_written(back)["lin-ts-interaction"]) == now
+        back.learner.state.model_state.policy.updates_since(_written(back)["lin-ts-interaction"])
+        == now
     )
 
 
@@ -151,14 +152,19 @@ def test_the_main_policy_may_change_places(sqlite: Store, start: Start) -> None:
     engine = start(sqlite, policy="lin-ucb-shared")
     visit(engine, 10)
     engine.close()
-    learnt = engine.learner.state.learnt.policy.learnt_since(_written(engine)["lin-ucb-shared"])
+    learnt = engine.learner.state.model_state.policy.updates_since(
+        _written(engine)["lin-ucb-shared"]
+    )
     other = start(sqlite, **SPLIT | {"policy": "lin-ts-interaction"})
     state = other.learner.state
     fresh = _written(other)
-    assert state.beside["lin-ucb-shared"].policy.learnt_since(fresh["lin-ucb-shared"]) == learnt
-    assert state.learnt.policy.learnt_since(fresh["lin-ts-interaction"]) == 0
+    assert (
+        state.other_branches["lin-ucb-shared"].policy.updates_since(fresh["lin-ucb-shared"])
+        == learnt
+    )
+    assert state.model_state.policy.updates_since(fresh["lin-ts-interaction"]) == 0
     late = {1: "lin-ucb-shared"}
-    assert state.beside["lin-ucb-shared"].learns_from(1, late[1])
+    assert state.other_branches["lin-ucb-shared"].learns_from(1, late[1])
 
 
 @pytest.mark.parametrize(

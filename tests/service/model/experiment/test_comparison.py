@@ -48,7 +48,7 @@ def test_an_alarm_stays_until_the_watch_begins_anew() -> None:
     assert 0 < raised < 600
     assert "a" in comparison.alarms
     counted = comparison.differences[CONTROL].count
-    comparison.fell_back("a")
+    comparison.stop_counting("a")
     for seen in sessions[:100]:
         comparison.add(seen._replace(position=seen.position + 3000))
     assert comparison.differences["a"].count == difference_of(sessions)  # no more of these

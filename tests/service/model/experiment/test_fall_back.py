@@ -42,7 +42,7 @@ def people(engine: Engine, sessions: int, *, honest: bool, slates: int = 1, name
                 found = next((arm for arm in arms if arm // 10 != query // 10), None)
             typed = None if found is not None or honest else TEXTS[next_query]
             engine.feedback(decision_id=slate.decision_id, accepted=found, issued=typed)
-        if caught_up(engine).learner.state.fallen:
+        if caught_up(engine).learner.state.fallbacks:
             return number + 1
     return sessions
 
@@ -53,18 +53,18 @@ def test_a_fooled_model_is_replaced_by_the_most_similar_queries(
     engine, other = start(sqlite, **WATCHED), start(sqlite, **WATCHED)
     before = engine.learner.position
     people(engine, 12, honest=False, slates=15, named="liar")
-    assert not engine.learner.state.fallen
+    assert not engine.learner.state.fallbacks
     with caplog.at_level(logging.ERROR):
         came = people(engine, WITHIN, honest=True, named="honest")
-        assert until(lambda: bool(caught_up(engine).learner.state.fallen))
+        assert until(lambda: bool(caught_up(engine).learner.state.fallbacks))
     assert came <= WITHIN
     written = [event for event in sqlite.read(0, 10_000) if isinstance(event.body, PolicyFallback)]
     assert len(written) == 1  # by one of the two workers
-    assert engine.learner.state.fallen == {"lin-ucb-shared": written[0].position}
+    assert engine.learner.state.fallbacks == {"lin-ucb-shared": written[0].position}
     assert "fell back: lin-ucb-shared was found worse" in caplog.text
     audited = as_json(changes(sqlite, limit=1)[0])
     assert (audited["change"], audited["by"]) == ("fell_back", {"via": "service", "name": "watch"})
-    assert until(lambda: caught_up(other).learner.state.fallen == engine.learner.state.fallen)
+    assert until(lambda: caught_up(other).learner.state.fallbacks == engine.learner.state.fallbacks)
     for number in range(10):
         slate = other.recommend(session_id=f"later{number}", query=TEXTS[number])
         assert slate.policy == CONTROL
@@ -76,16 +76,16 @@ def test_a_fooled_model_is_replaced_by_the_most_similar_queries(
     assert difference(rebuilt(sqlite), caught_up(other).learner.state) == 0.0
     # An operator takes back what the liars taught, and lets the model answer again.
     again = start(sqlite, **WATCHED)  # as after a kill: the log says it
-    assert again.learner.state.fallen
+    assert again.learner.state.fallbacks
     assert again.learner.state.comparison.sessions == counted  # type: ignore[union-attr]
     again.roll_back(before, OPERATOR)
     again.end_fallback(OPERATOR)
     assert until(lambda: not again.learner.state.stale)
     state = again.learner.state
-    assert not state.fallen
+    assert not state.fallbacks
     assert state.watched("lin-ucb-shared") == (0, 0.0)
-    at_first = rebuilt(sqlite, until=before).learnt.policy.state()
-    for name, array in state.learnt.policy.state().items():
+    at_first = rebuilt(sqlite, until=before).model_state.policy.state()
+    for name, array in state.model_state.policy.state().items():
         np.testing.assert_array_equal(array, at_first[name])
     policies = {
         again.recommend(session_id=f"new{number}", query=TEXTS[number]).policy
@@ -132,7 +132,7 @@ def test_an_alarm_that_is_no_longer_true_changes_nothing(store: Store, start: St
     assert engine.writer.submit(StartFallback(body, seen)).result() is None  # another worker
     assert engine.writer.submit(EndFallback(OPERATOR)).result() > seen
     assert engine.writer.submit(StartFallback(body, seen)).result() is None  # found before the end
-    assert not caught_up(engine).learner.state.fallen
+    assert not caught_up(engine).learner.state.fallbacks
 
 
 def test_without_a_control_an_old_fallback_goes_on_and_can_be_ended(
