@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
-from nextquery.learning import expected_error
+from nextquery.forecast import expected_error
 from nextquery.policies.registry import SERVED
 from nextquery.warm_start import WARM_SESSIONS, Steps, places_with_next, walk
 

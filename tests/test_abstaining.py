@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
-from nextquery.learning import fit, probability
+from nextquery.forecast import fit, probability
 from nextquery.loop import SessionState
 from nextquery.memory import Moment
 from tests.doors import pool_with_people, same_model_state

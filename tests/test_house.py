@@ -11,7 +11,16 @@ MODULES = 225
 ORDER = [  # from left to right
     *("errors", "checks", "folders", "vectors", "sessions", "segments", "signing", "client"),
     *("datasets", "logs", "encode", "arms", "catalogue", "selection", "memory", "policies"),
-    *("experiments", "learning", "loop", "warm_start", "session", "recommender", "build"),
+    *(
+        "experiments",
+        "forecast",
+        "learning",
+        "loop",
+        "warm_start",
+        "session",
+        "recommender",
+        "build",
+    ),
     *("explore", "research", "service", "cluster"),
     "cli",
 ]
@@ -87,4 +96,5 @@ def test_two_levels_of_folders_none_for_one_module_and_no_more_modules() -> None
     folders = [path.parent for path in FILES.values() if path.stem != "__init__"]
     alone = {str(folder.relative_to(SOURCE)) for folder in folders if folders.count(folder) == 1}
     assert alone == {"datasets"}  # which holds data
+    assert {folder for folder in folders if not (folder / "__init__.py").exists()} == set()
     assert len(FILES) <= MODULES

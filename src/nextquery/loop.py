@@ -19,6 +19,7 @@ from nextquery.arms.kernels import Ids
 from nextquery.arms.pool import NO_IDS, ArmPool, among
 from nextquery.catalogue.catalogue import Catalogue, Place
 from nextquery.errors import InvalidInput
+from nextquery.forecast import Likely
 from nextquery.learning import ModelState
 from nextquery.memory import NOW, Key, Memory, Moment, with_memory, without
 from nextquery.policies.packed import Choice, Context
@@ -410,14 +411,6 @@ class Offered(NamedTuple):
     ranked: Candidates
     context: Context
     pinned: Sequence[int]
-
-
-class Likely(NamedTuple):
-    """A next query with the probability that it comes next."""
-
-    arm: int
-    text: str
-    probability: float
 
 
 class Loop(Gathering):

@@ -8,8 +8,9 @@ from nextquery.arms.pool import NO_IDS
 from nextquery.catalogue.catalogue import Place
 from nextquery.checks import number, whole_number
 from nextquery.errors import InvalidInput
+from nextquery.forecast import Likely
 from nextquery.learning import OPEN, Answered, Outcome, Typed, after_feedback, entry_failed
-from nextquery.loop import Likely, SessionState, Slate
+from nextquery.loop import SessionState, Slate
 from nextquery.memory import Moment
 from nextquery.policies.packed import Choice
 from nextquery.selection.selector import Candidates

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nextquery import learning
+from nextquery import forecast
 from nextquery.arms.pool import NO_IDS, ArmPool
-from nextquery.learning import Fitted
+from nextquery.forecast import Fitted
 from nextquery.loop import HISTORY, Loop, SessionState
 from nextquery.memory import FEATURES, Moment, SessionMemory, only_seen
 from nextquery.policies.packed import Context
@@ -303,4 +303,4 @@ def calibrated(loop: Loop, steps: Iterator[PastStep]) -> tuple[Fitted, float | N
         came.append(step.candidates.arms == step.following)
     missed = [not hits.any() for hits in came[1:]]
     floor = float(np.mean(missed)) if missed else None
-    return learning.fit(np.concatenate(scores), np.concatenate(came)), floor
+    return forecast.fit(np.concatenate(scores), np.concatenate(came)), floor

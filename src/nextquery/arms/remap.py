@@ -53,7 +53,7 @@ class IdMap:
     def grown(self, rows: int, first: int) -> "IdMap":
         """Return the layout with rows added up to `rows`, whose ids begin with `first`.
 
-        >>> Layout.of([], 3).grown(5, 5).runs, Layout.of([], 3).grown(5, 3).runs
+        >>> IdMap.of([], 3).grown(5, 5).runs, IdMap.of([], 3).grown(5, 3).runs
         (((0, 0), (3, 5)), ((0, 0),))
         """
         if rows == self.rows or first == self.end:

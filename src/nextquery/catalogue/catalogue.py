@@ -226,7 +226,7 @@ class Catalogue:
         self.version += 1
 
     def pattern(self, text: str) -> TextPattern:
-        """Return a pattern (see `patterns`), cleaned like the queries of the log.
+        """Return a pattern (see `TextPattern`), cleaned like the queries of the log.
 
         >>> Catalogue(ArmPool.from_vectors(["a"], [[1, 0]])).pattern("Free *Spin*").text
         'free *spin*'

@@ -32,9 +32,10 @@ _HIDDEN = {_ANY: "\ue000", _ONE: "\ue001"}
 class TextPattern(NamedTuple):
     """A pattern, cleaned like the queries that it is compared with.
 
-    >>> Pattern.of("casino*").matches("best casinos online"), Pattern.of("bet").matches("betting")
+    >>> casino, bet = TextPattern.of("casino*"), TextPattern.of("bet")
+    >>> casino.matches("best casinos online"), bet.matches("betting")
     (True, False)
-    >>> [Pattern.of("buy * pills").matches(query) for query in ("buy blue pills", "buy pills")]
+    >>> [TextPattern.of("buy * pills").matches(query) for query in ("buy blue pills", "buy pills")]
     [True, False]
     """
 
@@ -146,7 +147,8 @@ class Exclusions:
     segmented : the segments of the arms: what is excluded is excluded in all of them.
 
     >>> excluded = Exclusions(ArmPool.from_vectors(["cat food", "cats"], [[1, 0], [0, 1]]))
-    >>> excluded.block("cats"), excluded.block_pattern(Pattern.of("foo*")), excluded.arms.tolist()
+    >>> pattern = TextPattern.of("foo*")
+    >>> excluded.block("cats"), excluded.block_pattern(pattern), excluded.arms.tolist()
     (None, None, [0, 1])
     >>> excluded.unblock("cats"), "cats" in excluded, "dog food" in excluded
     (None, False, True)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nextquery.cli import options as s
-from nextquery.cli.model import moment
-from nextquery.cli.options import this_user, write_all
+from nextquery.cli.options import moment, this_user, write_all
 from nextquery.cli.output import out, print_json, table
 
 if TYPE_CHECKING:
@@ -103,9 +102,8 @@ def block(
     from nextquery.arms import ArmPool
     from nextquery.errors import InvalidInput
     from nextquery.service.log.store import Store
-    from nextquery.service.model.learner import Learner
+    from nextquery.service.model.learner import Learner, newest_state
     from nextquery.service.model.prepare import check_pool
-    from nextquery.service.model.snapshots import newest_state
 
     texts = [*queries, *lines(file)]
     patterns = [*pattern, *lines(pattern_file)]

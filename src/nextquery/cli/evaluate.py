@@ -8,12 +8,12 @@ import typer
 from nextquery.cli import options as o
 from nextquery.cli import options as s
 from nextquery.cli import output
-from nextquery.cli.model import moment
 from nextquery.cli.options import (
     AsJson,
     Cluster,
     check_not_both,
     encoding_on,
+    moment,
     stdout_to_stderr,
     tasks_on,
 )

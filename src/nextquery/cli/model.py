@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nextquery.cli import options as s
-from nextquery.cli.options import this_user, write_all
+from nextquery.cli.options import moment, this_user, write_all
 from nextquery.cli.output import out, print_json, table
 
 if TYPE_CHECKING:
@@ -98,21 +98,6 @@ def _row(event: "Event") -> dict[str, object]:
 
 def _iso(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
-
-
-def moment(text: str | None, option: str) -> float | None:
-    """Return the Unix time of a moment as people write it, in UTC if it does not say."""
-    from nextquery.errors import InvalidInput
-
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(
-            f"{option} must be a date or a time like 2026-03-01T12:00; received {text!r}."
-        ) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def roll_back(
@@ -220,8 +205,8 @@ def rebuild(
     from nextquery.service.maintain.repair import AGREE, warning
     from nextquery.service.maintain.repair import rebuild as run
     from nextquery.service.maintain.repair import repair as mend
+    from nextquery.service.model.learner import save_snapshot
     from nextquery.service.model.prepare import check_pool
-    from nextquery.service.model.snapshots import save_snapshot
 
     opened, arms = Store.open(settings.store, create=False), ArmPool.open(pool)
     if opened.head().position == 0:

@@ -4,16 +4,22 @@ Options of the service are strings here, and the schema of the settings converts
 invalid value gives the same error from an option, the environment or the file.
 """
 
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from nextquery.service.log.writer import Write
+
 import contextlib
 import functools
 import getpass
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
-
-import typer
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from nextquery.cli.output import err
 from nextquery.errors import InvalidInput
@@ -227,3 +233,18 @@ def load_settings(
         assigned.add(name := name.strip().replace("-", "_"))
         values[name] = value
     return load(values, assigned=assigned, config=config)
+
+
+def moment(text: str | None, option: str) -> float | None:
+    """Return the Unix time of a moment as people write it, in UTC if it does not say."""
+    from nextquery.errors import InvalidInput
+
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(
+            f"{option} must be a date or a time like 2026-03-01T12:00; received {text!r}."
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -27,7 +27,7 @@ class ProjectedEncoder(Encoder):
     """Linear discriminant analysis with sessions as classes, on top of any encoder.
 
     Queries of one session should be close together and sessions far apart: x = Wᵀz / ‖Wᵀz‖, with
-    the columns of W from `directions.discriminant`. If the base encoder is a token table, the
+    the columns of W from `discriminant`. If the base encoder is a token table, the
     projection is folded into the table. Otherwise it is applied to the base's vectors.
 
     Parameters

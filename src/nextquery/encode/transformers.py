@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nextquery import folders
-from nextquery.checks import one_of, whole_number
+from nextquery.checks import installed, one_of, whole_number
 from nextquery.encode.encoder import Encoder, Vectors, fitted
-from nextquery.encode.onnx import runner
 from nextquery.encode.tokens import (
     Scatter,
     discriminant,
@@ -262,3 +261,17 @@ def _cores() -> int:
     if threads.isdigit() and int(threads):
         return int(threads)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def runner(network: bytes) -> Any:
+    """Return the function ``run(outputs, inputs)`` of an ONNX network.
+
+    It uses one thread: sums split over threads would differ in the last bits on a machine with
+    another number of cores.
+    """
+    installed("trained", "onnxruntime")
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(network, options, providers=["CPUExecutionProvider"]).run

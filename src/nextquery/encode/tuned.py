@@ -138,7 +138,7 @@ class TunedEncoder(Encoder):
     """Token vectors trained so that two queries of one session find each other in a batch.
 
     A text is the unit mean of its token vectors, x ∝ Σ_w E_w, so the gradient of InfoNCE (see
-    `infonce.info_nce`) with respect to a text's vector is spread evenly over its tokens. E starts
+    `info_nce`) with respect to a text's vector is spread evenly over its tokens. E starts
     from the session projection. Training stops if recall on held-out sessions has not risen for
     `patience` checks; the best table is kept.
 

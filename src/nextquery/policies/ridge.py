@@ -147,7 +147,7 @@ class DisjointRidge:
         ``sign=-1`` removes it. It counts as one update.
 
         >>> model = DisjointRidge(1.0)
-        >>> model.observe(Arms(np.array([7, 8]), 1.0), success=8)
+        >>> model.observe(FailedArms(np.array([7, 8]), 1.0), success=8)
         >>> model.means_and_widths(np.array([7, 8, 9]))[0].tolist(), model.updates
         ([0.0, 0.5, 0.0], 1)
         """

@@ -39,8 +39,8 @@ from nextquery.service.log.database import (
 )
 from nextquery.service.log.schema import events, snapshots
 from nextquery.service.log.store import AHEAD_S, Store
+from nextquery.service.model.learner import snapshot_is_whole
 from nextquery.service.model.prepare import check_pool
-from nextquery.service.model.snapshots import snapshot_is_whole
 from nextquery.service.server import keys_needed
 from nextquery.service.settings import Settings
 

@@ -89,7 +89,7 @@ def test_a_kill_at_any_rename_can_be_repeated(
         with monkeypatch.context() as patch:
             patch.setattr(os, "replace", dying)
             patch.setattr(folders, "_sweep", lambda root, keep: None)
-            patch.setattr(folders, "unmake", lambda new: None)
+            patch.setattr(folders, "remove_empty_folders", lambda new: None)
             try:
                 _write(out, made, report)
                 break

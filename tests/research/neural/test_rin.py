@@ -10,7 +10,7 @@ import nextquery as nq
 from nextquery import ArmPool
 from nextquery.arms.origin import Origin
 from nextquery.arms.texts import Texts
-from nextquery.encode.onnx import runner
+from nextquery.encode.transformers import runner
 from nextquery.errors import InvalidInput
 from nextquery.research import replay
 from nextquery.research.neural import train

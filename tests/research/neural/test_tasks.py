@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nextquery.encode.onnx import runner
+from nextquery.encode.transformers import runner
 from nextquery.research.neural.data import (
     Adagrad,
     Shuffled,

@@ -22,8 +22,7 @@ from nextquery.service.log.schema import exports as export_rows
 from nextquery.service.log.store import Store
 from nextquery.service.log.teaching import LeaveOut
 from nextquery.service.maintain.repair import difference, repair
-from nextquery.service.model.learner import Learner, rebuilt
-from nextquery.service.model.snapshots import save_snapshot
+from nextquery.service.model.learner import Learner, rebuilt, save_snapshot
 from nextquery.service.model.state import State
 from tests.service.conftest import Start
 from tests.service.erasure.people import COMMON, SECRET, SHARED, ask, found_in, hashes_of, live

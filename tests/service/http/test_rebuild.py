@@ -15,7 +15,7 @@ from nextquery.errors import Damaged, InvalidInput
 from nextquery.service.engine.engine import Engine
 from nextquery.service.log.store import Store
 from nextquery.service.model.experiments import packed
-from nextquery.service.model.snapshots import newest_state
+from nextquery.service.model.learner import newest_state
 from tests.service.http.test_routes import feedback, recommend
 
 

@@ -8,8 +8,7 @@ import pytest
 from nextquery.service.log.events import ArmAdded, vector_text
 from nextquery.service.log.store import Store
 from nextquery.service.maintain.repair import difference
-from nextquery.service.model.learner import rebuilt
-from nextquery.service.model.snapshots import newest_state
+from nextquery.service.model.learner import newest_state, rebuilt
 from nextquery.service.model.state import State
 from tests.service.conftest import Start
 from tests.service.model.test_learner import run_traffic

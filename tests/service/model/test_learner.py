@@ -12,8 +12,7 @@ from nextquery.service.engine.engine import Engine
 from nextquery.service.log.schema import events, snapshots
 from nextquery.service.log.store import Store
 from nextquery.service.maintain.repair import difference, rebuild
-from nextquery.service.model.learner import Learner, rebuilt
-from nextquery.service.model.snapshots import newest_state
+from nextquery.service.model.learner import Learner, newest_state, rebuilt
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, TOPICS, caught_up, close_open, options, rarely
 

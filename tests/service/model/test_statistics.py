@@ -9,8 +9,7 @@ import pytest
 from nextquery.errors import Conflict
 from nextquery.service.log.store import Store
 from nextquery.service.maintain.repair import rebuild
-from nextquery.service.model.learner import rebuilt
-from nextquery.service.model.snapshots import newest_state, save_snapshot
+from nextquery.service.model.learner import newest_state, rebuilt, save_snapshot
 from nextquery.service.model.statistics import Statistics
 from tests.service.conftest import Start
 from tests.service.worlds import TEXTS, caught_up, close_open

@@ -1,6 +1,6 @@
 """Train a query encoder with torch, as published or on queries that occur together in sessions.
 
-Importing this package is cheap; `run` and the modules it uses need the extra ``bert``.
+Importing this package is cheap; the modules that train need the extra ``bert``.
 """
 
 from nextquery.encode.train.options import METHODS, TrainOptions

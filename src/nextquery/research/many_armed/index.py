@@ -155,7 +155,7 @@ class ArmStatistics:
         """Add a whole step (`sign` 1) or remove it (−1): all failed but one. It is one update.
 
         >>> seen = ArmStatistics()
-        >>> seen.observe(Arms(np.array([7, 8]), 1.0), 8, 1)
+        >>> seen.observe(FailedArms(np.array([7, 8]), 1.0), 8, 1)
         >>> [values.tolist() for values in seen.plays_and_means(np.array([7, 8]))], seen.updates
         ([[1.0, 1.0], [0.0, 1.0]], 1)
         """

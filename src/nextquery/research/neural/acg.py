@@ -24,8 +24,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from nextquery.encode.onnx import runner
 from nextquery.encode.train.export import exported
+from nextquery.encode.transformers import runner
 from nextquery.research.neural.data import Batch, Shuffled, TrainingData, batch_of
 from nextquery.research.neural.gru4rec import Recurrent
 from nextquery.research.neural.serve import (

@@ -31,10 +31,10 @@ from torch import nn
 from torch.nn import functional
 
 from nextquery.arms import ArmPool
-from nextquery.encode.onnx import runner
 from nextquery.encode.train.export import exported
 from nextquery.encode.train.loop import Note
 from nextquery.encode.train.model import FEWEST, HELD_OUT
+from nextquery.encode.transformers import runner
 from nextquery.errors import InvalidInput
 from nextquery.research.neural.data import (
     Batch,

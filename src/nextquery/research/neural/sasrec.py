@@ -22,8 +22,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from nextquery.encode.onnx import runner
 from nextquery.encode.train.export import exported
+from nextquery.encode.transformers import runner
 from nextquery.research.neural.data import (
     Batch,
     Items,

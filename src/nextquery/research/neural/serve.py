@@ -23,7 +23,7 @@ import os
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -35,18 +35,15 @@ from nextquery import folders
 from nextquery.arms import ArmPool
 from nextquery.arms.kernels import Vectors
 from nextquery.arms.texts import TextColumn
-from nextquery.checks import load, number, one_of, whole_number
-from nextquery.encode.onnx import runner
+from nextquery.checks import number, whole_number
 from nextquery.encode.tokens import words_of
+from nextquery.encode.transformers import runner
 from nextquery.errors import InvalidInput, NotAFolder
 from nextquery.memory import Memory, Moment, SessionMemory
 from nextquery.memory.memory import FROM_MEMORY
-from nextquery.policies.registry import joined, known_params, selector_named, split
+from nextquery.policies.registry import joined, selector_named, split
 from nextquery.research.neural.options import (
     MOST,
-    Gru4RecOptions,
-    MethodOptions,
-    SasRecOptions,
     SessionOptions,
     SoftmaxOptions,
 )
@@ -765,64 +762,3 @@ class Acg(NeuralRival):
             inputs = dict(zip(INPUTS, (*word_rows, *some), strict=True))
             scores.append(state.run([LIKELIHOOD_OUTPUT], inputs)[0].astype(np.float64))
         return arms, np.concatenate(scores)
-
-
-class Method(NamedTuple):
-    """What belongs to a method.
-
-    Parameters
-    ----------
-    options : the class of its parameters.
-    task : the path of its training task, imported only for training since it needs torch.
-    clicks : whether it learns from accepted recommendations, in an export of the service's log.
-    floor : what training minimises on the validation sessions, in words.
-    """
-
-    options: type[MethodOptions]
-    task: str
-    clicks: bool = False
-    floor: str = "1 − MRR@20"
-
-    def task_class(self) -> Any:
-        """Import and return the class of the training task."""
-        return load(self.task)
-
-
-METHODS: dict[str, Method] = {
-    "gru4rec": Method(Gru4RecOptions, "nextquery.research.neural.gru4rec:Gru4RecTask"),
-    "sasrec": Method(SasRecOptions, "nextquery.research.neural.sasrec:SasRecTask"),
-    "rin": Method(RinOptions, "nextquery.research.neural.rin:RinTask"),
-    "acg": Method(
-        AcgOptions,
-        "nextquery.research.neural.acg:AcgTask",
-        floor="−log P of a word",
-    ),
-    "cfan": Method(CfanOptions, "nextquery.research.neural.cfan:CfanTask", clicks=True),
-}
-
-
-def parameters_of(name: str) -> dict[str, Any]:
-    """Return the parameters of a method with their defaults.
-
-    >>> parameters_of("sasrec")["heads"]
-    1
-    """
-    kind = METHODS[one_of(split(name)[0], "method", METHODS)].options
-    return {field.name: field.default for field in fields(kind)}  # type: ignore[arg-type]
-
-
-def method_named(name: str) -> tuple[str, MethodOptions]:
-    """Return a method and its parameters, by name; a variant sets some of them.
-
-    >>> plain, options = method_named("gru4rec@hidden=32,tied=false")
-    >>> plain, options.hidden, options.tied
-    ('gru4rec', 32, False)
-    """
-    plain, given = split(name)
-    known = parameters_of(name)
-    given = known_params(name, given, known, example="gru4rec@hidden=64,epochs=20")
-    flags = {"true": True, "false": False}
-    for key, value in given.items():
-        if isinstance(known[key], bool):
-            given[key] = flags.get(value, value)
-    return plain, METHODS[plain].options(**given)

@@ -22,7 +22,8 @@ from nextquery.encode.train.objectives import hardware, versions
 from nextquery.errors import InvalidInput
 from nextquery.research.neural.data import TrainingData
 from nextquery.research.neural.options import MethodOptions, Running
-from nextquery.research.neural.serve import METHODS, Model, day_of
+from nextquery.research.neural.registry import METHODS
+from nextquery.research.neural.serve import Model, day_of
 from nextquery.sessions import Ids, Sessions
 
 

@@ -22,7 +22,8 @@ from nextquery.errors import InvalidInput, StorageError
 from nextquery.folders import work_on
 from nextquery.logs import LogOptions
 from nextquery.research.neural.options import Running
-from nextquery.research.neural.serve import KIND, METHODS, VERSION, method_named
+from nextquery.research.neural.registry import METHODS, method_named
+from nextquery.research.neural.serve import KIND, VERSION
 
 if TYPE_CHECKING:
     from nextquery.encode.train.loop import Note, OnCheck

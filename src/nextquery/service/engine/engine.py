@@ -28,7 +28,7 @@ from nextquery.service.engine.slates import Answerer, example_queries
 from nextquery.service.erasure.pool import use_after_erasure
 from nextquery.service.erasure.rights import Rights
 from nextquery.service.log import events
-from nextquery.service.log.decisions import FeedbackResult, NewFeedback
+from nextquery.service.log.feedback import FeedbackResult, NewFeedback
 from nextquery.service.log.operators import (
     ApproveArm,
     ArmText,

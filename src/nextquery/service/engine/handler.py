@@ -32,14 +32,9 @@ from nextquery.service.engine.slates import (
     ToAnswer,
     session_state_of,
 )
-from nextquery.service.log.decisions import (
-    NewDecision,
-    NewFeedback,
-    TypedQuery,
-    Written,
-    unknown_decision,
-)
+from nextquery.service.log.decisions import NewDecision, Written
 from nextquery.service.log.events import DecisionEvent, SlateEntry, vector_text
+from nextquery.service.log.feedback import NewFeedback, TypedQuery, unknown_decision
 from nextquery.service.log.new_arms import NewArmRules, Sighting
 from nextquery.service.log.store import Hashes, Store, StoredDecision
 from nextquery.service.log.writer import Writer

@@ -28,10 +28,10 @@ from nextquery.arms import ArmPool
 from nextquery.catalogue.catalogue import Catalogue, Place
 from nextquery.checks import number, whole_number
 from nextquery.errors import InvalidInput, StoreUnavailable, WrongSignature
-from nextquery.loop import Likely
+from nextquery.forecast import Likely
 from nextquery.selection import Candidates
-from nextquery.service.log.decisions import FeedbackResult
 from nextquery.service.log.events import DecisionEvent, SlateEntry
+from nextquery.service.log.feedback import FeedbackResult
 from nextquery.service.log.schema import LONGEST_ID, LONGEST_QUERY, LONGEST_TRAIL, MOST_TRAIL
 from nextquery.service.model.statistics import Counts, Coverage, Row, Size
 from nextquery.signing import is_signature

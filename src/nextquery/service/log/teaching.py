@@ -184,7 +184,7 @@ class RollBacks:
 
     >>> roll_backs = RollBacks()
     >>> for position, to in ((200, 100), (300, 150)):
-    ...     roll_backs.follow(position, RolledBack(to=to))
+    ...     roll_backs.follow(position, events.RolledBack(to=to))
     >>> roll_backs.in_force  # at 150, nobody had rolled back yet
     [(300, 150)]
     >>> [roll_backs.leave_out(*places) for places in ((120, 120), (160, 120), (310, 305))]
@@ -200,7 +200,7 @@ class RollBacks:
         return self._since[-1][1] if self._since else []
 
     def follow(self, position: int, body: events.RolledBack) -> None:
-        """Take an event; one that is damaged changes nothing, see `event_checks`."""
+        """Take an event; one that is damaged changes nothing, see `service.model.state.check`."""
         if body.undoes is not None:
             then = self._at(min(body.undoes, position) - 1)
         elif body.to is not None and body.to < position:

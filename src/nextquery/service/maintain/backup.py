@@ -26,7 +26,7 @@ from nextquery.service.log.database import Marker, file_of, has_tables, store_id
 from nextquery.service.log.schema import counter, events, keys, metadata
 from nextquery.service.log.store import Store
 from nextquery.service.maintain.repair import AGREE, Rebuilt, rebuild
-from nextquery.service.model.snapshots import save_snapshot
+from nextquery.service.model.learner import save_snapshot
 
 _ROWS = 1000  # rows that are copied together
 _SEAL = "backup"  # the table of a backup that has its digest

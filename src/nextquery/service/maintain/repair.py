@@ -23,8 +23,7 @@ from nextquery.service.log import events, schema
 from nextquery.service.log.store import Clock, Store, as_event, is_time
 from nextquery.service.log.writer import NOTHING, Needs, Transaction, Writer
 from nextquery.service.model.catalogue import PoolOfLog
-from nextquery.service.model.learner import Learner, foreseeing, rebuilt
-from nextquery.service.model.snapshots import newest_state
+from nextquery.service.model.learner import Learner, foreseeing, newest_state, rebuilt
 from nextquery.service.model.state import State
 
 _OUTCOMES = [events.FeedbackEvent.kind, events.TimeoutEvent.kind, events.UndeliveredEvent.kind]

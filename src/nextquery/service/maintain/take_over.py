@@ -19,9 +19,8 @@ from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import NOTHING, Needs, Transaction, Writer
 from nextquery.service.model import experiments
 from nextquery.service.model.catalogue import PoolOfLog, ServedCatalogue
-from nextquery.service.model.learner import Learner
+from nextquery.service.model.learner import Learner, newest_state
 from nextquery.service.model.prepare import check_pool, first_model
-from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.state import State
 from nextquery.service.settings import EngineOptions
 from nextquery.signing import keyed

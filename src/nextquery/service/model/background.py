@@ -13,9 +13,8 @@ from nextquery.service.log.decisions import CloseOpen, TimeoutCutoff, due
 from nextquery.service.log.schema import decisions
 from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import Writer
-from nextquery.service.model.learner import Learner
+from nextquery.service.model.learner import Learner, save_snapshot
 from nextquery.service.model.pool_change import PoolFollower
-from nextquery.service.model.snapshots import save_snapshot
 from nextquery.service.settings import EngineOptions
 
 _log = logging.getLogger("nextquery.service")

@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 
 from nextquery.experiments.assignment import Credits, Shares
 from nextquery.experiments.sequential import ALPHA, Difference, Watch
-from nextquery.learning import Answered, Example, Fitted, Rewards, examples
+from nextquery.forecast import Fitted
+from nextquery.learning import Answered, Example, Rewards, examples
 from nextquery.policies import Choice, Policy
 from nextquery.policies.registry import policy_class
 from nextquery.service.log import events

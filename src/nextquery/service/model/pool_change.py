@@ -24,7 +24,7 @@ from nextquery.service.log.events import ModelEvent, PoolAnnounced
 from nextquery.service.log.operators import LEASE_S, EndLease, TakeLease
 from nextquery.service.log.store import Store
 from nextquery.service.model.catalogue import PoolOfLog, ServedCatalogue
-from nextquery.service.model.learner import Learner
+from nextquery.service.model.learner import Learner, newest_state
 from nextquery.service.model.prepare import (
     POOL_LEASE,
     PoolChange,
@@ -33,7 +33,6 @@ from nextquery.service.model.prepare import (
     loop_of,
     not_its_pool,
 )
-from nextquery.service.model.snapshots import newest_state
 from nextquery.service.model.state import State
 from nextquery.service.settings import EngineOptions
 

@@ -38,8 +38,7 @@ from nextquery.service.log.store import Clock, Store
 from nextquery.service.log.writer import Write, Writer
 from nextquery.service.model import experiments
 from nextquery.service.model.catalogue import ServedCatalogue
-from nextquery.service.model.learner import Learner
-from nextquery.service.model.snapshots import newest_state
+from nextquery.service.model.learner import Learner, newest_state
 from nextquery.service.model.state import State
 from nextquery.service.settings import CONTROL, EngineOptions
 from nextquery.signing import keyed

@@ -203,7 +203,7 @@ class State(StateFields):
             self._foreseen = event.position
 
     def apply(self, event: events.Event, past: experiments.Past) -> None:
-        """Apply the next event, which has passed `event_checks.check`."""
+        """Apply the next event, which has passed `check`."""
         match event.body:
             case events.DecisionEvent() as body:
                 self._decision(body, event)

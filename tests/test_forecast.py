@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
-from nextquery import learning
+from nextquery import forecast
 
 EXAMPLES = st.lists(st.tuples(st.integers(-5, 5), st.booleans()), min_size=1, max_size=60)
 
@@ -14,7 +14,7 @@ EXAMPLES = st.lists(st.tuples(st.integers(-5, 5), st.booleans()), min_size=1, ma
 def test_fitted_as_by_scikit_learn(examples: list[tuple[int, bool]], scale: float) -> None:
     scores = np.array([score for score, _ in examples]) * scale
     came = np.array([hit for _, hit in examples])
-    fitted = learning.fit(scores, came)
+    fitted = forecast.fit(scores, came)
     if not came.any():
         assert fitted == {}
         return

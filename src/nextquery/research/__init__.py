@@ -1,0 +1,1 @@
+"""Experiments: replays, their reports, rivals, and bandits for very many arms."""
