@@ -20,8 +20,10 @@ def test_fitted_as_by_scikit_learn(examples: list[tuple[int, bool]], scale: floa
         return
     levels = IsotonicRegression().fit_transform(scores, came.astype(float))
     assert len(fitted["score"]) == len(np.unique(levels))
+    highest = 0.0  # a short step is pulled further than a long one, but never below one before it
     for step, level in enumerate(np.unique(levels)):
         of_level, at = came[levels == level], scores[levels == level]
         smooth = (of_level.sum() + 2 * came.mean()) / (len(of_level) + 2)
+        highest = max(highest, smooth)
         assert fitted["score"][step] == (at.min() + at.max()) / 2
-        assert np.isclose(fitted["probability"][step], smooth, rtol=0, atol=1e-12)
+        assert np.isclose(fitted["probability"][step], highest, rtol=0, atol=1e-12)
