@@ -11,16 +11,8 @@ MODULES = 225
 ORDER = [  # from left to right
     *("errors", "checks", "folders", "vectors", "sessions", "segments", "signing", "client"),
     *("datasets", "logs", "encode", "arms", "catalogue", "selection", "memory", "policies"),
-    *(
-        "experiments",
-        "forecast",
-        "learning",
-        "loop",
-        "warm_start",
-        "session",
-        "recommender",
-        "build",
-    ),
+    *("experiments", "forecast", "learning", "loop", "warm_start"),
+    *("session", "recommender", "build"),
     *("explore", "research", "service", "cluster"),
     "cli",
 ]
