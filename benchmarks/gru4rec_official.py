@@ -29,7 +29,7 @@ import torch
 from nextquery.arms import ArmPool
 from nextquery.research.neural.data import TrainingData
 from nextquery.research.neural.gru4rec import Gru4RecTask
-from nextquery.research.neural.options import Gru4RecOptions
+from nextquery.research.neural.registry import Gru4RecOptions
 from nextquery.sessions import Sessions
 
 CPU = torch.device("cpu")

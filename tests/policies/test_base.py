@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import nextquery as nq
 from nextquery.errors import InvalidInput
-from nextquery.policies.packed import drawn
+from nextquery.policies.exploration import drawn
 
 
 def test_a_choice_survives_json_bit_for_bit() -> None:

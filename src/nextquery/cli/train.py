@@ -13,9 +13,8 @@ from nextquery.cli.output import Stages, err, out, print_json, table
 from nextquery.encode.train import METHODS, TrainOptions
 from nextquery.errors import InvalidInput
 from nextquery.policies.registry import split
-from nextquery.research.neural.options import Running
 from nextquery.research.neural.registry import METHODS as RIVAL_METHODS
-from nextquery.research.neural.registry import parameters_of
+from nextquery.research.neural.registry import Running, parameters_of
 from nextquery.research.replay.players import unix_time
 
 if TYPE_CHECKING:

@@ -90,16 +90,6 @@ class Choice:
         return cls(**{**values, "features": np.asarray(values["features"], np.float64)})
 
 
-def drawn(probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
-    """Draw a position by its probability; uses no random number if one has probability 1."""
-    likeliest = int(probabilities.argmax())
-    if probabilities[likeliest] == 1.0:
-        return likeliest
-    # As `rng.choice` does, without its checks.
-    shares = (probabilities / probabilities.sum()).cumsum()
-    return int((shares / shares[-1]).searchsorted(rng.random(), side="right"))
-
-
 def checked_reward(value: float | None) -> float | None:
     """Return a reward as a finite number, or None."""
     if value is None:

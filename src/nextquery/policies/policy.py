@@ -22,7 +22,8 @@ from nextquery.checks import (
     whole_number,
 )
 from nextquery.errors import InvalidInput
-from nextquery.policies.packed import Choice, Context, UnpackedStep, checked_reward, drawn, unpack
+from nextquery.policies.exploration import drawn, left_below, mixed
+from nextquery.policies.packed import Choice, Context, UnpackedStep, checked_reward, unpack
 from nextquery.policies.ridge import Ridge, checked_time
 from nextquery.selection.selector import Candidates
 
@@ -156,7 +157,7 @@ class Slates(ABC):
                 row[left] = self._drawn(candidates, features, scores, left, draws, mix)[1]
             found.append(row)
             place = left[candidates.arms[left] == arm]
-            left = _without(candidates, left, int(place[0])) if place.size else left[:0]
+            left = left_below(candidates, left, int(place[0])) if place.size else left[:0]
         return found
 
     def _slate(
@@ -182,7 +183,7 @@ class Slates(ABC):
             slate.append(
                 Choice(arm, x, float(score), propensity, self.estimated, explored=explored)
             )
-            left = _without(candidates, left, int(at))
+            left = left_below(candidates, left, int(at))
         return slate
 
     def _drawn(
@@ -202,7 +203,7 @@ class Slates(ABC):
         else:
             own = np.zeros(len(left))
             own[leader] = 1.0
-        return own, (1 - mix) * own + mix / len(left) if mix else own
+        return own, mixed(own, mix)
 
     def _leader(self, candidates: Candidates, scores: Floats, left: Ids) -> int | None:
         """Return which of the candidates `left` is chosen for certain, as a place in `left`.
@@ -228,14 +229,6 @@ class Slates(ABC):
     def _scores(self, candidates: Candidates, features: Floats) -> Floats:
         """Return the score of each candidate."""
         return np.zeros(len(candidates))
-
-
-def _without(candidates: Candidates, left: Ids, at: int) -> Ids:
-    """Return which candidates are left below an entry; what says the same is not drawn any more."""
-    left = left[left != at]
-    if candidates.alike is not None:
-        left = left[(candidates.alike[left] != candidates.alike[at]).all(axis=1)]
-    return left
 
 
 State = dict[str, NDArray[Any]]

@@ -7,7 +7,7 @@ import torch
 
 from nextquery import ArmPool
 from nextquery.research.neural import train
-from nextquery.research.neural.options import Running
+from nextquery.research.neural.registry import Running
 from tests.research.neural.world import pool_of, ring
 
 METHODS = {  # small, and enough to learn the ring

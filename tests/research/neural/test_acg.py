@@ -15,8 +15,8 @@ from nextquery.memory import SessionMemory
 from nextquery.research.neural import train
 from nextquery.research.neural.acg import AcgNetwork, AcgTask, Served, SessionWords, log_likelihoods
 from nextquery.research.neural.data import TrainingData, batch_of
-from nextquery.research.neural.options import Running
-from nextquery.research.neural.serve import END, RARE, Acg, AcgOptions, Vocabulary
+from nextquery.research.neural.registry import AcgOptions, Running
+from nextquery.research.neural.serve import END, RARE, Acg, Vocabulary
 from nextquery.selection import Candidates
 from nextquery.sessions import Sessions
 from nextquery.vectors import unit_rows

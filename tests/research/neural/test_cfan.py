@@ -15,8 +15,7 @@ from nextquery.errors import InvalidInput
 from nextquery.memory import SessionMemory
 from nextquery.research.neural import train
 from nextquery.research.neural.cfan import CfanTask, click_batch, click_sessions_of, clicked
-from nextquery.research.neural.options import Running
-from nextquery.research.neural.serve import CfanOptions
+from nextquery.research.neural.registry import CfanOptions, Running
 from nextquery.research.replay.players import Stream, StreamOptions, contestant, play_rival
 from nextquery.research.rivals.rival import NO_CANDIDATES
 from nextquery.sessions import Sessions

@@ -10,9 +10,8 @@ from nextquery.encode.train.loop import TrainingContext, device_for, weights_of
 from nextquery.research.neural.acg import AcgTask
 from nextquery.research.neural.cfan import CfanTask, clicked
 from nextquery.research.neural.data import TrainingData
-from nextquery.research.neural.options import Running
+from nextquery.research.neural.registry import AcgOptions, CfanOptions, RinOptions, Running
 from nextquery.research.neural.rin import RinTask
-from nextquery.research.neural.serve import AcgOptions, CfanOptions, RinOptions
 from tests.research.neural import test_cfan
 from tests.research.neural.world import pool_of, ring
 

@@ -16,7 +16,7 @@ from nextquery.research import replay
 from nextquery.research.neural import train
 from nextquery.research.neural.data import TrainingData
 from nextquery.research.neural.gru4rec import Recurrent
-from nextquery.research.neural.options import Running
+from nextquery.research.neural.registry import RinOptions, Running
 from nextquery.research.neural.rin import RinTask
 from nextquery.research.neural.serve import (
     ANCHOR,
@@ -24,7 +24,6 @@ from nextquery.research.neural.serve import (
     OUT,
     SESSION,
     MovedAnchor,
-    RinOptions,
     selection_named,
 )
 from nextquery.sessions import Sessions

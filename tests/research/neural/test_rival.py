@@ -11,7 +11,7 @@ from nextquery import ArmPool
 from nextquery.errors import InvalidInput
 from nextquery.memory import SessionMemory
 from nextquery.research.neural import train
-from nextquery.research.neural.options import Running
+from nextquery.research.neural.registry import Running
 from nextquery.sessions import Sessions
 from tests.research.neural.conftest import METHODS, UNTIL
 from tests.research.neural.world import ARMS, DAY, after, pool_of, ring

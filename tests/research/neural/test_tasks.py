@@ -20,7 +20,7 @@ from nextquery.research.neural.data import (
     lane_steps,
 )
 from nextquery.research.neural.gru4rec import Gru4RecTask, gru_network
-from nextquery.research.neural.options import Gru4RecOptions, SasRecOptions
+from nextquery.research.neural.registry import Gru4RecOptions, SasRecOptions
 from nextquery.research.neural.sasrec import SasRecTask
 from nextquery.sessions import Sessions
 from tests.research.neural.world import ARMS, pool_of, ring

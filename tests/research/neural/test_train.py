@@ -14,8 +14,7 @@ from nextquery import folders
 from nextquery.errors import InvalidInput, NotAFolder
 from nextquery.logs import LogOptions
 from nextquery.research.neural import METHODS, train
-from nextquery.research.neural.options import Running
-from nextquery.research.neural.registry import method_named, parameters_of
+from nextquery.research.neural.registry import Running, method_named, parameters_of
 from nextquery.research.neural.serve import Model
 from tests.command_line import run_here
 from tests.encode.train.world import log_file

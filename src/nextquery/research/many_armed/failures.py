@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from nextquery.checks import number, whole_number
 from nextquery.errors import InvalidInput
-from nextquery.policies.packed import Choice, Context, checked_reward, drawn
+from nextquery.policies.exploration import drawn
+from nextquery.policies.packed import Choice, Context, checked_reward
 from nextquery.policies.policy import Floats, Policy, State
 from nextquery.research.many_armed.index import Draws, Ids, ranks
 from nextquery.selection.selector import Candidates

@@ -28,13 +28,13 @@ from nextquery.encode.train.export import exported
 from nextquery.encode.transformers import runner
 from nextquery.research.neural.data import Batch, Shuffled, TrainingData, batch_of
 from nextquery.research.neural.gru4rec import Recurrent
+from nextquery.research.neural.registry import AcgOptions
 from nextquery.research.neural.serve import (
     END,
     INPUTS,
     LIKELIHOOD_OUTPUT,
     NETWORK,
     RARE,
-    AcgOptions,
     Vocabulary,
     WordRows,
 )

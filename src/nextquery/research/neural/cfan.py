@@ -46,8 +46,9 @@ from nextquery.research.neural.data import (
     places_of,
 )
 from nextquery.research.neural.gru4rec import Recurrent
+from nextquery.research.neural.registry import CfanOptions
 from nextquery.research.neural.sasrec import NextItemModule, NextItemTask
-from nextquery.research.neural.serve import ACCEPTED, NETWORK, OUT, SESSION, CfanOptions
+from nextquery.research.neural.serve import ACCEPTED, NETWORK, OUT, SESSION
 from nextquery.research.neural.task import Scored, apart
 from nextquery.sessions import Ids, Sessions
 

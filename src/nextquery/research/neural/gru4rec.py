@@ -32,7 +32,7 @@ from nextquery.research.neural.data import (
     lane_steps,
     uniform,
 )
-from nextquery.research.neural.options import Gru4RecOptions
+from nextquery.research.neural.registry import Gru4RecOptions
 from nextquery.research.neural.sasrec import NextItemModule, NextItemTask
 from nextquery.research.neural.serve import OUT, SESSION
 from nextquery.sessions import Ids

@@ -25,8 +25,9 @@ from torch import nn
 
 from nextquery.research.neural.data import TextVectors, TrainingData
 from nextquery.research.neural.gru4rec import Recurrent
+from nextquery.research.neural.registry import RinOptions
 from nextquery.research.neural.sasrec import NextItemModule, SoftmaxTask
-from nextquery.research.neural.serve import ANCHOR, OUT, RinOptions
+from nextquery.research.neural.serve import ANCHOR, OUT
 
 _SCALE = 10.0  # of s at first: as in a ranking by similarity
 

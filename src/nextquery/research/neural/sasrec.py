@@ -32,7 +32,7 @@ from nextquery.research.neural.data import (
     TrainingData,
     batch_of,
 )
-from nextquery.research.neural.options import SasRecOptions, SoftmaxOptions
+from nextquery.research.neural.registry import SasRecOptions, SoftmaxOptions
 from nextquery.research.neural.serve import INPUT, NETWORK, OUT, OUTPUT, SESSION, probe
 from nextquery.research.neural.task import Measured, Scored, Task, apart, measure
 from nextquery.sessions import Ids, Sessions

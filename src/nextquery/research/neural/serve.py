@@ -1,4 +1,4 @@
-"""Trained neural rivals as recommenders: the model folder, the registry and the scores.
+"""Trained neural rivals as recommenders: the model folder and the scores.
 
 A model folder holds networks, arrays, the queries that the model was trained on, and the time
 until which it knows the log.
@@ -8,14 +8,6 @@ until which it knows the log.
 - *ACG* scores a candidate by the likelihood of each of its words, after the words of the session.
 - *CFAN* reads a session's queries and the recommendations that it accepted, as two sequences.
 - `MovedAnchor` is max-utility selection around the vector that RIN predicts for the next query.
-
-To add a method, write these parts and add a line to the registry here:
-
-- its parameters in `options.py` (or a module of its own);
-- its training task in a module of this package;
-- its rival, if it computes scores in a way of its own, with a line in `research.rivals.registry`.
-
-The command ``nextquery train``, checkpoints and the model folder then follow.
 """
 
 import hashlib
@@ -35,18 +27,12 @@ from nextquery import folders
 from nextquery.arms import ArmPool
 from nextquery.arms.kernels import Vectors
 from nextquery.arms.texts import TextColumn
-from nextquery.checks import number, whole_number
 from nextquery.encode.tokens import words_of
 from nextquery.encode.transformers import runner
 from nextquery.errors import InvalidInput, NotAFolder
 from nextquery.memory import Memory, Moment, SessionMemory
 from nextquery.memory.memory import FROM_MEMORY
 from nextquery.policies.registry import joined, selector_named, split
-from nextquery.research.neural.options import (
-    MOST,
-    SessionOptions,
-    SoftmaxOptions,
-)
 from nextquery.research.rivals.rival import Rival, Step
 from nextquery.selection import MaxUtility, Selector
 from nextquery.sessions import Floats, Ids
@@ -414,34 +400,6 @@ def item_rows(arrays: Any, side: str, pool: ArmPool, arms: Ids) -> tuple[Vectors
 ACCEPTED = "accepted"
 
 
-@dataclass(frozen=True)
-class CfanOptions(SessionOptions):
-    """Parameters of CFAN.
-
-    Parameters
-    ----------
-    negatives : queries drawn for each pair, beside those that were shown and not accepted.
-    perturbation : size ε of the change to a session's vectors that makes an adversarial example.
-    adversarial : weight of the loss on adversarial examples, at least 0.
-    """
-
-    hidden: int = 64
-    dropout: float = 0.2
-    epochs: int = 20
-    batch: int = 64
-    rate: float = 2e-3
-    length: int = 50
-    negatives: int = 20
-    perturbation: float = 0.5
-    adversarial: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole_number(self.negatives, "negatives", at_least=0, at_most=MOST)
-        number(self.perturbation, "perturbation", low=0, high=1e6)
-        number(self.adversarial, "adversarial", low=0, high=1e6)
-
-
 class Cfan(NextItem):
     """CFAN: what a session accepted says more than what it typed.
 
@@ -460,30 +418,6 @@ class Cfan(NextItem):
 
 ANCHOR = "anchor"
 """The output of its network with the vector that it predicts for the next query."""
-
-
-@dataclass(frozen=True)
-class RinOptions(SessionOptions, SoftmaxOptions):
-    """Parameters of RIN.
-
-    Parameters
-    ----------
-    inference : weight of the squared error of the inferred reformulation, at least 0.
-    negatives : how many are drawn in a step; see `SoftmaxOptions`.
-    """
-
-    hidden: int = 128
-    dropout: float = 0.2
-    epochs: int = 20
-    batch: int = 128
-    rate: float = 1e-3
-    inference: float = 10.0
-    negatives: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        number(self.inference, "inference", low=0, high=1e6)
-        self.check_negatives()
 
 
 class Rin(NextItem):
@@ -684,36 +618,6 @@ def _read(text: str, longest: int) -> list[str]:
 INPUTS = ("words", "word_keys", "word_sizes", "candidates", "candidate_keys", "candidate_sizes")
 LIKELIHOOD_OUTPUT = "log_likelihood"
 _AT_ONCE = 64  # candidates
-
-
-@dataclass(frozen=True)
-class AcgOptions(SessionOptions):
-    """Parameters of ACG.
-
-    Parameters
-    ----------
-    vocabulary : number of words that it knows, the most frequent of the training sessions; it can
-        only copy others.
-    words : number of words of a query that are read, at least 1.
-    copy : whether it can copy words of the session.
-    """
-
-    hidden: int = 128
-    dropout: float = 0.2
-    epochs: int = 10
-    batch: int = 32
-    rate: float = 2e-3
-    length: int = 10
-    vocabulary: int = 10_000
-    words: int = 20
-    copy: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole_number(self.vocabulary, "vocabulary", at_least=1, at_most=MOST)
-        whole_number(self.words, "words", at_least=1, at_most=1000)
-        if not isinstance(self.copy, bool):
-            raise InvalidInput(f"copy must be true or false; received {self.copy!r}.")
 
 
 class LoadedACG(NamedTuple):

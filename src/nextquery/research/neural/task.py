@@ -21,8 +21,7 @@ from nextquery.encode.train.loop import Note, Objective, OnCheck, TrainingContex
 from nextquery.encode.train.objectives import hardware, versions
 from nextquery.errors import InvalidInput
 from nextquery.research.neural.data import TrainingData
-from nextquery.research.neural.options import MethodOptions, Running
-from nextquery.research.neural.registry import METHODS
+from nextquery.research.neural.registry import METHODS, MethodOptions, Running
 from nextquery.research.neural.serve import Model, day_of
 from nextquery.sessions import Ids, Sessions
 

@@ -21,8 +21,7 @@ from nextquery.checks import installed, whole_number
 from nextquery.errors import InvalidInput, StorageError
 from nextquery.folders import work_on
 from nextquery.logs import LogOptions
-from nextquery.research.neural.options import Running
-from nextquery.research.neural.registry import METHODS, method_named
+from nextquery.research.neural.registry import METHODS, Running, method_named
 from nextquery.research.neural.serve import KIND, VERSION
 
 if TYPE_CHECKING:
