@@ -28,7 +28,7 @@ def left_below(candidates: Candidates, left: Ids, at: int) -> Ids:
 def mixed(own: NDArray[np.float64], share: float) -> NDArray[np.float64]:
     """Return the policy's probabilities with a share that is uniform over the candidates.
 
-    >>> mixed(np.array([1.0, 0.0]), 0.1).tolist()
-    [0.95, 0.05]
+    >>> mixed(np.array([1.0, 0.0]), 0.5).tolist()
+    [0.75, 0.25]
     """
     return (1 - share) * own + share / len(own) if share else own
