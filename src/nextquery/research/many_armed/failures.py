@@ -40,7 +40,7 @@ class NextPlays(NamedTuple):
 
 
 class Sequential(Policy):
-    """Choose, learn the reward, choose again. A subclass defines `_wanted` and `_learn`.
+    """Choose, learn the reward, choose again. A subclass defines `_next_plays` and `_learn`.
 
     A choice has the number of the round in its features, so that a reward that comes late, or
     twice, is recognised and rejected. An arm that exploration drew instead teaches nothing.
