@@ -35,7 +35,8 @@ nitpicky = True
 nitpick_ignore_regex = [
     # Types of other packages (their documentation is elsewhere), and ours that are not public.
     (r"py:.*", r"(?!nextquery\.).*"),
-    (r"py:class", r"nextquery\.(arms\.\w+|folders|catalogue\.\w+|loop|selection\.schedule)\.\w+"),
+    (r"py:class", r"nextquery\.(arms\.\w+|folders|catalogue\.\w+|forecast|loop)\.\w+"),
+    (r"py:class", r"nextquery\.selection\.schedule\.\w+"),
     (r"py:class", r"nextquery\.memory\.\w+\.\w+"),
     (r"py:class", r"nextquery\.research\.rivals\.rival\.Ranking"),
 ]

@@ -208,7 +208,7 @@ def test_policies_beside_each_other_go_on(
     chosen = following(experiment="lin-ucb-shared:0.5,lin-ucb-memory:0.5")
     store = Store.open(sqlite_url)
     with Engine.start(pool, store, chosen) as engine:
-        clicks(engine, 24)
+        clicks(engine, 24, sessions=24)  # so that each policy has some
         typed(engine, NEW)
         learnt = {name: one.policy for name, one in engine.learner.state.branches().items()}
         before = {name: lessons(engine, name) for name in learnt}

@@ -73,10 +73,10 @@ def typed(engine: Engine, query: str, *, users: int = 2) -> int:
     return arm
 
 
-def clicks(engine: Engine, number: int = 12) -> None:
+def clicks(engine: Engine, number: int = 12, *, sessions: int = 4) -> None:
     """Teach the model."""
     for at in range(number):
-        made = engine.recommend(session_id=f"s{at % 4}", query=PAIRS[at % len(PAIRS)], m=3)
+        made = engine.recommend(session_id=f"s{at % sessions}", query=PAIRS[at % len(PAIRS)], m=3)
         engine.delivered(made.decision_id)
         arms = [one.arm for one in made.recommendations]
         engine.feedback(decision_id=made.decision_id, accepted=arms[at % 3] if arms else None)
