@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -80,3 +81,24 @@ def test_names_that_load_on_first_use_are_listed_and_others_are_errors() -> None
     assert {"Rival", "Step", "rival"} <= set(dir(nq))
     with pytest.raises(AttributeError, match="'nextquery' has no attribute 'rivel'"):
         print(nq.rivel)  # type: ignore[attr-defined]
+
+
+def test_what_make_run_installs_is_enough_for_commands_and_service() -> None:
+    """Packages of other extras are imported only where they are used."""
+    code = (
+        "import sys, importlib.abc\n"
+        "others = {'psycopg', 'scipy', 'sklearn', 'wordllama', 'matplotlib', 'pyarrow', 'torch'}\n"
+        "others |= {'onnxruntime', 'httpx2', 'ray', 'pandas', 'ir_datasets', 'transformers'}\n"
+        "class Missing(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] in others:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+        "import nextquery.cli, nextquery.service.server, nextquery.service.doctor\n"
+        "import nextquery.service.evaluate, nextquery.service.process, nextquery.research.replay\n"
+        "from nextquery.service.log.store import Store\n"
+        "Store.open('sqlite:///store.db').close()"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        result = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True)
+    assert result.returncode == 0, result.stderr.decode()

@@ -16,8 +16,8 @@ from nextquery.research.rivals.counting import (
     Popularity,
     SequentialRules,
     SimilarityAndSupport,
+    VariableMarkov,
 )
-from nextquery.research.rivals.markov import VariableMarkov
 from nextquery.research.rivals.neighbours import SKnn, Stan, VsKnn, VStan
 from nextquery.research.rivals.rival import Rival
 from nextquery.sessions import AnySessions, Sessions

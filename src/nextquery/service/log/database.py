@@ -12,11 +12,7 @@ written. The error says so. It is safe to repeat the request: it is recorded onc
 
 *Waiting.* A database that does not answer would otherwise fill the threads that all requests
 share, or stop the event loop. So `StoreCalls` has a few threads of its own, with callers that
-wait for a limited time. A thread that never returns does not keep the process from ending. A
-PostgreSQL server that was stopped, or a network that drops packets, keeps its connections open
-and never answers. The server's own limits (`statement_timeout`) do not help then. So each
-connection also has a limit here: when it is over, the connection is closed and the caller gets an
-error.
+wait for a limited time. A thread that never returns does not keep the process from ending.
 
 *SQLite files.* A process can continue to write to an open file after it was deleted or replaced.
 Every commit then succeeds, and all of it is lost. So the store compares the files at its path
@@ -36,16 +32,14 @@ import re
 import secrets
 import sqlite3
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from time import monotonic
 from typing import Any, Self, TypeVar
 
-import psycopg
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
@@ -138,6 +132,7 @@ def connect(url: str, *, wait_s: float = 5.0, answer_s: float = 10.0) -> sa.Engi
         event.listen(engine, "begin", _begin)
         return engine
     installed("postgres", "psycopg")
+    from nextquery.service.log.postgres import bounded, connect_arguments
 
     engine = sa.create_engine(
         parsed,
@@ -350,75 +345,6 @@ def store_id(secret: str) -> str:
     (True, 16)
     """
     return hashlib.sha256(f"nextquery store {secret}".encode()).hexdigest()[:16]
-
-
-_IDLE_S = 60  # a transaction that does nothing for this long is ended by the server
-_GRACE_S = 1.0  # so that the server's own error comes first, if it can send one
-_DEAD_S = 10  # seconds of unanswered TCP packets until a connection is closed
-
-
-class BoundedConnection(psycopg.Connection[Any]):
-    """A connection of psycopg that is closed if the server does not answer within `answer_s`."""
-
-    answer_s: float | None = 10.0
-
-    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **more: Any) -> Any:
-        """Wait for one answer of the server, as psycopg does, but not for ever."""
-        return super().wait(self._bounded(gen), *args, **more)
-
-    def _bounded(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """Pass on what `gen` waits for; psycopg resumes it at least every 0.1 s."""
-        limit = self.answer_s
-        end = None if limit is None else monotonic() + limit + _GRACE_S
-        try:
-            wanted = next(gen)
-            while True:
-                ready = yield wanted
-                if not ready and end is not None and monotonic() > end:
-                    self.pgconn.finish()  # a later answer has nobody to go to
-                    raise psycopg.OperationalError(f"no answer within {limit:g} s")
-                wanted = gen.send(ready)
-        except StopIteration as done:
-            return done.value
-
-
-def connect_arguments(*, wait_s: float, answer_s: float) -> dict[str, Any]:
-    """Return the limits that the driver and the server apply to a connection."""
-    limits = {
-        "lock_timeout": wait_s,
-        "statement_timeout": answer_s,
-        "idle_in_transaction_session_timeout": _IDLE_S,
-    }
-    return {
-        "connect_timeout": max(2, int(wait_s)),
-        "options": " ".join(f"-c {name}={int(s * 1000)}" for name, s in limits.items()),
-        "keepalives": 1,
-        "keepalives_idle": _DEAD_S,
-        "keepalives_interval": 2,
-        "keepalives_count": 3,
-        "tcp_user_timeout": _DEAD_S * 1000,
-    }
-
-
-def bounded(cargs: Any, cparams: Any, *, answer_s: float) -> BoundedConnection:
-    """Open a connection with a limit on every answer."""
-    connection = BoundedConnection.connect(*cargs, **cparams)
-    connection.answer_s = answer_s
-    return connection
-
-
-@contextmanager
-def waiting_longer(connection: sa.Connection, answer_s: float | None) -> Iterator[None]:
-    """Let one transaction wait longer for its answers; None means without limit."""
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, BoundedConnection)
-    limit = 0 if answer_s is None else int(answer_s * 1000)
-    connection.exec_driver_sql(f"SET LOCAL statement_timeout = {limit}")
-    usual, driver.answer_s = driver.answer_s, answer_s
-    try:
-        yield
-    finally:
-        driver.answer_s = usual
 
 
 _OTHERS = 0o077  # the rights of group and others
@@ -661,5 +587,7 @@ class OpenDatabase:
 def _patience(connection: sa.Connection, answer_s: float | None) -> AbstractContextManager[None]:
     if connection.dialect.name != "postgresql" or answer_s == _USUAL_S:
         return nullcontext()
+
+    from nextquery.service.log.postgres import waiting_longer
 
     return waiting_longer(connection, answer_s)
