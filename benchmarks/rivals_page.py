@@ -21,8 +21,8 @@ from benchmarks.rivals_results import (
     streams,
 )
 from nextquery.policies.registry import SERVED
-from nextquery.research.replay.compare import verdict
 from nextquery.research.replay.results import read_rows
+from nextquery.research.report.compare import verdict
 
 PAGE = Path("docs/rivals.md")
 TEXT = Path(__file__).with_suffix(".md")

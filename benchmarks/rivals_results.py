@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from nextquery.policies.registry import SERVED, joined, split
-from nextquery.research.replay.compare import COLUMNS, FILE
 from nextquery.research.replay.players import ANSWERS
 from nextquery.research.replay.results import read_rows
+from nextquery.research.report.compare import COLUMNS, FILE
 from nextquery.research.report.tables import interval
 
 FIGURES = Path("docs/figures")

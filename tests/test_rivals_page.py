@@ -25,16 +25,16 @@ from benchmarks.rivals_results import (
     streams,
 )
 from nextquery.policies.registry import SERVED
-from nextquery.research import replay
-from nextquery.research.replay.compare import read_compared
+from nextquery.research import report as reports
 from nextquery.research.replay.players import ANSWERS
 from nextquery.research.replay.results import read_rows
+from nextquery.research.report.compare import read_compared
 from tests.research.replay.worlds import returning_world
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    options = replay.CompareOptions(
+    options = reports.CompareOptions(
         sessions=20,
         warm=8,
         tune=False,
@@ -45,7 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gc.collect()
     gc.freeze()  # memory is measured after collections, and this process holds much
     try:
-        return replay.run_comparison(*returning_world(80), folder, options, processes=1).parent
+        return reports.run_comparison(*returning_world(80), folder, options, processes=1).parent
     finally:
         gc.unfreeze()
 

@@ -29,7 +29,7 @@ from nextquery.session import Session
 from nextquery.sessions import Sessions
 from nextquery.warm_start import WARM_EXAMPLES, WARM_SESSIONS, warm_start
 
-KIND, VERSION = "nextquery recommender", 1
+KIND, VERSION = "nextquery recommender", 2
 _OPTIONS = (
     *("exploration", "seed", "reselect", "repeat", "returns", "recommend_at_least", "add_arms"),
     *("min_letters", "min_hits", "fold_similar"),

@@ -10,6 +10,7 @@ from nextquery.build.ingest import ingest
 from nextquery.cli.evaluate import saw_answers
 from nextquery.logs import LogOptions
 from nextquery.research import replay
+from nextquery.research import report as reports
 from tests.command_line import run_here
 from tests.logs_for_tests import pets
 
@@ -61,7 +62,7 @@ def test_columns_can_be_named_and_a_log_that_cannot_be_read_leaves_nothing(tmp_p
 
 def test_an_encoder_that_saw_the_answers_is_noted(tmp_path: Path) -> None:
     log = pets(tmp_path / "log.tsv", users=60)
-    options = replay.CompareOptions(sessions=20, recommenders=("sr",))
+    options = reports.CompareOptions(sessions=20, recommenders=("sr",))
     for hold_out, seen in ((0, True), (60, False)):
         folder = tmp_path / str(hold_out)
         ingest(log, folder, encoder="lsa", hold_out=hold_out)
@@ -80,5 +81,5 @@ def test_sessions_of_one_query_do_not_count_as_hidden_ones(tmp_path: Path) -> No
     log.write_text(text + "\n".join(single) + "\n", encoding="utf-8")
     ingest(log, tmp_path / "pool", LogOptions(min_queries=1), encoder="lsa", hold_out=20)
     pool = nq.ArmPool.open(tmp_path / "pool")
-    options = replay.CompareOptions(sessions=30, recommenders=("sr",))
+    options = reports.CompareOptions(sessions=30, recommenders=("sr",))
     assert "the encoder was fitted on" in saw_answers(pool, replay.sessions_of(pool), options)

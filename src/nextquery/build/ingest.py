@@ -197,7 +197,7 @@ def ingest(
     # A ledger does not know segments, so a pool with segments has none and cannot be updated.
     keys = Keys(secret) if secret and options.segment is None else None
     if keys is not None:
-        made_from = keys.of("stages.fingerprint", made_from).hex()
+        made_from = keys.of("fingerprint", made_from).hex()
     with work_on(target) as work:
         texts, origin, old = prepared(log, options, work, made_from, report, personal, keys)
         hidden = held_out_of(origin.sessions, hold_out)

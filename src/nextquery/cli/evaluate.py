@@ -22,8 +22,8 @@ from nextquery.cli.output import Stages, err, out, print_json, table
 if TYPE_CHECKING:
     from nextquery.arms import ArmPool
     from nextquery.build.ingest import Personal
-    from nextquery.research.replay import CompareOptions
     from nextquery.research.replay.work import Progress
+    from nextquery.research.report import CompareOptions
     from nextquery.service.evaluate import Evaluation
     from nextquery.sessions import Sessions
 
@@ -400,9 +400,9 @@ def report(
     ],
 ) -> None:
     """Make the report of a run: Markdown, one HTML page, and figures as PNG and SVG."""
-    from nextquery.research import replay
+    from nextquery.research import report as reports
 
-    page = replay.report(run)
+    page = reports.report(run)
     out().print(f"{page}\n{page.with_suffix('.md')}", soft_wrap=True, markup=False)
 
 
@@ -464,6 +464,7 @@ def reproduce(
     """
     from nextquery.arms import ArmPool
     from nextquery.research import replay
+    from nextquery.research import report as reports
 
     check_not_both(cluster, processes)
     with Stages() as stages, stdout_to_stderr():
@@ -475,7 +476,7 @@ def reproduce(
             err().print(note, markup=False, soft_wrap=True)
         past = replay.sessions_of(pool)
         note_fewer_anchors(past, anchors, held_out_of(pool))
-        page = replay.reproduce(
+        page = reports.reproduce(
             pool,
             past,
             to,
@@ -656,7 +657,9 @@ def compare(
     """
     from nextquery.arms import ArmPool
     from nextquery.research import replay
-    from nextquery.research.replay.compare import (
+    from nextquery.research import report as reports
+    from nextquery.research.replay.results import read_rows
+    from nextquery.research.report.compare import (
         COMPARED,
         MOST,
         TUNING_FILE,
@@ -666,10 +669,9 @@ def compare(
         verdict,
         window_for,
     )
-    from nextquery.research.replay.results import read_rows
     from nextquery.research.report.tables import stream_note
 
-    options = replay.CompareOptions(
+    options = reports.CompareOptions(
         sessions=MOST if sessions is None else sessions,
         tuning_sessions=MOST if sessions is None else sessions,
         since=since,
@@ -690,7 +692,7 @@ def compare(
             options = options.of_length(window_for(past))
         if note := saw_answers(pool, past, options):
             err().print(note, markup=False, soft_wrap=True)
-        page = replay.run_comparison(
+        page = reports.run_comparison(
             pool, past, to, options, progress_of(stages), processes=processes
         )
     rows, tuned = read_compared(to), read_rows(to / TUNING_FILE)
@@ -711,7 +713,7 @@ def saw_answers(pool: "ArmPool", past: "Sessions", options: "CompareOptions") ->
     """Return a note if the pool's encoder was fitted on sessions that began in the window."""
     import numpy as np
 
-    from nextquery.research.replay.compare import started, window_for
+    from nextquery.research.report.compare import started, window_for
 
     if pool.encoder is None:
         return ""

@@ -10,9 +10,11 @@ import pytest
 
 from nextquery.errors import InvalidInput
 from nextquery.policies.registry import SERVED
-from nextquery.research import replay
+from nextquery.research import report as reports
 from nextquery.research.replay import compare
-from nextquery.research.replay.compare import (
+from nextquery.research.replay.results import read_rows
+from nextquery.research.replay.work import begin, runner
+from nextquery.research.report.compare import (
     COMPARED,
     FILE,
     VARIANTS,
@@ -27,13 +29,11 @@ from nextquery.research.replay.compare import (
     tuned_note,
     verdict,
 )
-from nextquery.research.replay.results import read_rows
-from nextquery.research.replay.work import begin, runner
 from nextquery.research.rivals.registry import RIVALS
 from tests.research.replay.worlds import returning_world
 
 WORLD = returning_world(80)
-OPTIONS = replay.CompareOptions(
+OPTIONS = reports.CompareOptions(
     sessions=20, warm=8, tuning_sessions=15, recommenders=("sr", "stan", "popularity"), timed=3
 )
 
@@ -41,7 +41,7 @@ OPTIONS = replay.CompareOptions(
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compare")
-    return replay.run_comparison(*WORLD, folder, OPTIONS, processes=1).parent
+    return reports.run_comparison(*WORLD, folder, OPTIONS, processes=1).parent
 
 
 def test_every_number_is_that_of_the_steps(run: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_second_start_measures_nothing_again(run: Path, monkeypatch: pytest.Mo
         raise AssertionError("done before")
 
     monkeypatch.setattr(compare, "keep_cost", again)
-    replay.run_comparison(*WORLD, run, OPTIONS, processes=1)
+    reports.run_comparison(*WORLD, run, OPTIONS, processes=1)
     assert {name: (run / name).read_bytes() for name in before} == before
 
 
@@ -116,7 +116,7 @@ def test_tuning_knows_nothing_of_the_window_that_is_scored(tmp_path: Path) -> No
 
 def test_without_anything_earlier_nothing_is_tuned(tmp_path: Path) -> None:
     pool, past = WORLD
-    options = replay.CompareOptions(sessions=1000, recommenders=("stan",))
+    options = reports.CompareOptions(sessions=1000, recommenders=("stan",))
     work = begin(pool, past, tmp_path)
     tuned = tune(work, options, started(pool, past, options).start, runner(1), None)
     assert (tuned.chosen, tuned.rows) == ({}, [])
@@ -150,8 +150,8 @@ def test_the_sentence_says_which_to_use() -> None:
 
 def test_everything_is_compared_by_default_and_options_are_checked() -> None:
     assert set(RIVALS) < set(COMPARED)
-    assert replay.CompareOptions(recommenders=("sr",)).names() == [SERVED, "sr"]
-    assert replay.CompareOptions(tune=False).tuned() == []
+    assert reports.CompareOptions(recommenders=("sr",)).names() == [SERVED, "sr"]
+    assert reports.CompareOptions(tune=False).tuned() == []
     for wrong in (
         {"sessions": 0},
         {"recommenders": ("nobody",)},
@@ -159,4 +159,4 @@ def test_everything_is_compared_by_default_and_options_are_checked() -> None:
         {"until": "soon"},
     ):
         with pytest.raises(InvalidInput):
-            replay.CompareOptions(**wrong)
+            reports.CompareOptions(**wrong)

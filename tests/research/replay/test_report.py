@@ -12,6 +12,7 @@ import pytest
 from nextquery.errors import InvalidInput, NotAFolder
 from nextquery.memory import KINDS
 from nextquery.research import replay
+from nextquery.research import report as reports
 from nextquery.research.replay.cells import draw_anchors, sessions_of
 from nextquery.research.replay.grid import THRESHOLDS, arms_above
 from nextquery.research.replay.metrics import bands, difference
@@ -38,7 +39,9 @@ FIGURES = ("figure-1", "figure-2", "figure-3", "figure-4", "selections", "prefet
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pool, past = small_world()
     out = tmp_path_factory.mktemp("run")
-    replay.reproduce(pool, past, out, anchors=6, rounds=12, stream_sessions=8, seeds=2, processes=1)
+    reports.reproduce(
+        pool, past, out, anchors=6, rounds=12, stream_sessions=8, seeds=2, processes=1
+    )
     return out
 
 
@@ -77,7 +80,7 @@ def test_the_report_comes_from_result_files_alone(run: Path, tmp_path: Path) -> 
     ]
     for name in [*names, "stream.csv", "stream_steps.parquet"]:
         shutil.copy(run / name, tmp_path)
-    page = replay.report(tmp_path)
+    page = reports.report(tmp_path)
     assert page.read_bytes() == (run / "report.html").read_bytes()
     assert (tmp_path / "report.md").read_bytes() == (run / "report.md").read_bytes()
 
@@ -126,12 +129,12 @@ def test_paired_intervals_are_over_people(tmp_path: Path, rng: np.random.Generat
 def test_a_report_of_a_grid_alone(tmp_path: Path) -> None:
     pool, past = small_world()
     replay.run_grid(pool, past, tmp_path, replay.Options(anchors=5, rounds=5, k=(4,)), processes=1)
-    assert "stream" not in replay.report(tmp_path).read_text()
+    assert "stream" not in reports.report(tmp_path).read_text()
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotAFolder, match="nextquery replay"):
-        replay.report(tmp_path)
+        reports.report(tmp_path)
 
 
 def test_no_curve_lies_below_its_floor(run: Path) -> None:

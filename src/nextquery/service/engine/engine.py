@@ -547,7 +547,7 @@ class Asking:
         trusted: bool = False,
         segment: str = "",
     ) -> "Future[requests.MapData]":
-        """Ask for the data of a session's map (`session_map.draw`); nothing is recorded.
+        """Ask for the data of a session's map (`page_work.draw`); nothing is recorded.
 
         The `trail` is placed one query at a time in the lane of expensive requests. What is left
         for the batch then costs as much as a forecast.

@@ -62,7 +62,7 @@ class EraseDecisions:
     Their sessions are forgotten too: who was in them, and what was typed there, as hashes. It runs
     in one transaction, so a reader of the log meets either all of a decision or none of it.
 
-    `by_age`: only the decisions; see `retention` for what goes with them.
+    `by_age`: only the decisions; see `ForgetOlder` for what goes with them.
     """
 
     ids: Sequence[str]
