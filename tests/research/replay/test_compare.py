@@ -11,9 +11,9 @@ import pytest
 from nextquery.errors import InvalidInput
 from nextquery.policies.registry import SERVED
 from nextquery.research import report as reports
-from nextquery.research.replay import compare
 from nextquery.research.replay.results import read_rows
 from nextquery.research.replay.work import begin, runner
+from nextquery.research.report import compare
 from nextquery.research.report.compare import (
     COMPARED,
     FILE,

@@ -39,8 +39,8 @@ from nextquery.errors import InvalidInput
 from nextquery.research.neural.data import (
     Batch,
     Items,
+    ShownSlates,
     Shuffled,
-    Slates,
     TrainingData,
     batch_of,
     places_of,
@@ -69,7 +69,7 @@ class ClickBatch(NamedTuple):
 
 
 def click_batch(
-    sessions: Sessions, slates: Slates, which: Ids, drawn: Ids, *, length: int, device: Any
+    sessions: Sessions, slates: ShownSlates, which: Ids, drawn: Ids, *, length: int, device: Any
 ) -> ClickBatch:
     """Return the sessions `which`; `drawn` are further items for each step, (steps, n) or (1, n).
 
@@ -339,13 +339,15 @@ def _flat(session: ClickSession) -> Ids:
     return np.array([*session.arms, *(arm for row in session.shown for arm in row)], np.int64)
 
 
-def _arrays(click_sessions: list[ClickSession], numbers: dict[int, int]) -> tuple[Sessions, Slates]:
+def _arrays(
+    click_sessions: list[ClickSession], numbers: dict[int, int]
+) -> tuple[Sessions, ShownSlates]:
     sessions = Sessions.of([[numbers[arm] for arm in one.arms] for one in click_sessions])
     asked = np.array([time for one in click_sessions for time in one.asked])
     sessions = sessions._replace(asked=asked, times=asked[sessions.offsets[:-1]])
     shown = [row for one in click_sessions for row in one.shown]
     ends = np.cumsum([len(row) for row in shown])
-    slates = Slates(
+    slates = ShownSlates(
         np.array([flag for one in click_sessions for flag in one.accepted], bool),
         np.array([numbers[arm] for row in shown for arm in row], np.int64),
         np.concatenate([[0], ends]).astype(np.int64),
@@ -508,7 +510,7 @@ class CfanTask(NextItemTask):
         return worst
 
     def _batch(
-        self, sessions: Sessions, slates: Slates | None, which: Ids, drawn: Ids
+        self, sessions: Sessions, slates: ShownSlates | None, which: Ids, drawn: Ids
     ) -> ClickBatch:
         assert slates is not None  # `data_of` has them
         length = self.options.length

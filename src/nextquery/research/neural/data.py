@@ -126,7 +126,7 @@ class Shuffled:
         return self._order[at * self._batch : (at + 1) * self._batch]
 
 
-class Slates(NamedTuple):
+class ShownSlates(NamedTuple):
     """What was recommended at every query of some sessions, for methods that learn from clicks.
 
     Parameters
@@ -168,8 +168,8 @@ class TrainingData(NamedTuple):
     validation: Sessions
     knows_until: float | None
     hidden: int = 0
-    slates: Slates | None = None
-    validation_slates: Slates | None = None
+    slates: ShownSlates | None = None
+    validation_slates: ShownSlates | None = None
 
     @classmethod
     def of(
