@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -234,6 +235,10 @@ def test_what_another_version_wrote_is_refused(tmp_path: Path) -> None:
     for name, opened in openers.items():
         opened(tmp_path / name)
         manifest = tmp_path / name / folders.MANIFEST
-        manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 7'))
-        with pytest.raises(NotAFolder, match=r"of format version 7; .* reads version 1\. Build"):
+        text = manifest.read_text()
+        manifest.write_text(
+            re.sub(r'^  "version": \d+', '  "version": 7', text, flags=re.MULTILINE)
+        )
+        assert manifest.read_text() != text
+        with pytest.raises(NotAFolder, match=r"of format version 7; .* reads version \d\. Build"):
             opened(tmp_path / name)

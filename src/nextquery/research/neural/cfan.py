@@ -74,7 +74,8 @@ def click_batch(
     """Return the sessions `which`; `drawn` are further items for each step, (steps, n) or (1, n).
 
     >>> sessions = Sessions.of([[5, 6, 7]])
-    >>> slates = Slates(np.array([False, True, False]), np.array([8, 9]), np.array([0, 1, 2, 2]))
+    >>> accepted, starts = np.array([False, True, False]), np.array([0, 1, 2, 2])
+    >>> slates = ShownSlates(accepted, np.array([8, 9]), starts)
     >>> made = click_batch(sessions, slates, np.array([0]), np.array([[7]]), length=9, device="cpu")
     >>> made.accepted.tolist(), made.upto.tolist()
     ([[6]], [[0, 1]])
